@@ -1,0 +1,1 @@
+"""TFX components of the image pipeline: ingest, gate, transform, baseline, evaluation."""

@@ -1,0 +1,130 @@
+"""ImageTransform: TFX's Transform analyses; the transformed records are written shard by shard.
+
+TFX writes Transform's output as one gzip file per split with one worker, after moving every image
+through Beam. Here a Beam element is the path of a shard, and each input shard becomes one
+uncompressed output shard with its records in the same order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+import tensorflow_transform as tft
+from tfx import types
+from tfx.components.transform import component, executor
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import executor_spec
+from tfx.proto import example_gen_pb2, transform_pb2
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import proto_utils
+
+from components.example import DATASET_CONSTANTS
+from components.progress import report_progress
+from components.shards import count_examples, open_shard, read_index, write_index
+
+# Large enough to amortise the call of the graph, small enough for the images of a few in memory.
+_BATCH = 64
+
+
+class Executor(executor.Executor):  # type: ignore[misc]
+    """Analyses the train split with TFX's executor, then transforms every shard."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Write the transform graph and the transformed examples, with their index."""
+        key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY
+        analysis = {name: value for name, value in output_dict.items() if name != key}
+        splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
+        super().Do(
+            input_dict,
+            analysis,
+            {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits},
+        )
+        examples = artifact_utils.get_single_instance(input_dict["examples"])
+        transformed = artifact_utils.get_single_instance(output_dict[key])
+        graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
+        index = read_index(examples.uri)
+        total = sum(count_examples(index).values())
+        shards = [(split, name) for split, names in index["splits"].items() for name in names]
+        with self._make_beam_pipeline() as pipeline:
+            writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total)
+            _ = (
+                pipeline
+                | "Shards" >> beam.Create(shards, reshuffle=False)
+                | "Spread" >> beam.Reshuffle()
+                | "TransformShards" >> beam.ParDo(writer)
+            )
+        write_index(transformed.uri, index["splits"], labels=index["labels"])
+        transformed.split_names = examples.split_names
+        examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
+        examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
+
+
+class _TransformShard(beam.DoFn):  # type: ignore[misc]
+    """Applies the transform graph to one shard at a time."""
+
+    def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
+        self._graph_uri = graph_uri
+        self._examples_uri = examples_uri
+        self._output_uri = output_uri
+        self._total = total
+
+    def setup(self) -> None:
+        output = tft.TFTransformOutput(self._graph_uri)
+        self._raw_spec = output.raw_feature_spec()
+        self._layer = output.transform_features_layer()
+        self._done = 0
+
+    def process(self, shard: tuple[str, str]) -> Iterator[None]:
+        relative = os.path.join(f"Split-{shard[0]}", shard[1])
+        batches = (
+            tf.data.TFRecordDataset(os.path.join(self._examples_uri, relative))
+            .batch(_BATCH)
+            .map(self._transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .prefetch(1)
+        )
+        with open_shard(os.path.join(self._output_uri, relative)) as writer:
+            for batch in batches.as_numpy_iterator():
+                for record in _serialize(batch):
+                    writer.write(record)
+                    self._done += 1
+                report_progress(done=self._done, total=self._total, unit="images")
+        yield from ()
+
+    def _transform(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = self._layer(tf.io.parse_example(serialized, self._raw_spec))
+        return {name: value for name, value in features.items() if name not in DATASET_CONSTANTS}
+
+
+def _serialize(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[bytes]:
+    """Yield one serialized `tf.train.Example` per row of a batch of dense features."""
+    columns = {name: values.reshape(len(values), -1) for name, values in batch.items()}
+    for row in range(len(next(iter(columns.values())))):
+        example = tf.train.Example()
+        for name, values in columns.items():
+            _set_feature(example.features.feature[name], values[row])
+        yield example.SerializeToString(deterministic=True)
+
+
+def _set_feature(feature: tf.train.Feature, values: np.ndarray[Any, Any]) -> None:
+    if values.dtype.kind == "O":
+        feature.bytes_list.value.extend(values)
+    elif values.dtype.kind == "f":
+        feature.float_list.value.extend(values)
+    else:
+        feature.int64_list.value.extend(values)
+
+
+class ImageTransform(component.Transform):  # type: ignore[misc]
+    """TFX's Transform with uncompressed, interleavable output shards and an index of them."""
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)

@@ -1,0 +1,134 @@
+"""Runs the whole image pipeline on this machine: `uv run local_runner.py --help`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from components.errors import UserError
+from pipeline_def.command_line import parse_config
+from pipeline_def.config import Config, resolve
+from pipeline_def.layout import Layout
+
+if TYPE_CHECKING:
+    from pipeline_def.summary import Summary
+
+_DESCRIPTION = """Turns a folder of labelled images into a trained, evaluated and served model, on
+this machine. Without options it does so for a built-in sample of handwritten digits."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the pipeline; return the exit status: 0, 1 for a bug or 2 for a user's mistake."""
+    started = time.monotonic()
+    try:
+        config = _absolute(parse_config("local_runner.py", _DESCRIPTION, argv))
+        layout = Layout(config.output)
+        _check_writable(config)
+        config = _prepare(config, layout)
+        summary = _run(config, layout)
+    except UserError as error:
+        print(f"local_runner.py: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("local_runner.py: stopped; what is finished is kept.", file=sys.stderr)
+        return 130
+    if summary is None:
+        return 1
+    from pipeline_def.console import print_summary
+
+    print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
+    return 0
+
+
+def _absolute(config: Config) -> Config:
+    """Make paths independent of the folder that a later run is started in."""
+    data = config.data
+    if data is not None and "://" not in data:
+        data = os.path.abspath(data)
+    return dataclasses.replace(config, data=data, output=os.path.abspath(config.output))
+
+
+def _check_writable(config: Config) -> None:
+    if config.data and f"{config.output}/".startswith(f"{config.data}/"):
+        raise UserError(
+            f"--output {config.output} lies in --data, so its files would be taken for images: "
+            f"choose another folder."
+        )
+    try:
+        os.makedirs(config.output, exist_ok=True)
+        tempfile.TemporaryFile(dir=config.output).close()
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {config.output} ({error.strerror}): choose another --output."
+        ) from error
+
+
+def _prepare(config: Config, layout: Layout) -> Config:
+    """Make sure that there are images to run on, within a second or two, and look at them."""
+    from components.listing import check_labels, list_images
+    from components.survey import usual_shorter_side
+
+    if config.data is None:
+        from pipeline_def.sample import write_digits
+
+        print(f"Sample: handwritten digits, in {layout.sample}", flush=True)
+        write_digits(layout.sample)
+        config = dataclasses.replace(config, data=layout.sample)
+    else:
+        print(f"Images: {config.data}", flush=True)
+    listing = list_images(str(config.data))
+    check_labels(listing)
+    try:
+        config = resolve(config, shorter_side=usual_shorter_side(listing, str(config.data)))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    labels = len({file.label for file in listing.files})
+    print(
+        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "
+        f"sees them at {config.image.size} x {config.image.size} pixels",
+        flush=True,
+    )
+    return config
+
+
+def _run(config: Config, layout: Layout) -> Summary | None:
+    """Run the nodes and write the summary; return None after an error that is not the user's."""
+    from pipeline_def.console import RunDisplay, redirect_output
+
+    os.makedirs(layout.logs, exist_ok=True)
+    log_file = os.path.join(layout.logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
+    print(f"Log:    {log_file}\nLoading TensorFlow and TFX …", flush=True)
+    failure: Exception | None = None
+    with redirect_output(log_file) as terminal:
+        try:
+            logging.basicConfig(level=logging.INFO)
+            from pipeline_def.local_run import run_pipeline
+            from pipeline_def.pipeline import create_pipeline
+            from pipeline_def.summary import summarize
+
+            pipeline = create_pipeline(config)
+            display = RunDisplay(terminal, total=len(pipeline.components))
+            with display.running():
+                nodes = run_pipeline(pipeline, display)
+            summary = summarize(nodes, config)
+            summary.write(layout.summary)
+            return summary
+        except UserError:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            failure = error
+    reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+    print(f"local_runner.py: failed: {reason}\nThe whole story: {log_file}", file=sys.stderr)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

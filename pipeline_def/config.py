@@ -1,0 +1,187 @@
+"""Every choice of the pipeline, once: its default, its unit and the reason for it.
+
+The command line and the YAML file are generated from these classes; nothing here imports TFX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+from components.ingest_config import IngestConfig, require
+
+# Sizes that the models below were made for; the first that is not below the images is taken.
+_STANDARD_SIZES = (32, 64, 96, 224)
+_SMALL_IMAGE = 96
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """How Transform brings images to one form."""
+
+    size: int | None = None
+    """Side of the square images that the model sees, pixels. Unset: the local runner takes 32,
+    64, 96 or 224, the first not below the usual shorter side of the images."""
+
+    fit: Literal["crop", "stretch"] = "crop"
+    """crop: the largest central square, so that shapes stay true. stretch: the whole image, for
+    objects that reach the edges."""
+
+    quality: int = 95
+    """JPEG quality of the stored images, 1 to 100; at 95 the loss is hard to see."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        require(
+            self.size is None or 8 <= self.size <= 1024,
+            f"image.size is {self.size}: it must be from 8 to 1024 pixels.",
+        )
+        require(
+            1 <= self.quality <= 100, f"image.quality is {self.quality}: it must be from 1 to 100."
+        )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which network is trained."""
+
+    name: Literal["auto", "cnn", "mobilenet_v2"] = "auto"
+    """cnn: four convolutions, for small images. mobilenet_v2: MobileNetV2, for photographs.
+    auto: cnn when image.size is below 96 pixels, else mobilenet_v2."""
+
+    weights: str = "none"
+    """Where mobilenet_v2 starts from: none (random), imagenet (downloaded by Keras), or the path
+    of a Keras weights file without the top."""
+
+    fine_tune: bool = False
+    """Train the pretrained layers too, not only the new head; needs more images."""
+
+    width: int = 32
+    """Channels of the first convolution of cnn; each further one has up to twice as many."""
+
+    dropout: float = 0.2
+    """Share of the features left out at random before the last layer, against overfitting."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        require(0 <= self.dropout < 1, f"model.dropout is {self.dropout}: it must be in [0, 1).")
+        require(self.width >= 1, f"model.width is {self.width}: it must be at least 1.")
+        require(
+            self.weights == "none" or self.name != "cnn",
+            f"model.weights is {self.weights!r}: model.name cnn has no pretrained weights.",
+        )
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the network is trained."""
+
+    epochs: int = 20
+    """At most this many passes over the training images."""
+
+    patience: int = 5
+    """Stop after this many epochs without a lower loss on the eval split, and keep the best."""
+
+    batch_size: int = 32
+    """Images per training step."""
+
+    learning_rate: float = 1e-3
+    """Of Adam, at the start; it falls to zero along a cosine over all epochs."""
+
+    shift: float = 0.1
+    """Augmentation: move each image by up to this share of its side, 0 to 0.5."""
+
+    flip: bool = False
+    """Augmentation: mirror half of the images. Off, because text and digits are not symmetric;
+    switch it on for photographs."""
+
+    seed: int = 0
+    """Of weights, shuffling and augmentation."""
+
+    shuffle_buffer: int = 10_000
+    """Examples held, still encoded, to shuffle; the order of the shards is shuffled as well."""
+
+    interleave: int = 8
+    """Shards read at the same time."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        for name in ("epochs", "patience", "batch_size", "shuffle_buffer", "interleave"):
+            value = getattr(self, name)
+            require(value >= 1, f"training.{name} is {value}: it must be at least 1.")
+        require(
+            self.learning_rate > 0,
+            f"training.learning_rate is {self.learning_rate}: it must be above 0.",
+        )
+        require(
+            0 <= self.shift <= 0.5, f"training.shift is {self.shift}: it must be from 0 to 0.5."
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """When a model is good enough to be pushed."""
+
+    min_accuracy: float = 0.0
+    """Lowest accuracy, 0 to 1, of a model that is blessed. A model must in any case reach the
+    share of the most frequent class, which needs no model at all."""
+
+    max_accuracy_drop: float = 0.01
+    """How far, 0 to 1, the accuracy may lie below that of the model in use; small evaluation
+    sets are noisy."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        for name in ("min_accuracy", "max_accuracy_drop"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole pipeline."""
+
+    data: str | None = None
+    """Folder of images, as label/image or split/label/image (train, and eval, val, validation or
+    test). Unset: a built-in sample, 1,797 handwritten digits."""
+
+    output: str = "output"
+    """Folder for everything the pipeline writes; run again with the same one to reuse results."""
+
+    name: str = "images"
+    """Name of the pipeline."""
+
+    cache: bool = True
+    """Reuse the results of steps whose inputs, configuration and code have not changed."""
+
+    ingest: IngestConfig = field(default_factory=IngestConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    beam_pipeline_args: list[str] = field(
+        default_factory=lambda: ["--runner=FnApiRunner", "--direct_running_mode=in_memory"]
+    )
+    """Options of Apache Beam, which runs ingest, statistics, transform and evaluation. Beam's
+    DirectRunner would first try to download a helper program, FnApiRunner does not."""
+
+
+def resolve(config: Config, *, shorter_side: int) -> Config:
+    """Fill in what follows from the images.
+
+    Args:
+        config: as the user gave it.
+        shorter_side: the usual one of the images, pixels.
+    """
+    sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
+    size = config.image.size or next(sizes, _STANDARD_SIZES[-1])
+    name = config.model.name
+    if name == "auto":
+        name = "cnn" if size < _SMALL_IMAGE else "mobilenet_v2"
+    return dataclasses.replace(
+        config,
+        image=dataclasses.replace(config.image, size=size),
+        model=dataclasses.replace(config.model, name=name),
+    )

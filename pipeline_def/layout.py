@@ -1,0 +1,43 @@
+"""Where everything lies below the output folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below `output`."""
+
+    output: str
+
+    @property
+    def artifacts(self) -> str:
+        """What every node wrote, as `<node>/<output>/<execution>`."""
+        return os.path.join(self.output, "artifacts")
+
+    @property
+    def metadata(self) -> str:
+        """The ML Metadata store, an SQLite file."""
+        return os.path.join(self.output, "metadata.sqlite")
+
+    @property
+    def pushed(self) -> str:
+        """Blessed models, a folder per version, as TensorFlow Serving wants them."""
+        return os.path.join(self.output, "pushed")
+
+    @property
+    def sample(self) -> str:
+        """The built-in sample, when it is used."""
+        return os.path.join(self.output, "sample")
+
+    @property
+    def summary(self) -> str:
+        """What the last run gave, as JSON."""
+        return os.path.join(self.output, "summary.json")
+
+    @property
+    def logs(self) -> str:
+        """Everything that TFX and its libraries logged, a file per run."""
+        return os.path.join(self.output, "logs")

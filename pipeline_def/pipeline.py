@@ -1,0 +1,111 @@
+"""The DAG: one `create_pipeline(config)` for every runner."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from tfx.components.example_validator.component import ExampleValidator
+from tfx.components.pusher.component import Pusher
+
+from tfx.components.statistics_gen.component import StatisticsGen
+from tfx.components.trainer.component import Trainer
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.orchestration.metadata import sqlite_metadata_connection_config
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import pusher_pb2, trainer_pb2
+
+from components.anomaly_gate import AnomalyGate
+from components.baseline import BaselineFinder
+from components.image_evaluator import ImageEvaluator
+from components.image_example_gen import ImageExampleGen
+from components.image_schema_gen import ImageSchemaGen
+from components.image_transform import ImageTransform
+from pipeline_def import code_digest
+from pipeline_def.config import Config
+from pipeline_def.evaluation import make_eval_config
+from pipeline_def.layout import Layout
+
+
+def create_pipeline(config: Config) -> Pipeline:
+    """Build the pipeline.
+
+    Args:
+        config: resolved: `data`, `image.size` and `model.name` are set.
+    """
+    layout = Layout(config.output)
+    return Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=layout.artifacts,
+        components=_components(config, layout),
+        enable_cache=config.cache,
+        metadata_connection_config=sqlite_metadata_connection_config(layout.metadata),
+        beam_pipeline_args=list(config.beam_pipeline_args),
+    )
+
+
+def _components(config: Config, layout: Layout) -> list[BaseComponent]:
+    data = _data_components(config)
+    example_gen, schema_gen, gate = data[0], data[2], data[-1]
+    examples = example_gen.outputs["examples"]
+    transform = ImageTransform(
+        examples=examples,
+        schema=schema_gen.outputs["schema"],
+        preprocessing_fn="pipeline_def.transform.preprocessing_fn",
+        disable_statistics=True,
+        disable_analyzer_cache=True,
+        custom_config={
+            "image": asdict(config.image),
+            "code": code_digest.code_digest(code_digest.TRANSFORM),
+        },
+    )
+    transform.add_upstream_node(gate)
+    trainer = _trainer(config, transform)
+    model = trainer.outputs["model"]
+    baseline = BaselineFinder(model=model, pushed_models=layout.pushed)
+    evaluator = ImageEvaluator(
+        examples=examples,
+        model=model,
+        baseline_model=baseline.outputs["baseline"],
+        eval_config=make_eval_config(config.evaluation),
+    ).with_id("Evaluator")
+    pusher = Pusher(
+        model=model,
+        model_blessing=evaluator.outputs["blessing"],
+        push_destination=pusher_pb2.PushDestination(
+            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
+        ),
+    )
+    return [*data, transform.with_id("Transform"), trainer, baseline, evaluator, pusher]
+
+
+def _data_components(config: Config) -> list[BaseComponent]:
+    """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
+    example_gen = ImageExampleGen(
+        folder=str(config.data),
+        config=config.ingest,
+        code_digest=code_digest.code_digest(code_digest.INGEST),
+    )
+    statistics = StatisticsGen(examples=example_gen.outputs["examples"])
+    schema_gen = ImageSchemaGen(statistics=statistics.outputs["statistics"])
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema_gen.outputs["schema"]
+    )
+    gate = AnomalyGate(anomalies=validator.outputs["anomalies"])
+    schema = schema_gen.with_id("SchemaGen")
+    return [example_gen, statistics, schema, validator, gate]
+
+
+def _trainer(config: Config, transform: ImageTransform) -> Trainer:
+    return Trainer(
+        run_fn="pipeline_def.trainer.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        train_args=trainer_pb2.TrainArgs(splits=["train"]),
+        eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
+        custom_config={
+            "image": asdict(config.image),
+            "model": asdict(config.model),
+            "training": asdict(config.training),
+            "code": code_digest.code_digest(code_digest.TRAINING),
+        },
+    )

@@ -1,0 +1,60 @@
+"""Transform's preprocessing_fn: label vocabulary, pixel statistics and canonical files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components.example import ENCODED, FILENAME, LABEL, LABEL_ID, MEAN, VARIANCE
+from pipeline_def.image import CHANNELS, canonicalize, channel_moments, decode
+
+LABEL_VOCABULARY = "labels"
+
+
+def preprocessing_fn(
+    inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]
+) -> dict[str, tf.Tensor]:
+    """Turn raw features, each [batch, 1], into what trainers and the served model read.
+
+    Args:
+        inputs: the features of `components.example`.
+        custom_config: with `image`, the fields of `ImageConfig`.
+
+    Returns:
+        `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in the
+        vocabulary's order; `image/filename` string [batch]; `image/mean` and `image/variance`
+        float32 [batch, 3], the same for every example: of the training images, 0 to 255.
+    """
+    image = custom_config["image"]
+    encoded = tf.reshape(inputs[ENCODED], [-1])
+    canonical = canonicalize(
+        encoded, size=image["size"], fit=image["fit"], quality=image["quality"]
+    )
+    mean, variance = _dataset_moments(decode(canonical, size=image["size"]))
+    labels = tf.reshape(inputs[LABEL], [-1])
+    return {
+        ENCODED: canonical,
+        LABEL_ID: tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY),
+        FILENAME: tf.reshape(inputs[FILENAME], [-1]),
+        MEAN: _repeat_for(encoded, mean),
+        VARIANCE: _repeat_for(encoded, variance),
+    }
+
+
+def _dataset_moments(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and variance [3] over all pixels of the analysed images.
+
+    The law of total variance needs two numbers per image and channel, where handing the pixels
+    to the analyzers would move each of them through Beam.
+    """
+    means, variances = channel_moments(images)
+    mean = tft.mean(means, reduce_instance_dims=False)
+    within = tft.mean(variances, reduce_instance_dims=False)
+    between = tft.var(means, reduce_instance_dims=False)
+    return mean, within + between
+
+
+def _repeat_for(batch: tf.Tensor, constant: tf.Tensor) -> tf.Tensor:
+    return tf.tile(tf.reshape(constant, [1, CHANNELS]), [tf.shape(batch)[0], 1])
