@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from components.errors import UserError
-from pipeline_def.command_line import parse_config
+from pipeline_def.command_line import make_parser, parse
 from pipeline_def.config import Config, resolve
 from pipeline_def.layout import Layout
 
@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline; return the exit status: 0, 1 for a bug or 2 for a user's mistake."""
     started = time.monotonic()
     try:
-        config = _absolute(parse_config("local_runner.py", _DESCRIPTION, argv))
+        config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), argv)
+        config = _absolute(config)
         layout = Layout(config.output)
         _check_writable(config)
         config = _prepare(config, layout)
@@ -92,7 +93,7 @@ def _prepare(config: Config, layout: Layout) -> Config:
     labels = len({file.label for file in listing.files})
     print(
         f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "
-        f"sees them at {config.image.size} x {config.image.size} pixels",
+        f"sees them at {config.transform.size} x {config.transform.size} pixels",
         flush=True,
     )
     return config

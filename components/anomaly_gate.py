@@ -40,13 +40,14 @@ def read_anomalies(artifact: standard_artifacts.ExampleAnomalies) -> dict[str, l
 
 
 @component
-def AnomalyGate(  # noqa: N802 - TFX names components like classes
+def AnomalyGate(
     anomalies: InputArtifact[standard_artifacts.ExampleAnomalies],
 ) -> OutputDict(passed=int):  # type: ignore[valid-type]
     """Let the run go on when no split has anomalies.
 
     Raises:
         UserError: names the anomalies of every split.
+
     """
     found = read_anomalies(anomalies)
     named = [f"{split}: {text}" for split, texts in sorted(found.items()) for text in texts]

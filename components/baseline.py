@@ -34,6 +34,7 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
     Args:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
+
     """
     if not tf.io.gfile.isdir(pushed_models):
         return ""
@@ -42,9 +43,9 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
     for name in sorted((name for name in names if name.isdigit()), key=int, reverse=True):
         version = os.path.join(pushed_models, name)
         # Pusher copies saved_model.pb last, so a version without it is not whole.
-        if tf.io.gfile.exists(os.path.join(version, "saved_model.pb")):
-            if _model_digest(version) != same:
-                return version
+        whole = tf.io.gfile.exists(os.path.join(version, "saved_model.pb"))
+        if whole and _model_digest(version) != same:
+            return version
     return ""
 
 
@@ -61,7 +62,7 @@ def _serving_path(model: types.Artifact) -> str:
     return str(path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)))
 
 
-class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):  # type: ignore[misc]
+class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
     def __init__(self, metadata_handle: Any) -> None:
@@ -80,7 +81,7 @@ class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):  # type: ignor
         return output
 
 
-class Executor(base_executor.BaseExecutor):  # type: ignore[misc]
+class Executor(base_executor.BaseExecutor):
     """Copies the baseline into the output artifact, which stays empty when there is none."""
 
     def Do(
@@ -101,7 +102,7 @@ class Executor(base_executor.BaseExecutor):  # type: ignore[misc]
         baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
 
 
-class BaselineFinderSpec(component_spec.ComponentSpec):  # type: ignore[misc]
+class BaselineFinderSpec(component_spec.ComponentSpec):
     """Candidate in, baseline out."""
 
     PARAMETERS = {
@@ -112,7 +113,7 @@ class BaselineFinderSpec(component_spec.ComponentSpec):  # type: ignore[misc]
     OUTPUTS = {"baseline": component_spec.ChannelParameter(type=standard_artifacts.Model)}
 
 
-class BaselineFinder(base_component.BaseComponent):  # type: ignore[misc]
+class BaselineFinder(base_component.BaseComponent):
     """Finds the last pushed model other than the candidate.
 
     Outputs:

@@ -20,7 +20,7 @@ FLOOR_PROPERTY = "share_of_most_frequent_class"
 ACCURACY = "SparseCategoricalAccuracy"
 
 
-class Executor(executor.Executor):  # type: ignore[misc]
+class Executor(executor.Executor):
     """Chooses the split to evaluate on, and leaves out a baseline that does not exist."""
 
     def Do(
@@ -59,9 +59,10 @@ def raise_accuracy_floor(config: tfma.EvalConfig, floor: float) -> None:
     """
     for specs in config.metrics_specs:
         for metric in specs.metrics:
-            if metric.class_name == ACCURACY and metric.threshold.HasField("value_threshold"):
-                bound = metric.threshold.value_threshold.lower_bound
-                bound.value = max(bound.value, floor)
+            if metric.class_name == ACCURACY:
+                for per_slice in metric.per_slice_thresholds:
+                    bound = per_slice.threshold.value_threshold.lower_bound
+                    bound.value = max(bound.value, floor)
 
 
 def _without_empty_baseline(
@@ -74,7 +75,7 @@ def _without_empty_baseline(
     return {**others, key: found} if found else others
 
 
-class ImageEvaluator(component.Evaluator):  # type: ignore[misc]
+class ImageEvaluator(component.Evaluator):
     """TFX's Evaluator with a baseline that may be missing and the split chosen at run time."""
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)

@@ -16,7 +16,7 @@ from tfx.utils import io_utils, json_utils
 from components.example import ENCODED, FILENAME, FORMAT, LABEL, SHA256
 
 
-class Executor(executor.Executor):  # type: ignore[misc]
+class Executor(executor.Executor):
     """Infers the schema of the train split, so that the other splits are checked against it."""
 
     def Do(
@@ -69,7 +69,7 @@ def _all_values(
     return None
 
 
-class ImageSchemaGen(component.SchemaGen):  # type: ignore[misc]
+class ImageSchemaGen(component.SchemaGen):
     """TFX's SchemaGen with domains that fit image records."""
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)

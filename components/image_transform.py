@@ -31,7 +31,7 @@ from components.shards import count_examples, open_shard, read_index, write_inde
 _BATCH = 64
 
 
-class Executor(executor.Executor):  # type: ignore[misc]
+class Executor(executor.Executor):
     """Analyses the train split with TFX's executor, then transforms every shard."""
 
     def Do(
@@ -69,7 +69,7 @@ class Executor(executor.Executor):  # type: ignore[misc]
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
 
 
-class _TransformShard(beam.DoFn):  # type: ignore[misc]
+class _TransformShard(beam.DoFn):
     """Applies the transform graph to one shard at a time."""
 
     def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
@@ -124,7 +124,7 @@ def _set_feature(feature: tf.train.Feature, values: np.ndarray[Any, Any]) -> Non
         feature.int64_list.value.extend(values)
 
 
-class ImageTransform(component.Transform):  # type: ignore[misc]
+class ImageTransform(component.Transform):
     """TFX's Transform with uncompressed, interleavable output shards and an index of them."""
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)

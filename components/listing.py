@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
 
 import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from components.errors import UserError
 
@@ -25,6 +27,9 @@ SPLIT_OF_FOLDER = {
     "test": "test",
     "testing": "test",
 }
+
+# Size in bytes, and version.
+_Stat = tuple[int, str]
 
 # Files that systems leave in folders; like names that start with a dot, they are not images.
 _LITTER = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
@@ -52,7 +57,7 @@ class Listing:
     root: str
     files: tuple[ImageFile, ...]
     skipped: tuple[str, ...]
-    """Paths of hidden files, system litter and files that lie in no label folder."""
+    """Paths of hidden files, system litter, what is no file, and files in no label folder."""
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -74,9 +79,17 @@ class Listing:
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}"
 
 
-def open_folder(folder: str) -> tuple[Any, str]:
-    """Return the file system of `folder`, a path or URL, and the path within it."""
-    fs, root = fsspec.core.url_to_fs(folder)
+def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
+    """Return the file system of `folder`, a path or URL, and the path within it.
+
+    Raises:
+        UserError: there is no such kind of file system, or its package is missing.
+
+    """
+    try:
+        fs, root = fsspec.core.url_to_fs(folder)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"Cannot open {folder}: {error}.") from error
     return fs, root.rstrip("/")
 
 
@@ -89,17 +102,17 @@ def list_images(folder: str) -> Listing:
 
     Raises:
         UserError: the folder does not exist, or holds nothing that could be labelled.
+
     """
     fs, root = open_folder(folder)
     if not fs.exists(root):
         raise UserError(f"{folder} does not exist: give a folder of label/image files.")
     if not fs.isdir(root):
         raise UserError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    found = fs.find(root, detail=True)
-    infos = {path[len(root) + 1 :]: info for path, info in sorted(found.items())}
-    visible = {path: info for path, info in infos.items() if not _is_litter(path)}
-    splits = _split_folders(PurePosixPath(path).parts[0] for path in visible if "/" in path)
-    files = [_image_file(path, info, splits) for path, info in visible.items()]
+    found = dict(sorted(_find_local(root) if isinstance(fs, LocalFileSystem) else _find(fs, root)))
+    visible = {path: known for path, known in found.items() if known and not _is_litter(path)}
+    splits = _split_folders(path.split("/")[0] for path in visible if "/" in path)
+    files = [_image_file(path, known, splits) for path, known in visible.items()]
     candidates = tuple(file for file in files if file is not None)
     if not candidates:
         layout = "split/label/image" if splits else "label/image"
@@ -108,7 +121,7 @@ def list_images(folder: str) -> Listing:
             f"such as {'train/cat/1.jpg' if splits else 'cat/1.jpg'}."
         )
     kept = {file.path for file in candidates}
-    return Listing(root, candidates, tuple(path for path in infos if path not in kept))
+    return Listing(root, candidates, tuple(path for path in found if path not in kept))
 
 
 def check_labels(listing: Listing) -> None:
@@ -148,7 +161,7 @@ def _split_folders(top_level: Iterable[str]) -> dict[str, str]:
     return splits
 
 
-def _image_file(path: str, info: dict[str, Any], splits: dict[str, str]) -> ImageFile | None:
+def _image_file(path: str, known: _Stat, splits: dict[str, str]) -> ImageFile | None:
     """Describe one file of the listing, or None when it lies in no label folder."""
     parts = path.split("/")
     depth = 1 if splits else 0
@@ -157,7 +170,43 @@ def _image_file(path: str, info: dict[str, Any], splits: dict[str, str]) -> Imag
     split = splits[parts[0]] if splits else None
     if split == "train" and "eval" not in splits.values():
         split = None
-    version = info.get("generation") or info.get("etag") or info.get("ETag")
-    if version is None and "mtime" in info:
-        version = int(info["mtime"] * 1e9)
-    return ImageFile(path, parts[depth], split, int(info["size"]), str(version or ""))
+    return ImageFile(path, parts[depth], split, *known)
+
+
+def _find(fs: AbstractFileSystem, root: str) -> Iterator[tuple[str, _Stat | None]]:
+    """Yield the objects below `root` of a remote store, relative to it."""
+    for path, info in fs.find(root, detail=True).items():
+        version = info.get("generation") or info.get("etag") or info.get("ETag") or ""
+        is_folder = info["type"] == "directory" or path.endswith("/")
+        yield path[len(root) + 1 :], None if is_folder else (int(info["size"]), str(version))
+
+
+def _find_local(
+    folder: str, prefix: str = "", above: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[tuple[str, _Stat | None]]:
+    """Yield the files below `folder`; follow links, but none that leads back to a folder above.
+
+    fsspec's own walk follows no links and leaves out folders that it may not read.
+    """
+    try:
+        status = os.stat(folder)
+        with os.scandir(folder) as entries:
+            children = list(entries)
+    except OSError as error:
+        raise UserError(f"Cannot list {folder}: {error.strerror}.") from error
+    above |= {(status.st_dev, status.st_ino)}
+    for entry in children:
+        path = prefix + entry.name
+        try:
+            status = entry.stat()
+        except OSError:
+            # Broken links stay in the listing, so that ingest rejects them with their reason.
+            yield path, (0, "missing")
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            is_file = stat.S_ISREG(status.st_mode)
+            yield path, (status.st_size, str(status.st_mtime_ns)) if is_file else None
+        elif (status.st_dev, status.st_ino) in above:
+            yield path, None
+        else:
+            yield from _find_local(entry.path, f"{path}/", above)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -53,7 +54,7 @@ def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardP
         bounds = [len(group) * i // count for i in range(count + 1)]
         plans += [
             ShardPlan(split or "hash", i, count, tuple(group[start:end]))
-            for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False))
+            for i, (start, end) in enumerate(itertools.pairwise(bounds))
         ]
     return plans
 
@@ -76,6 +77,7 @@ def split_of_content(sha256: str, shares: Mapping[str, float]) -> str:
     Args:
         sha256: hexadecimal digest.
         shares: split to its share of the images; the shares add up to 1.
+
     """
     position = int(sha256[:13], 16) / 16**13
     for split, share in shares.items():

@@ -7,35 +7,45 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-# TFX keys its cache by the name of an executor or a run_fn, not by what the code says.
-INGEST = (
-    "components/example.py",
-    "components/image_check.py",
-    "components/image_example_gen.py",
-    "components/ingest_config.py",
-    "components/listing.py",
-    "components/shards.py",
-)
-TRANSFORM = (
-    "components/example.py",
-    "components/image_transform.py",
-    "components/shards.py",
-    "pipeline_def/image.py",
-    "pipeline_def/transform.py",
-)
-TRAINING = (
-    "components/example.py",
-    "pipeline_def/dataset.py",
-    "pipeline_def/image.py",
-    "pipeline_def/model.py",
-    "pipeline_def/serving.py",
-    "pipeline_def/trainer.py",
-)
+# Node → the files that decide what it writes. TFX keys its cache by the name of an executor or a
+# run_fn, not by what the code says.
+_SOURCES = {
+    "ImageExampleGen": (
+        "components/example.py",
+        "components/image_check.py",
+        "components/image_example_gen.py",
+        "components/ingest.py",
+        "components/ingest_config.py",
+        "components/listing.py",
+        "components/shards.py",
+    ),
+    "SchemaGen": ("components/image_schema_gen.py",),
+    "AnomalyGate": ("components/anomaly_gate.py",),
+    "Transform": (
+        "components/example.py",
+        "components/image_transform.py",
+        "components/shards.py",
+        "pipeline_def/image.py",
+        "pipeline_def/transform.py",
+    ),
+    "Trainer": (
+        "components/example.py",
+        "pipeline_def/dataset.py",
+        "pipeline_def/image.py",
+        "pipeline_def/model.py",
+        "pipeline_def/serving.py",
+        "pipeline_def/trainer.py",
+    ),
+    "BaselineFinder": ("components/baseline.py",),
+    "Evaluator": ("components/image_evaluator.py",),
+}
 
 
-def code_digest(files: tuple[str, ...]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of `files`, relative to the root."""
+def code_digest(node: str) -> str:
+    """Return 16 hexadecimal digits that change with our code of `node`; "" for TFX's own nodes."""
+    if node not in _SOURCES:
+        return ""
     digest = hashlib.sha256()
-    for name in files:
+    for name in _SOURCES[node]:
         digest.update((_ROOT / name).read_bytes())
     return digest.hexdigest()[:16]

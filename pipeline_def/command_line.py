@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -25,14 +26,10 @@ def _first_reason(message: str) -> str:
     return f"{text}."
 
 
-def parse_config(prog: str, description: str, argv: Sequence[str] | None = None) -> Config:
-    """Build the configuration from `argv`, where `--config FILE` reads a YAML file.
+def make_parser(prog: str, description: str) -> jsonargparse.ArgumentParser:
+    """Build a parser of every field of the configuration, and of `--config FILE`, in YAML.
 
     Later options override earlier ones, so a file can be adjusted by the options after it.
-
-    Raises:
-        UserError: an option or a field is unknown, or its value is not allowed.
-        SystemExit: after --help or --print_config.
     """
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = _Parser(
@@ -42,10 +39,23 @@ def parse_config(prog: str, description: str, argv: Sequence[str] | None = None)
     )
     parser.add_argument("--config", action="config", help="YAML file with any of the options.")
     parser.add_class_arguments(Config)
+    return parser
+
+
+def parse(
+    parser: jsonargparse.ArgumentParser, argv: Sequence[str] | None = None
+) -> tuple[Config, dict[str, Any]]:
+    """Return the configuration, and the values of the options that the parser has beside it.
+
+    Raises:
+        UserError: an option or a field is unknown, or its value is not allowed.
+        SystemExit: after --help or --print_config.
+
+    """
     try:
         values: Any = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
-        sections = parser.instantiate_classes(values).as_dict()
-        sections.pop("config")
-        return Config(**sections)
+        options = parser.instantiate_classes(values).as_dict()
+        fields = {field.name: options.pop(field.name) for field in dataclasses.fields(Config)}
+        return Config(**fields), options
     except ValueError as error:
         raise UserError(str(error)) from error

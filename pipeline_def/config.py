@@ -17,7 +17,7 @@ _SMALL_IMAGE = 96
 
 
 @dataclass(frozen=True)
-class ImageConfig:
+class TransformConfig:
     """How Transform brings images to one form."""
 
     size: int | None = None
@@ -35,10 +35,11 @@ class ImageConfig:
         """Check every value, quoting the one that is wrong."""
         require(
             self.size is None or 8 <= self.size <= 1024,
-            f"image.size is {self.size}: it must be from 8 to 1024 pixels.",
+            f"transform.size is {self.size}: it must be from 8 to 1024 pixels.",
         )
         require(
-            1 <= self.quality <= 100, f"image.quality is {self.quality}: it must be from 1 to 100."
+            1 <= self.quality <= 100,
+            f"transform.quality is {self.quality}: it must be from 1 to 100.",
         )
 
 
@@ -48,7 +49,7 @@ class ModelConfig:
 
     name: Literal["auto", "cnn", "mobilenet_v2"] = "auto"
     """cnn: four convolutions, for small images. mobilenet_v2: MobileNetV2, for photographs.
-    auto: cnn when image.size is below 96 pixels, else mobilenet_v2."""
+    auto: cnn when transform.size is below 96 pixels, else mobilenet_v2."""
 
     weights: str = "none"
     """Where mobilenet_v2 starts from: none (random), imagenet (downloaded by Keras), or the path
@@ -156,7 +157,7 @@ class Config:
     """Reuse the results of steps whose inputs, configuration and code have not changed."""
 
     ingest: IngestConfig = field(default_factory=IngestConfig)
-    image: ImageConfig = field(default_factory=ImageConfig)
+    transform: TransformConfig = field(default_factory=TransformConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -174,14 +175,15 @@ def resolve(config: Config, *, shorter_side: int) -> Config:
     Args:
         config: as the user gave it.
         shorter_side: the usual one of the images, pixels.
+
     """
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
-    size = config.image.size or next(sizes, _STANDARD_SIZES[-1])
+    size = config.transform.size or next(sizes, _STANDARD_SIZES[-1])
     name = config.model.name
     if name == "auto":
         name = "cnn" if size < _SMALL_IMAGE else "mobilenet_v2"
     return dataclasses.replace(
         config,
-        image=dataclasses.replace(config.image, size=size),
+        transform=dataclasses.replace(config.transform, size=size),
         model=dataclasses.replace(config.model, name=name),
     )

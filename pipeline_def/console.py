@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from components.progress import LOGGER
 
@@ -34,6 +33,7 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
 
     Yields:
         A stream that still reaches the standard output.
+
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -119,12 +119,11 @@ class RunDisplay(logging.Handler):
 
 def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
     """Print the table at the end of a run to the standard output."""
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, text in _rows(summary, summary_file):
-        table.add_row(name, escape(text))
+    console = Console(highlight=False)
     console.print()
-    console.print(table)
+    for name, text in _rows(summary, summary_file):
+        # Never wrapped: commands and paths are there to be copied.
+        console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
     console.print(f"\nDone in {seconds:.0f} s.")
 
 

@@ -36,6 +36,7 @@ def make_dataset(
     Returns:
         Batches of (uint8 [batch, size, size, 3], int64 [batch]). Pixels stay uint8 on the host;
         the model normalises them on the device, which a quarter of the bytes has to reach.
+
     """
     spec = {name: feature_spec[name] for name in (ENCODED, LABEL_ID)}
 
@@ -72,9 +73,7 @@ def _open(shard: tf.Tensor) -> tf.data.Dataset:
 def _augmented(dataset: tf.data.Dataset, training: TrainingConfig, size: int) -> tf.data.Dataset:
     """Augment each batch from the seed and the number of its step, so that runs can repeat it."""
 
-    def change(
-        step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def change(step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = batch
         seed = tf.stack([tf.cast(training.seed, tf.int64), step])
         shift = round(training.shift * size)

@@ -18,6 +18,8 @@ def make_eval_config(config: EvaluationConfig) -> tfma.EvalConfig:
             absolute={"value": -config.max_accuracy_drop},
         ),
     )
+    # A plain `threshold` would hold for every class as well.
+    overall = tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
     return tfma.EvalConfig(
         model_specs=[
             # TFX adds the baseline's specification itself, when there is a baseline.
@@ -32,7 +34,7 @@ def make_eval_config(config: EvaluationConfig) -> tfma.EvalConfig:
         metrics_specs=[
             tfma.MetricsSpec(
                 metrics=[
-                    tfma.MetricConfig(class_name=ACCURACY, threshold=threshold),
+                    tfma.MetricConfig(class_name=ACCURACY, per_slice_thresholds=[overall]),
                     tfma.MetricConfig(class_name="SparseCategoricalCrossentropy"),
                     tfma.MetricConfig(class_name="ExampleCount"),
                     tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),

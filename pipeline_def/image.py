@@ -18,6 +18,7 @@ def canonicalize(encoded: tf.Tensor, *, size: int, fit: str, quality: int) -> tf
 
     Returns:
         string [batch], JPEG files of size x size. A file that already is one is kept as it is.
+
     """
 
     def one(file: tf.Tensor) -> tf.Tensor:
@@ -65,6 +66,7 @@ def channel_moments(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
     Returns:
         Two float32 [batch, 3], for pixels from 0 to 255.
+
     """
     mean, variance = tf.nn.moments(tf.cast(images, tf.float32), axes=[1, 2])
     return mean, variance
@@ -81,6 +83,7 @@ def augment(images: tf.Tensor, *, seed: tf.Tensor, shift: int, flip: bool) -> tf
 
     Returns:
         uint8 of the same shape.
+
     """
     batch, height, width = tf.shape(images)[0], images.shape[1], images.shape[2]
     seeds = tf.random.split(seed, 3)

@@ -15,9 +15,9 @@ from ml_metadata.proto import metadata_store_pb2
 from tfx import types
 from tfx.orchestration import metadata
 from tfx.orchestration.local import local_dag_runner, runner_utils
+from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.orchestration.portable.mlmd import execution_lib
-from tfx.orchestration.pipeline import Pipeline
 from tfx.proto.orchestration import pipeline_pb2
 
 
@@ -41,7 +41,7 @@ class NodeRun:
     """Output name → its only artifact."""
 
 
-class LocalRunner(local_dag_runner.LocalDagRunner):  # type: ignore[misc]
+class LocalRunner(local_dag_runner.LocalDagRunner):
     """LocalDagRunner that reports to an observer and keeps what the nodes wrote."""
 
     def __init__(self, observer: Observer) -> None:
@@ -71,6 +71,7 @@ def run_pipeline(pipeline: Pipeline, observer: Observer) -> dict[str, NodeRun]:
 
     Raises:
         Exception: whatever the node that failed raised.
+
     """
     runner = LocalRunner(observer)
     runner.run(pipeline)

@@ -6,7 +6,6 @@ from dataclasses import asdict
 
 from tfx.components.example_validator.component import ExampleValidator
 from tfx.components.pusher.component import Pusher
-
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_component import BaseComponent
@@ -20,7 +19,7 @@ from components.image_evaluator import ImageEvaluator
 from components.image_example_gen import ImageExampleGen
 from components.image_schema_gen import ImageSchemaGen
 from components.image_transform import ImageTransform
-from pipeline_def import code_digest
+from pipeline_def.code_digest import code_digest
 from pipeline_def.config import Config
 from pipeline_def.evaluation import make_eval_config
 from pipeline_def.layout import Layout
@@ -30,15 +29,24 @@ def create_pipeline(config: Config) -> Pipeline:
     """Build the pipeline.
 
     Args:
-        config: resolved: `data`, `image.size` and `model.name` are set.
+        config: resolved: `data`, `transform.size` and `model.name` are set.
+
     """
     layout = Layout(config.output)
+    # A cluster has its own metadata store; on this machine it is a file among the outputs.
+    local = "://" not in config.output
+    components = _components(config, layout)
+    for component in components:
+        if digest := code_digest(component.id):
+            component.exec_properties["code_digest"] = digest
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=layout.artifacts,
-        components=_components(config, layout),
+        components=components,
         enable_cache=config.cache,
-        metadata_connection_config=sqlite_metadata_connection_config(layout.metadata),
+        metadata_connection_config=sqlite_metadata_connection_config(layout.metadata)
+        if local
+        else None,
         beam_pipeline_args=list(config.beam_pipeline_args),
     )
 
@@ -53,10 +61,7 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         preprocessing_fn="pipeline_def.transform.preprocessing_fn",
         disable_statistics=True,
         disable_analyzer_cache=True,
-        custom_config={
-            "image": asdict(config.image),
-            "code": code_digest.code_digest(code_digest.TRANSFORM),
-        },
+        custom_config={"transform": asdict(config.transform)},
     )
     transform.add_upstream_node(gate)
     trainer = _trainer(config, transform)
@@ -80,11 +85,7 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
 
 def _data_components(config: Config) -> list[BaseComponent]:
     """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
-    example_gen = ImageExampleGen(
-        folder=str(config.data),
-        config=config.ingest,
-        code_digest=code_digest.code_digest(code_digest.INGEST),
-    )
+    example_gen = ImageExampleGen(folder=str(config.data), config=config.ingest)
     statistics = StatisticsGen(examples=example_gen.outputs["examples"])
     schema_gen = ImageSchemaGen(statistics=statistics.outputs["statistics"])
     validator = ExampleValidator(
@@ -103,9 +104,8 @@ def _trainer(config: Config, transform: ImageTransform) -> Trainer:
         train_args=trainer_pb2.TrainArgs(splits=["train"]),
         eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
         custom_config={
-            "image": asdict(config.image),
+            "transform": asdict(config.transform),
             "model": asdict(config.model),
             "training": asdict(config.training),
-            "code": code_digest.code_digest(code_digest.TRAINING),
         },
     )

@@ -13,6 +13,7 @@ def write_digits(folder: str) -> int:
 
     Returns:
         The number of images.
+
     """
     import numpy as np
     from PIL import Image

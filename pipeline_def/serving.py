@@ -36,7 +36,7 @@ def export_model(
         canonical = model.tft_layer({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
         return tf.nn.softmax(model(decode(canonical, size=size), training=False))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])  # type: ignore[misc]
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         scores = probabilities(image_bytes)
         texts = tf.constant(labels)
@@ -48,12 +48,12 @@ def export_model(
 
     examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
 
-    @tf.function(input_signature=examples_input)  # type: ignore[misc]
+    @tf.function(input_signature=examples_input)
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
         return {"probabilities": probabilities(tf.reshape(features[ENCODED], [-1]))}
 
-    @tf.function(input_signature=examples_input)  # type: ignore[misc]
+    @tf.function(input_signature=examples_input)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features: dict[str, Any] = tf.io.parse_example(examples, raw_spec)
         return {LABEL_ID: model.tft_layer(features)[LABEL_ID]}

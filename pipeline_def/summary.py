@@ -13,7 +13,7 @@ from tfx import types
 
 from components.baseline import VERSION_PROPERTY
 from components.image_evaluator import ACCURACY, FLOOR_PROPERTY, SPLIT_PROPERTY
-from components.image_example_gen import REJECTS_FILE, REJECTS_SUMMARY_FILE
+from components.ingest import REJECTS_FILE, REJECTS_SUMMARY_FILE
 from components.shards import count_examples, read_index
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
@@ -62,8 +62,8 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
     metrics = _read_metrics(evaluation.uri)
     candidate = metrics.get("candidate") or metrics[""]
     baseline = metrics.get("baseline")
-    version = nodes["BaselineFinder"].outputs["baseline"].get_string_custom_property(
-        VERSION_PROPERTY
+    version = (
+        nodes["BaselineFinder"].outputs["baseline"].get_string_custom_property(VERSION_PROPERTY)
     )
     blessed = bool(nodes["Evaluator"].outputs["blessing"].get_int_custom_property("blessed"))
     return Summary(

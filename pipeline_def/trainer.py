@@ -26,11 +26,12 @@ def run_fn(fn_args: Any) -> None:
     """Train and export, as TFX's Trainer asks.
 
     Args:
-        fn_args: `tfx.components.FnArgs`, with `image`, `model` and `training`, the sections of
+        fn_args: `tfx.components.FnArgs`, with `transform`, `model` and `training`, the sections of
             the configuration, in `custom_config`.
+
     """
     config = TrainingConfig(**fn_args.custom_config["training"])
-    size = fn_args.custom_config["image"]["size"]
+    size = fn_args.custom_config["transform"]["size"]
     tf_keras.utils.set_random_seed(config.seed)
     transform_output = tft.TFTransformOutput(fn_args.transform_graph_path)
     spec = transform_output.transformed_feature_spec()

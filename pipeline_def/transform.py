@@ -20,19 +20,20 @@ def preprocessing_fn(
 
     Args:
         inputs: the features of `components.example`.
-        custom_config: with `image`, the fields of `ImageConfig`.
+        custom_config: with `transform`, the fields of `TransformConfig`.
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in the
         vocabulary's order; `image/filename` string [batch]; `image/mean` and `image/variance`
         float32 [batch, 3], the same for every example: of the training images, 0 to 255.
+
     """
-    image = custom_config["image"]
+    config = custom_config["transform"]
     encoded = tf.reshape(inputs[ENCODED], [-1])
     canonical = canonicalize(
-        encoded, size=image["size"], fit=image["fit"], quality=image["quality"]
+        encoded, size=config["size"], fit=config["fit"], quality=config["quality"]
     )
-    mean, variance = _dataset_moments(decode(canonical, size=image["size"]))
+    mean, variance = _dataset_moments(decode(canonical, size=config["size"]))
     labels = tf.reshape(inputs[LABEL], [-1])
     return {
         ENCODED: canonical,
