@@ -34,6 +34,7 @@ def make_parser(prog: str, description: str) -> jsonargparse.ArgumentParser:
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = _Parser(
         prog=prog,
+        allow_abbrev=False,
         description=description,
         usage=f"{prog} [--config FILE] [--data DIR] [--output DIR] [OPTION ...]",
     )

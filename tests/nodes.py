@@ -1,0 +1,108 @@
+"""Runs the executors of single nodes, the way TFX's launcher would, without a metadata store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tensorflow as tf
+from tfx import types
+from tfx.components.statistics_gen import executor as statistics_gen
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import standard_artifacts
+from tfx.utils import json_utils
+
+from components import image_example_gen, image_schema_gen, image_transform
+from components.ingest_config import IngestConfig
+from pipeline_def.config import TransformConfig
+
+IN_MEMORY = ("--runner=FnApiRunner", "--direct_running_mode=in_memory")
+TWO_WORKERS = (
+    "--runner=FnApiRunner",
+    "--direct_running_mode=multi_threading",
+    "--direct_num_workers=2",
+)
+
+
+@dataclass(frozen=True)
+class Ingested:
+    examples: types.Artifact
+    rejects: types.Artifact
+
+
+@dataclass(frozen=True)
+class Transformed:
+    examples: types.Artifact
+    graph: types.Artifact
+
+
+def _context(beam_args: tuple[str, ...]) -> BaseBeamExecutor.Context:
+    return BaseBeamExecutor.Context(beam_pipeline_args=list(beam_args))
+
+
+def _artifact(kind: type[types.Artifact], folder: Path) -> types.Artifact:
+    artifact = kind()
+    artifact.uri = str(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return artifact
+
+
+def ingest(
+    folder: Path,
+    target: Path,
+    *,
+    config: IngestConfig | None = None,
+    beam_args: tuple[str, ...] = IN_MEMORY,
+) -> Ingested:
+    """Run ImageExampleGen on `folder`."""
+    examples = _artifact(standard_artifacts.Examples, target / "examples")
+    rejects = _artifact(image_example_gen.ImageRejects, target / "rejects")
+    image_example_gen.Executor(_context(beam_args)).Do(
+        {},
+        {"examples": [examples], "rejects": [rejects]},
+        {"input_base": str(folder), "ingest": (config or IngestConfig()).to_json()},
+    )
+    return Ingested(examples, rejects)
+
+
+def infer_schema(ingested: Ingested, target: Path) -> types.Artifact:
+    """Run StatisticsGen and ImageSchemaGen."""
+    statistics = _artifact(standard_artifacts.ExampleStatistics, target / "statistics")
+    schema = _artifact(standard_artifacts.Schema, target / "schema")
+    statistics_gen.Executor(_context(IN_MEMORY)).Do(
+        {"examples": [ingested.examples]}, {"statistics": [statistics]}, {}
+    )
+    image_schema_gen.Executor().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
+    return schema
+
+
+def transform(
+    ingested: Ingested, target: Path, *, size: int, beam_args: tuple[str, ...] = IN_MEMORY
+) -> Transformed:
+    """Run StatisticsGen, ImageSchemaGen and ImageTransform."""
+    examples = _artifact(standard_artifacts.Examples, target / "examples")
+    graph = _artifact(standard_artifacts.TransformGraph, target / "graph")
+    config = {"transform": asdict(TransformConfig(size=size))}
+    image_transform.Executor(_context(beam_args)).Do(
+        {"examples": [ingested.examples], "schema": [infer_schema(ingested, target)]},
+        {"transformed_examples": [examples], "transform_graph": [graph]},
+        {
+            "preprocessing_fn": "pipeline_def.transform.preprocessing_fn",
+            "custom_config": json_utils.dumps(config),
+            "disable_statistics": 1,
+        },
+    )
+    return Transformed(examples, graph)
+
+
+def shard_bytes(artifact: types.Artifact) -> dict[str, bytes]:
+    """Return the content of every file of an Examples artifact, by relative path."""
+    root = Path(artifact.uri)
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def read_examples(artifact: types.Artifact, split: str) -> list[tf.train.Example]:
+    """Return the records of a split, shard by shard."""
+    shards = sorted(str(path) for path in Path(artifact.uri, f"Split-{split}").iterdir())
+    records = tf.data.TFRecordDataset(shards).as_numpy_iterator()
+    return [tf.train.Example.FromString(record) for record in records]

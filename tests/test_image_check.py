@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.image_check import Category, Rejected, check_image
+from components.ingest_config import IngestConfig
+from tests.images import encode, picture
+
+CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)
+
+
+def seen_by_a_person(data: bytes) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+KEPT = {
+    "JPEG": ("JPEG", "RGB", {}),
+    "JPEG, gray": ("JPEG", "L", {}),
+    "JPEG, progressive": ("JPEG", "RGB", {"progressive": True}),
+    "PNG": ("PNG", "RGB", {}),
+    "PNG, gray": ("PNG", "L", {}),
+    "PNG, palette": ("PNG", "P", {}),
+    "PNG, black and white": ("PNG", "1", {}),
+}
+
+
+@pytest.mark.parametrize(("image_format", "mode", "options"), KEPT.values(), ids=KEPT.keys())
+def test_kept_byte_for_byte(image_format: str, mode: str, options: dict[str, Any]) -> None:
+    data = encode(picture(1).convert(mode), image_format, **options)
+    checked = check_image(data, CONFIG)
+    assert checked.encoded == data
+    assert (checked.format, checked.height, checked.width) == (image_format.lower(), 24, 32)
+    decoded = tf.io.decode_image(data, channels=3, expand_animations=False).numpy()
+    # Two JPEG decoders may round differently.
+    assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
+
+
+TRANSCODED = {
+    "CMYK": ("JPEG", "CMYK", {}),
+    "WebP": ("WEBP", "RGB", {"lossless": True}),
+    "TIFF": ("TIFF", "RGB", {}),
+    "BMP": ("BMP", "RGB", {}),
+    "GIF": ("GIF", "P", {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode", "options"), TRANSCODED.values(), ids=TRANSCODED.keys()
+)
+def test_transcoded_to_what_a_person_sees(
+    image_format: str, mode: str, options: dict[str, Any]
+) -> None:
+    data = encode(picture(1).convert(mode), image_format, **options)
+    checked = check_image(data, CONFIG)
+    assert checked.format == "png"
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    np.testing.assert_array_equal(decoded, seen_by_a_person(data))
+
+
+def test_exif_rotation_is_applied() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # The camera was held upright: turn by 90 degrees to see it so.
+    data = encode(picture(1, height=24, width=32), "JPEG", exif=exif)
+    checked = check_image(data, CONFIG)
+    assert (checked.height, checked.width) == (32, 24)
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    np.testing.assert_array_equal(decoded, np.rot90(seen_by_a_person(data), -1))
+
+
+def test_transparency_shows_white() -> None:
+    image = picture(1).convert("RGBA")
+    image.putalpha(Image.new("L", image.size, 0))
+    checked = check_image(encode(image, "PNG"), CONFIG)
+    assert (tf.io.decode_png(checked.encoded, channels=3).numpy() == 255).all()
+
+
+def test_first_frame_of_an_animation() -> None:
+    frames = [picture(seed).convert("P") for seed in (1, 2)]
+    data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    decoded = tf.io.decode_png(check_image(data, CONFIG).encoded, channels=3).numpy()
+    np.testing.assert_array_equal(decoded, seen_by_a_person(data))
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that promises a huge image in a few bytes."""
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(b"\0" * 1000),
+        b"IEND": b"",
+    }
+    written = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + written
+
+
+JPEG = encode(picture(1, height=200, width=200), "JPEG")
+PNG = encode(picture(1, height=200, width=200), "PNG")
+
+BROKEN = {
+    "empty": (b"", Category.NOT_AN_IMAGE),
+    "text": (b"not an image at all", Category.NOT_AN_IMAGE),
+    "HTML with the name of an image": (b"<!doctype html><title>404</title>", Category.NOT_AN_IMAGE),
+    "JPEG cut in half": (JPEG[: len(JPEG) // 2], Category.TRUNCATED),
+    "PNG cut in half": (PNG[: len(PNG) // 2], Category.TRUNCATED),
+    "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
+    "decompression bomb": (bomb(50_000, 50_000), Category.TOO_LARGE),
+    "a little too large": (encode(picture(1, height=1001, width=1000), "PNG"), Category.TOO_LARGE),
+    "too small": (encode(picture(1, height=7, width=32), "PNG"), Category.TOO_SMALL),
+}
+
+
+@pytest.mark.parametrize(("data", "category"), BROKEN.values(), ids=BROKEN.keys())
+def test_rejected_with_category_and_reason(data: bytes, category: Category) -> None:
+    with pytest.raises(Rejected) as caught:
+        check_image(data, CONFIG)
+    assert caught.value.category == category
+    assert str(caught.value)
+
+
+@pytest.mark.parametrize("image_format", ["TIFF", "PNG"])
+def test_16_bits_keep_their_brightness(image_format: str) -> None:
+    gradient = np.linspace(0, 65535, 32 * 32).reshape(32, 32).astype(np.uint16)
+    checked = check_image(encode(Image.fromarray(gradient), image_format), CONFIG)
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    assert np.abs(decoded[..., 0] - gradient / 257).max() <= 1

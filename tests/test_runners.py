@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import kfp_runner
+import local_runner
+from pipeline_def.sample import write_digits
+from tests.images import write_folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    status = local_runner.main(argv)
+    return status, capsys.readouterr().err
+
+
+def folder_of(tmp_path: Path, kind: str) -> str:
+    folder = tmp_path / kind
+    if kind == "empty":
+        folder.mkdir()
+    elif kind == "one class":
+        write_folder(folder, each=2, labels=("red",))
+    elif kind == "no images":
+        write_folder(folder, each=3)
+        for path in folder.rglob("*.*"):
+            path.write_text("nothing to see")
+    elif kind == "split without a class":
+        write_folder(folder, each=2, split="train")
+        write_folder(folder, each=2, split="val", labels=("red", "green"))
+    elif kind == "file":
+        folder.write_text("a file")
+    return str(folder)
+
+
+MISTAKES = {
+    "missing": "does not exist",
+    "file": "is a file",
+    "empty": "has no images in label folders",
+    "one class": "has one class only",
+    "split without a class": "has no images of class 'blue'",
+    "no images": "None of the first files .* is an image",
+}
+
+
+@pytest.mark.parametrize(("kind", "message"), MISTAKES.items())
+def test_a_wrong_folder_is_one_sentence_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, message: str
+) -> None:
+    data = folder_of(tmp_path, kind)
+    status, errors = run(capsys, "--data", data, "--output", str(tmp_path / "out"))
+    assert status == 2
+    [line] = errors.splitlines()
+    assert line.startswith("local_runner.py: error: ")
+    assert re.search(message, line)
+
+
+def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    status, errors = run(capsys, "--output", str(tmp_path / "file" / "out"))
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "Cannot write to" in errors
+
+
+def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_folder(tmp_path / "images", each=2)
+    status, errors = run(capsys, "--data", str(data), "--output", str(data / "out"))
+    assert status == 2
+    assert "lies in --data" in errors
+    assert not (data / "out").exists()
+
+
+def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
+    status, errors = run(capsys, "--training.momentum", "1")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "--training.momentum" in errors
+
+
+def test_the_sample_is_written_once(tmp_path: Path) -> None:
+    assert write_digits(str(tmp_path)) == 1797
+    files = sorted(tmp_path.rglob("*.png"))
+    assert len(files) == 1797
+    assert {path.parent.name for path in files} == set("0123456789")
+    times = [path.stat().st_mtime_ns for path in files]
+    write_digits(str(tmp_path))
+    assert [path.stat().st_mtime_ns for path in files] == times
+
+
+KFP = ("--image", "registry/image:1", "--data", "gs://bucket/images", "--output", "gs://bucket/out")
+
+
+def test_kfp_runner_compiles_the_same_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    resolved = ("--transform.size", "32", "--model.name", "cnn", "--spec", str(file))
+    assert kfp_runner.main([*KFP, *resolved]) == 0
+    spec = yaml.safe_load(file.read_text())
+    assert spec["schemaVersion"] == "2.1.0"
+    assert set(spec["root"]["dag"]["tasks"]) == {
+        "ImageExampleGen",
+        "StatisticsGen",
+        "SchemaGen",
+        "ExampleValidator",
+        "AnomalyGate",
+        "Transform",
+        "Trainer",
+        "BaselineFinder",
+        "Evaluator",
+        "Pusher",
+    }
+    assert "AnomalyGate" in spec["root"]["dag"]["tasks"]["Transform"]["dependentTasks"]
+    executor = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]
+    assert executor["image"] == "registry/image:1"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (KFP, "--transform.size and --model.name"),
+        ((*KFP, "--data", "/local"), "--data is /local: a cluster needs a URL"),
+        (KFP[2:], "image"),
+    ],
+)
+def test_kfp_runner_names_what_is_missing(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
+) -> None:
+    assert kfp_runner.main(argv) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components import example
+from components.shards import read_index
+from pipeline_def.image import decode
+from pipeline_def.trainer import _pixel_statistics
+from tests import nodes
+from tests.conftest import SIZE
+
+
+def test_one_shard_out_for_each_shard_in_with_its_records_in_order(
+    ingested: nodes.Ingested, transformed: nodes.Transformed
+) -> None:
+    assert read_index(transformed.examples.uri) == read_index(ingested.examples.uri)
+    for split in ("train", "eval"):
+        raw, new = (
+            [r.features.feature[example.FILENAME].bytes_list.value[0] for r in records]
+            for records in (
+                nodes.read_examples(ingested.examples, split),
+                nodes.read_examples(transformed.examples, split),
+            )
+        )
+        assert new == raw
+
+
+def test_records_hold_what_readers_need_and_no_constants(transformed: nodes.Transformed) -> None:
+    [first, *_] = nodes.read_examples(transformed.examples, "train")
+    assert set(first.features.feature) == {example.ENCODED, example.FILENAME, example.LABEL_ID}
+    spec = tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec()
+    parsed = tf.io.parse_single_example(
+        first.SerializeToString(), {key: spec[key] for key in first.features.feature}
+    )
+    assert decode(parsed[example.ENCODED][tf.newaxis], size=SIZE).shape == [1, SIZE, SIZE, 3]
+
+
+def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None:
+    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
+    assert sorted(names) == [b"blue", b"green", b"red"]
+    for record in nodes.read_examples(transformed.examples, "eval"):
+        features = record.features.feature
+        label = names[features[example.LABEL_ID].int64_list.value[0]]
+        assert features[example.FILENAME].bytes_list.value[0].startswith(label + b"/")
+
+
+def test_mean_and_variance_are_those_of_the_training_pixels(
+    transformed: nodes.Transformed,
+) -> None:
+    records = nodes.read_examples(transformed.examples, "train")
+    encoded = [r.features.feature[example.ENCODED].bytes_list.value[0] for r in records]
+    pixels = decode(tf.constant(encoded), size=SIZE).numpy().reshape(-1, 3).astype(float)
+    found = _pixel_statistics(tft.TFTransformOutput(transformed.graph.uri))
+    np.testing.assert_allclose(found["mean"], pixels.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found["variance"], pixels.var(axis=0), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_same_bytes_with_one_worker_and_with_several(
+    ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    again = nodes.transform(ingested, tmp_path, size=SIZE, beam_args=nodes.TWO_WORKERS)
+    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(transformed.examples)
