@@ -80,8 +80,17 @@ class _TransformShard(beam.DoFn):
 
     def setup(self) -> None:
         output = tft.TFTransformOutput(self._graph_uri)
-        self._raw_spec = output.raw_feature_spec()
-        self._layer = output.transform_features_layer()
+        raw_spec = output.raw_feature_spec()
+        layer = output.transform_features_layer()
+
+        # Traced once for all shards, and without AutoGraph, which has nothing to convert here:
+        # either would take seconds more.
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        def transform(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+            features = layer(tf.io.parse_example(serialized, raw_spec))
+            return {key: value for key, value in features.items() if key not in DATASET_CONSTANTS}
+
+        self._transform = transform.get_concrete_function()
         self._done = 0
 
     def process(self, shard: tuple[str, str]) -> Iterator[None]:
@@ -99,10 +108,6 @@ class _TransformShard(beam.DoFn):
                     self._done += 1
                 report_progress(done=self._done, total=self._total, unit="images")
         yield from ()
-
-    def _transform(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = self._layer(tf.io.parse_example(serialized, self._raw_spec))
-        return {name: value for name, value in features.items() if name not in DATASET_CONSTANTS}
 
 
 def _serialize(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[bytes]:

@@ -163,10 +163,15 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     beam_pipeline_args: list[str] = field(
-        default_factory=lambda: ["--runner=FnApiRunner", "--direct_running_mode=in_memory"]
+        default_factory=lambda: [
+            "--runner=FnApiRunner",
+            "--direct_running_mode=in_memory",
+            "--sdk_container_image=none",
+        ]
     )
     """Options of Apache Beam, which runs ingest, statistics, transform and evaluation. Beam's
-    DirectRunner would first try to download a helper program, FnApiRunner does not."""
+    DirectRunner would first try to download a helper program, FnApiRunner does not; without an
+    image TFX would pack itself for remote workers, for a second or more in every step."""
 
 
 def resolve(config: Config, *, shorter_side: int) -> Config:

@@ -14,13 +14,14 @@ from tfx.utils import json_utils
 
 from components import image_example_gen, image_schema_gen, image_transform
 from components.ingest_config import IngestConfig
-from pipeline_def.config import TransformConfig
+from pipeline_def.config import Config, TransformConfig
 
-IN_MEMORY = ("--runner=FnApiRunner", "--direct_running_mode=in_memory")
+IN_MEMORY = tuple(Config().beam_pipeline_args)
 TWO_WORKERS = (
     "--runner=FnApiRunner",
     "--direct_running_mode=multi_threading",
     "--direct_num_workers=2",
+    "--sdk_container_image=none",
 )
 
 
