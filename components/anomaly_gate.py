@@ -47,7 +47,6 @@ def AnomalyGate(
 
     Raises:
         UserError: names the anomalies of every split.
-
     """
     found = read_anomalies(anomalies)
     named = [f"{split}: {text}" for split, texts in sorted(found.items()) for text in texts]

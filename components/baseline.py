@@ -34,7 +34,6 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
     Args:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
-
     """
     if not tf.io.gfile.isdir(pushed_models):
         return ""

@@ -47,7 +47,6 @@ def make_example(
         filename: path relative to the folder that was ingested, with "/" between its parts.
         sha256: hexadecimal digest of the file as it was found.
         label: name of the class.
-
     """
     import tensorflow as tf
 

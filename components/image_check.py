@@ -59,7 +59,6 @@ def check_image(data: bytes, config: IngestConfig) -> CheckedImage:
 
     Raises:
         Rejected: not an image, broken, too large or too small.
-
     """
     image = _open(data, config)
     try:

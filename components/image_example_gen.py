@@ -79,7 +79,6 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 
         Raises:
             UserError: too many rejects, or a class with no usable image to train on.
-
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(output_dict["examples"])

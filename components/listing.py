@@ -84,7 +84,6 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
 
     Raises:
         UserError: there is no such kind of file system, or its package is missing.
-
     """
     try:
         fs, root = fsspec.core.url_to_fs(folder)
@@ -102,7 +101,6 @@ def list_images(folder: str) -> Listing:
 
     Raises:
         UserError: the folder does not exist, or holds nothing that could be labelled.
-
     """
     fs, root = open_folder(folder)
     if not fs.exists(root):

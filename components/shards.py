@@ -77,7 +77,6 @@ def split_of_content(sha256: str, shares: Mapping[str, float]) -> str:
     Args:
         sha256: hexadecimal digest.
         shares: split to its share of the images; the shares add up to 1.
-
     """
     position = int(sha256[:13], 16) / 16**13
     for split, share in shares.items():

@@ -18,7 +18,6 @@ def usual_shorter_side(listing: Listing, folder: str) -> int:
 
     Raises:
         UserError: none of them is an image.
-
     """
     fs, root = open_folder(folder)
     step = max(1, len(listing.files) // _SAMPLE)

@@ -51,7 +51,6 @@ def parse(
     Raises:
         UserError: an option or a field is unknown, or its value is not allowed.
         SystemExit: after --help or --print_config.
-
     """
     try:
         values: Any = parser.parse_args(list(sys.argv[1:] if argv is None else argv))

@@ -180,7 +180,6 @@ def resolve(config: Config, *, shorter_side: int) -> Config:
     Args:
         config: as the user gave it.
         shorter_side: the usual one of the images, pixels.
-
     """
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
     size = config.transform.size or next(sizes, _STANDARD_SIZES[-1])

@@ -33,7 +33,6 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
 
     Yields:
         A stream that still reaches the standard output.
-
     """
     sys.stdout.flush()
     sys.stderr.flush()

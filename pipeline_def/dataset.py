@@ -36,7 +36,6 @@ def make_dataset(
     Returns:
         Batches of (uint8 [batch, size, size, 3], int64 [batch]). Pixels stay uint8 on the host;
         the model normalises them on the device, which a quarter of the bytes has to reach.
-
     """
     spec = {name: feature_spec[name] for name in (ENCODED, LABEL_ID)}
 

@@ -18,7 +18,6 @@ def canonicalize(encoded: tf.Tensor, *, size: int, fit: str, quality: int) -> tf
 
     Returns:
         string [batch], JPEG files of size x size. A file that already is one is kept as it is.
-
     """
 
     def one(file: tf.Tensor) -> tf.Tensor:
@@ -58,18 +57,17 @@ def decode(canonical: tf.Tensor, *, size: int) -> tf.Tensor:
     return tf.map_fn(one, canonical, fn_output_signature=spec)
 
 
-def channel_moments(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and variance of each channel of each image.
+def channel_sums(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sums of the values and of their squares, of each channel of each image.
 
     Args:
         images: uint8 [batch, height, width, 3].
 
     Returns:
-        Two float32 [batch, 3], for pixels from 0 to 255.
-
+        Two int64 [batch, 3]: exact, so that they add up to the same in whatever order.
     """
-    mean, variance = tf.nn.moments(tf.cast(images, tf.float32), axes=[1, 2])
-    return mean, variance
+    values = tf.cast(images, tf.int64)
+    return tf.reduce_sum(values, axis=[1, 2]), tf.reduce_sum(values * values, axis=[1, 2])
 
 
 def augment(images: tf.Tensor, *, seed: tf.Tensor, shift: int, flip: bool) -> tf.Tensor:
@@ -83,7 +81,6 @@ def augment(images: tf.Tensor, *, seed: tf.Tensor, shift: int, flip: bool) -> tf
 
     Returns:
         uint8 of the same shape.
-
     """
     batch, height, width = tf.shape(images)[0], images.shape[1], images.shape[2]
     seeds = tf.random.split(seed, 3)

@@ -71,7 +71,6 @@ def run_pipeline(pipeline: Pipeline, observer: Observer) -> dict[str, NodeRun]:
 
     Raises:
         Exception: whatever the node that failed raised.
-
     """
     runner = LocalRunner(observer)
     runner.run(pipeline)

@@ -37,7 +37,6 @@ def build_model(
 
     Returns:
         A model from uint8 [batch, size, size, 3] to float32 logits [batch, classes].
-
     """
     inputs = layers.Input([size, size, CHANNELS], dtype="uint8", name="image")
     if config.name == "mobilenet_v2":

@@ -30,7 +30,6 @@ def create_pipeline(config: Config) -> Pipeline:
 
     Args:
         config: resolved: `data`, `transform.size` and `model.name` are set.
-
     """
     layout = Layout(config.output)
     # A cluster has its own metadata store; on this machine it is a file among the outputs.

@@ -13,7 +13,6 @@ def write_digits(folder: str) -> int:
 
     Returns:
         The number of images.
-
     """
     import numpy as np
     from PIL import Image

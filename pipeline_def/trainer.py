@@ -28,11 +28,12 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with `transform`, `model` and `training`, the sections of
             the configuration, in `custom_config`.
-
     """
     config = TrainingConfig(**fn_args.custom_config["training"])
     size = fn_args.custom_config["transform"]["size"]
     tf_keras.utils.set_random_seed(config.seed)
+    # Otherwise threads add up gradients in the order they happen to finish.
+    tf.config.experimental.enable_op_determinism()
     transform_output = tft.TFTransformOutput(fn_args.transform_graph_path)
     spec = transform_output.transformed_feature_spec()
     [train_pattern], [eval_pattern] = fn_args.train_files, fn_args.eval_files

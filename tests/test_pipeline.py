@@ -123,6 +123,16 @@ def test_without_options_the_sample_of_digits_is_learnt(tmp_path: Path) -> None:
     assert Path(outcome.summary["pushed_model"], "saved_model.pb").exists()
 
 
+def test_two_runs_give_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
+    data = write_folder(tmp_path / "images", each=40)
+    options = ("--data", str(data), "--training.epochs", "2", "--training.flip", "true")
+    weights = []
+    for name in ("one", "two"):
+        model = run(tmp_path / name, *options).summary["pushed_model"]
+        weights.append(Path(model, "variables", "variables.data-00000-of-00001").read_bytes())
+    assert weights[0] == weights[1]
+
+
 def test_photographs_and_three_splits(tmp_path: Path) -> None:
     """The network for photographs, briefly; evaluated on the test split, where there is one."""
     for number, (split, each) in enumerate({"train": 8, "val": 4, "test": 4}.items()):
