@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from components.errors import UserError
@@ -44,6 +45,8 @@ def _check(config: Config) -> None:
 
 def compile_pipeline(config: Config, *, image: str, path: str) -> None:
     """Write the specification of the pipeline, schema 2.1.0, as YAML to `path`."""
+    # What Google's libraries say about the Python version is nothing a user can act on.
+    warnings.filterwarnings("ignore", category=FutureWarning)
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 
     from pipeline_def.pipeline import create_pipeline

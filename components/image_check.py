@@ -14,9 +14,16 @@ from components.ingest_config import IngestConfig
 # What TensorFlow decodes to the pixels that a person sees; anything else is stored as PNG.
 _KEPT_MODES = {
     "JPEG": frozenset({"L", "RGB"}),
+    # What many phones write: a JPEG, with further pictures behind its end.
+    "MPO": frozenset({"L", "RGB"}),
     "PNG": frozenset({"1", "L", "P", "RGB", "I;16"}),
 }
 _EXIF_ORIENTATION = 0x0112
+
+# Pillow would start Ghostscript on EPS, and has no decoder of its own for the others; nobody
+# knows which range of 32-bit pixels is black to white.
+_UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
+_UNSUPPORTED_MODES = frozenset({"F", "I"})
 
 
 class Category(StrEnum):
@@ -67,10 +74,10 @@ def check_image(data: bytes, config: IngestConfig) -> CheckedImage:
         return _transcoded(image)
     except Rejected:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise Rejected(_broken_category(error), f"{image.format}: {error}") from error
     except (Image.DecompressionBombError, MemoryError) as error:
         raise Rejected(Category.TOO_LARGE, str(error)) from error
+    except Exception as error:  # From IndexError to RuntimeError: each decoder has its own.
+        raise Rejected(_broken_category(error), f"{image.format}: {error}") from error
 
 
 def _open(data: bytes, config: IngestConfig) -> Image.Image:
@@ -87,6 +94,8 @@ def _open(data: bytes, config: IngestConfig) -> Image.Image:
         raise Rejected(Category.NOT_AN_IMAGE, "no image format is recognised") from error
     except Exception as error:  # Pillow's format plugins raise what their parsers raise.
         raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
+    if image.format in _UNSUPPORTED_FORMATS or image.mode in _UNSUPPORTED_MODES:
+        raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     width, height = image.size
     if width * height > config.max_image_mpixels * 1e6:
         raise Rejected(
@@ -119,22 +128,20 @@ def _decoded_by_tensorflow(data: bytes, image: Image.Image) -> CheckedImage:
     """Decode with the decoder that Transform uses: what it cannot read would stop the run."""
     import tensorflow as tf
 
-    image_format = str(image.format).lower()
-    decode = tf.io.decode_jpeg if image_format == "jpeg" else tf.io.decode_png
     try:
-        height, width, _ = decode(data, channels=3).shape
+        height, width, _ = tf.io.decode_image(data, channels=3, expand_animations=False).shape
     except tf.errors.InvalidArgumentError as error:
         image.load()  # Usually says what is wrong in plainer words.
         raise Rejected(
             Category.UNREADABLE, f"{image.format}: {error.message.splitlines()[0]}"
         ) from error
-    return CheckedImage(data, image_format, height, width)
+    return CheckedImage(data, "png" if image.format == "PNG" else "jpeg", height, width)
 
 
 def _transcoded(image: Image.Image) -> CheckedImage:
     """Write the first frame, upright, on white where transparent, as lossless PNG."""
     upright = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-    if upright.mode.startswith("I;16") or upright.mode == "I":
+    if upright.mode.startswith("I;16"):
         pixels = upright.convert("I").point(lambda value: value / 256).convert("L").convert("RGB")
     elif upright.has_transparency_data:
         layer = upright.convert("RGBA")

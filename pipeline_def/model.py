@@ -10,6 +10,7 @@ from typing import Any
 import tf_keras
 from tf_keras import layers
 
+from components.errors import UserError
 from pipeline_def.config import ModelConfig
 from pipeline_def.image import CHANNELS
 
@@ -69,12 +70,16 @@ def _mobilenet_v2(
 ) -> Any:
     """MobileNetV2 (Sandler et al., 2018) up to its pooled features, pretrained or not."""
     pretrained = config.weights != "none"
-    backbone = tf_keras.applications.MobileNetV2(
-        input_shape=inputs.shape[1:],
-        include_top=False,
-        weights=config.weights if pretrained else None,
-        pooling="avg",
-    )
+    try:
+        backbone = tf_keras.applications.MobileNetV2(
+            input_shape=inputs.shape[1:],
+            include_top=False,
+            weights=config.weights if pretrained else None,
+            pooling="avg",
+        )
+    except Exception as error:  # Keras raises plain Exception when a download fails.
+        reason = str(error).splitlines()[0]
+        raise UserError(f"Cannot load model.weights {config.weights!r}: {reason}.") from error
     if not pretrained:
         for layer in backbone.layers:
             if isinstance(layer, layers.BatchNormalization):

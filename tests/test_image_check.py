@@ -23,6 +23,7 @@ def seen_by_a_person(data: bytes) -> np.ndarray[Any, Any]:
 
 KEPT = {
     "JPEG": ("JPEG", "RGB", {}),
+    "JPEG of a phone": ("MPO", "RGB", {}),
     "JPEG, gray": ("JPEG", "L", {}),
     "JPEG, progressive": ("JPEG", "RGB", {"progressive": True}),
     "PNG": ("PNG", "RGB", {}),
@@ -36,8 +37,9 @@ KEPT = {
 def test_kept_byte_for_byte(image_format: str, mode: str, options: dict[str, Any]) -> None:
     data = encode(picture(1).convert(mode), image_format, **options)
     checked = check_image(data, CONFIG)
+    expected = "png" if image_format == "PNG" else "jpeg"
     assert checked.encoded == data
-    assert (checked.format, checked.height, checked.width) == (image_format.lower(), 24, 32)
+    assert (checked.format, checked.height, checked.width) == (expected, 24, 32)
     decoded = tf.io.decode_image(data, channels=3, expand_animations=False).numpy()
     # Two JPEG decoders may round differently.
     assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
@@ -115,6 +117,8 @@ BROKEN = {
     "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
     "decompression bomb": (bomb(50_000, 50_000), Category.TOO_LARGE),
     "a little too large": (encode(picture(1, height=1001, width=1000), "PNG"), Category.TOO_LARGE),
+    "EPS, which Pillow would run": (encode(picture(1), "EPS"), Category.UNSUPPORTED),
+    "pixels of unknown range": (encode(picture(1).convert("F"), "TIFF"), Category.UNSUPPORTED),
     "too small": (encode(picture(1, height=7, width=32), "PNG"), Category.TOO_SMALL),
 }
 
@@ -125,6 +129,27 @@ def test_rejected_with_category_and_reason(data: bytes, category: Category) -> N
         check_image(data, CONFIG)
     assert caught.value.category == category
     assert str(caught.value)
+
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "QOI", "PPM", "ICO", "MPO")
+
+
+@pytest.mark.parametrize("image_format", FORMATS)
+def test_whatever_the_damage_ingest_rejects_or_transform_can_read(image_format: str) -> None:
+    """A file that ingest lets pass and Transform cannot decode would end the run."""
+    whole = encode(picture(1), image_format)
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        data = bytearray(whole)
+        for position in random.integers(0, len(data), 3):
+            data[position] = random.integers(0, 256)
+        damaged = bytes(data[: random.integers(len(data) // 2, len(data) + 1)])
+        try:
+            checked = check_image(damaged, CONFIG)
+        except Rejected:
+            continue
+        pixels = tf.io.decode_image(checked.encoded, channels=3, expand_animations=False)
+        assert pixels.shape == [checked.height, checked.width, 3]
 
 
 @pytest.mark.parametrize("image_format", ["TIFF", "PNG"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tf_keras
 
+from components.errors import UserError
 from pipeline_def.config import ModelConfig
 from pipeline_def.model import build_model
 
@@ -34,6 +35,17 @@ def test_the_model_normalises_with_the_statistics_of_the_data(name: Any) -> None
     of_dark = build(ModelConfig(name=name))(dark)
     of_bright = build(ModelConfig(name=name), mean=shifted)(bright)
     np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
+
+
+@pytest.mark.parametrize("content", [None, b"no weights"])
+def test_weights_that_cannot_be_loaded_are_a_users_mistake(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "weights.h5"
+    if content:
+        file.write_bytes(content)
+    with pytest.raises(UserError, match=r"Cannot load model.weights '.*weights.h5'"):
+        build(ModelConfig(name="mobilenet_v2", weights=str(file)))
 
 
 def backbone(model: tf_keras.Model) -> tf_keras.Model:
