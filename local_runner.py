@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import logging
 import os
 import sys
@@ -27,6 +28,9 @@ this machine. Without options it does so for a built-in sample of handwritten di
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline; return the exit status: 0, 1 for a bug or 2 for a user's mistake."""
     started = time.monotonic()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may be any bytes, and some terminals print ASCII only.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), argv)
         config = _absolute(config)
@@ -106,7 +110,7 @@ def _run(config: Config, layout: Layout) -> Summary | None:
     os.makedirs(layout.logs, exist_ok=True)
     log_file = os.path.join(layout.logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
     print(f"Log:    {log_file}\nLoading TensorFlow and TFX …", flush=True)
-    failure: Exception | None = None
+    display, failure = None, None
     with redirect_output(log_file) as terminal:
         try:
             logging.basicConfig(level=logging.INFO)
@@ -127,7 +131,8 @@ def _run(config: Config, layout: Layout) -> Summary | None:
             traceback.print_exc()
             failure = error
     reason = (str(failure).strip() or type(failure).__name__).splitlines()[0]
-    print(f"local_runner.py: failed: {reason}\nThe whole story: {log_file}", file=sys.stderr)
+    where = f" after {display.node} began" if display else ""
+    print(f"local_runner.py: failed{where}: {reason}\nThe whole story: {log_file}", file=sys.stderr)
     return None
 
 

@@ -21,9 +21,9 @@ def describe_anomalies(anomalies: anomalies_pb2.Anomalies) -> list[str]:
     """Say each anomaly of a split in words."""
     found = []
     if anomalies.HasField("dataset_anomaly_info"):
-        found.append(f"dataset: {anomalies.dataset_anomaly_info.description}")
+        found.append(f"dataset: {anomalies.dataset_anomaly_info.description.rstrip('.')}")
     for feature, info in sorted(anomalies.anomaly_info.items()):
-        found.append(f"{feature}: {info.description}")
+        found.append(f"{feature}: {info.description.rstrip('.')}")
     return found
 
 

@@ -132,8 +132,12 @@ def check_labels(listing: Listing) -> None:
             f"label folders."
         )
     for label in labels:
-        if "\n" in label or "\r" in label:
-            raise UserError(f"The folder name {label!r} has a line break in it: rename the folder.")
+        # The vocabulary is a text file with a label a line.
+        if "\n" in label or "\r" in label or _is_not_utf8(label):
+            raise UserError(
+                f"The folder name {label!r} is no line of UTF-8 text, as a label has to be: rename "
+                f"the folder."
+            )
     for split, of_split in counts.items():
         missing = [label for label in labels if label not in of_split]
         if missing:
@@ -142,6 +146,10 @@ def check_labels(listing: Listing) -> None:
                 f"{f' and {len(missing) - 1} more' if missing[1:] else ''}: add some, or remove "
                 f"the class from every split."
             )
+
+
+def _is_not_utf8(name: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _is_litter(path: str) -> bool:

@@ -37,7 +37,7 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
-    with open(log_file, "ab") as log, os.fdopen(os.dup(1), "w", encoding="utf-8") as terminal:
+    with open(log_file, "ab") as log, _duplicate(sys.stdout) as terminal:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -48,6 +48,11 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
             for stream, descriptor in enumerate(saved, start=1):
                 os.dup2(descriptor, stream)
                 os.close(descriptor)
+
+
+def _duplicate(stream: TextIO) -> TextIO:
+    """Open another stream to where `stream` writes, which stays when that is redirected."""
+    return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
 class RunDisplay(logging.Handler):
@@ -62,7 +67,8 @@ class RunDisplay(logging.Handler):
         self._console = Console(file=stream, highlight=False)
         self._total = total
         self._finished = 0
-        self._name = ""
+        self.node = ""
+        """The node that runs, or ran last."""
         self._printed = 0.0
         columns = (
             SpinnerColumn(),
@@ -87,7 +93,7 @@ class RunDisplay(logging.Handler):
 
     def node_started(self, name: str) -> None:
         """Begin the line of node `name`."""
-        self._name, self._printed = name, time.monotonic()
+        self.node, self._printed = name, time.monotonic()
         if self._console.is_terminal:
             self._bars.add_task(name, total=None, note="")
         else:
@@ -109,7 +115,7 @@ class RunDisplay(logging.Handler):
                 self._bars.update(task, completed=done, total=total, note=record.getMessage())
         elif time.monotonic() - self._printed > _PLAIN_INTERVAL:
             self._printed = time.monotonic()
-            self._console.print(f"{self._number()} {self._name:<17} {record.getMessage()}")
+            self._console.print(f"{self._number()} {self.node:<17} {record.getMessage()}")
 
     def _number(self) -> str:
         number = escape(f"[{self._finished + 1}/{self._total}]")

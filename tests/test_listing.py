@@ -14,7 +14,7 @@ def touch(folder: Path, *paths: str) -> Path:
     for path in paths:
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(path.encode())
+        file.write_bytes(os.fsencode(path))
     return folder
 
 
@@ -100,7 +100,8 @@ def test_fingerprint_changes_with_the_folder(
 MISTAKES = {
     "one class": (["cat/1.jpg"], "one class only, 'cat'"),
     "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
-    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "line break"),
+    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
+    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
     "images outside label folders": (["1.jpg", "2.jpg"], "no images in label folders"),
     "nothing": ([], "no images in label folders"),
 }
