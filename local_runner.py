@@ -90,8 +90,9 @@ def _prepare(config: Config, layout: Layout) -> Config:
         print(f"Images: {config.data}", flush=True)
     listing = list_images(str(config.data))
     check_labels(listing)
+    side = usual_shorter_side(listing, str(config.data))
     try:
-        config = resolve(config, shorter_side=usual_shorter_side(listing, str(config.data)))
+        config = resolve(config, shorter_side=side, images=len(listing.files))
     except ValueError as error:
         raise UserError(str(error)) from error
     labels = len({file.label for file in listing.files})

@@ -72,22 +72,32 @@ def test_help_shows_every_field_with_default_and_reason(capsys: pytest.CaptureFi
     assert "default: 128.0" in text
 
 
-RESOLVED: dict[str, tuple[int, dict[str, Any], int, str]] = {
-    "digits": (8, {}, 32, "cnn"),
-    "CIFAR": (32, {}, 32, "cnn"),
-    "thumbnails": (90, {}, 96, "mobilenet_v2"),
-    "photographs": (375, {}, 224, "mobilenet_v2"),
-    "size given": (375, {"transform": TransformConfig(size=48)}, 48, "cnn"),
-    "model given": (375, {"model": ModelConfig(name="cnn")}, 224, "cnn"),
+RESOLVED: dict[str, tuple[int, int, dict[str, Any], int, str]] = {
+    "digits": (8, 1_797, {}, 32, "cnn"),
+    "CIFAR": (32, 60_000, {}, 32, "cnn"),
+    "many photographs": (375, 10_000, {}, 224, "mobilenet_v2"),
+    "too few to start from random weights": (375, 9_999, {}, 96, "cnn"),
+    "few, but pretrained": (375, 160, {"model": ModelConfig(weights="w.h5")}, 224, "mobilenet_v2"),
+    "many thumbnails": (90, 10_000, {}, 96, "mobilenet_v2"),
+    "size given": (375, 10_000, {"transform": TransformConfig(size=48)}, 48, "cnn"),
+    "large size given": (375, 160, {"transform": TransformConfig(size=300)}, 300, "cnn"),
+    "model given": (375, 160, {"model": ModelConfig(name="mobilenet_v2")}, 224, "mobilenet_v2"),
 }
 
 
-@pytest.mark.parametrize(("side", "given", "size", "name"), RESOLVED.values(), ids=RESOLVED.keys())
+@pytest.mark.parametrize(
+    ("side", "images", "given", "size", "name"), RESOLVED.values(), ids=RESOLVED.keys()
+)
 def test_size_and_model_follow_the_images(
-    side: int, given: dict[str, Any], size: int, name: str
+    side: int, images: int, given: dict[str, Any], size: int, name: str
 ) -> None:
-    config = resolve(Config(**given), shorter_side=side)
+    config = resolve(Config(**given), shorter_side=side, images=images)
     assert (config.transform.size, config.model.name) == (size, name)
+
+
+def test_weights_need_a_model_that_has_them() -> None:
+    with pytest.raises(ValueError, match="cnn has no pretrained weights"):
+        resolve(Config(model=ModelConfig(weights="imagenet")), shorter_side=32, images=10)
 
 
 def test_ingest_config_survives_json() -> None:

@@ -139,7 +139,8 @@ def test_photographs_and_three_splits(tmp_path: Path) -> None:
         write_folder(tmp_path / "images", each=each, split=split, first_seed=number * 100)
     outcome = run(
         tmp_path / "out",
-        *("--data", str(tmp_path / "images"), "--transform.size", "96"),
+        *("--data", str(tmp_path / "images"), "--model.name", "mobilenet_v2"),
+        *("--transform.size", "96"),
         *("--training.epochs", "1", "--evaluation.min_accuracy", "0.99"),
     )
     assert outcome.status == 0, outcome.err
