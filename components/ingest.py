@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,9 @@ REJECTS_SUMMARY_FILE = "summary.json"
 # Images checked ahead of the writer: keeps the threads busy, bounds the memory of one worker.
 _READ_AHEAD = 64
 _NAMED_REJECTS = 3
+
+# The split and the serialized record of a file, or why there is none.
+_Outcome = tuple[str, bytes] | Rejected
 
 _files_done: collections.Counter[str] = collections.Counter()
 
@@ -80,26 +83,37 @@ class WriteShards(beam.DoFn):
         _write_report(self._examples_uri, plan, labels, rejects)
         yield from ()
 
-    def _check_all(
-        self, plan: ShardPlan
-    ) -> Iterator[tuple[ImageFile, tuple[str, bytes] | Rejected]]:
+    def _check_all(self, plan: ShardPlan) -> Iterator[tuple[ImageFile, _Outcome]]:
         """Yield the split and the record of each file, in order, checked by several threads."""
         fs, root = open_folder(self._folder)
 
-        def check(file: ImageFile) -> tuple[str, bytes] | Rejected:
+        def check(file: ImageFile) -> _Outcome:
             try:
                 return self._record(file, _read(fs, f"{root}/{file.path}", file, self._config))
             except Rejected as rejected:
                 return rejected
 
         with ThreadPoolExecutor(self._config.threads) as pool:
-            for start in range(0, len(plan.files), _READ_AHEAD):
-                batch = plan.files[start : start + _READ_AHEAD]
-                yield from zip(batch, pool.map(check, batch), strict=True)
-                # Counts what this worker process has done; a distributed runner has several.
-                _files_done[self._examples_uri] += len(batch)
-                done = _files_done[self._examples_uri]
-                report_progress(done=done, total=self._total, unit="images")
+            waiting: collections.deque[tuple[ImageFile, Future[_Outcome]]] = collections.deque()
+            for file in plan.files:
+                waiting.append((file, pool.submit(check, file)))
+                if len(waiting) == _READ_AHEAD:
+                    yield self._take(waiting)
+            while waiting:
+                yield self._take(waiting)
+
+    def _take(
+        self, waiting: collections.deque[tuple[ImageFile, Future[_Outcome]]]
+    ) -> tuple[ImageFile, _Outcome]:
+        """Wait for the oldest of the files that are being checked, and report the progress."""
+        file, future = waiting.popleft()
+        outcome = future.result()
+        # Counts what this worker process has done; a distributed runner has several.
+        _files_done[self._examples_uri] += 1
+        done = _files_done[self._examples_uri]
+        if done % _READ_AHEAD == 0:
+            report_progress(done=done, total=self._total, unit="images")
+        return file, outcome
 
     def _record(self, file: ImageFile, data: bytes) -> tuple[str, bytes]:
         image = check_image(data, self._config)

@@ -16,6 +16,20 @@ from components import image_example_gen, image_schema_gen, image_transform
 from components.ingest_config import IngestConfig
 from pipeline_def.config import Config, TransformConfig
 
+# The nodes of the pipeline, in the order in which they run.
+NODES = [
+    "ImageExampleGen",
+    "StatisticsGen",
+    "SchemaGen",
+    "ExampleValidator",
+    "AnomalyGate",
+    "Transform",
+    "Trainer",
+    "BaselineFinder",
+    "Evaluator",
+    "Pusher",
+]
+
 IN_MEMORY = tuple(Config().beam_pipeline_args)
 TWO_WORKERS = (
     "--runner=FnApiRunner",

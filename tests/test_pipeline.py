@@ -16,22 +16,11 @@ import pytest
 import tensorflow as tf
 
 from tests.images import COLOURS, encode, picture, write_folder
+from tests.nodes import NODES
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-NODES = [
-    "ImageExampleGen",
-    "StatisticsGen",
-    "SchemaGen",
-    "ExampleValidator",
-    "AnomalyGate",
-    "Transform",
-    "Trainer",
-    "BaselineFinder",
-    "Evaluator",
-    "Pusher",
-]
 
 
 @dataclass(frozen=True)

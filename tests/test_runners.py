@@ -10,6 +10,7 @@ import kfp_runner
 import local_runner
 from pipeline_def.sample import write_digits
 from tests.images import write_folder
+from tests.nodes import NODES
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -97,18 +98,7 @@ def test_kfp_runner_compiles_the_same_nodes(tmp_path: Path) -> None:
     assert kfp_runner.main([*KFP, *resolved]) == 0
     spec = yaml.safe_load(file.read_text())
     assert spec["schemaVersion"] == "2.1.0"
-    assert set(spec["root"]["dag"]["tasks"]) == {
-        "ImageExampleGen",
-        "StatisticsGen",
-        "SchemaGen",
-        "ExampleValidator",
-        "AnomalyGate",
-        "Transform",
-        "Trainer",
-        "BaselineFinder",
-        "Evaluator",
-        "Pusher",
-    }
+    assert set(spec["root"]["dag"]["tasks"]) == set(NODES)
     assert "AnomalyGate" in spec["root"]["dag"]["tasks"]["Transform"]["dependentTasks"]
     executor = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]
     assert executor["image"] == "registry/image:1"
