@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pipeline_def.summary import Summary
 
 _DESCRIPTION = """Turns a folder of labelled images into a trained, evaluated and served model, on
-this machine. Without options it does so for a built-in sample of handwritten digits."""
+this machine. Without options it does so for a built-in sample of handwritten digits. `inspect DIR`
+instead of options looks at a folder and says within seconds whether a run would start."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,8 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files may be any bytes, and some terminals print ASCII only.
         sys.stdout.reconfigure(errors="backslashreplace")
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), argv)
+        if arguments[:1] == ["inspect"]:
+            return _inspect(arguments[1:])
+        config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), arguments)
         config = _absolute(config)
         layout = Layout(config.output)
         _check_writable(config)
@@ -49,6 +53,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     from pipeline_def.console import print_summary
 
     print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
+    return 0
+
+
+def _inspect(arguments: list[str]) -> int:
+    """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
+    from pipeline_def.inspection import inspect
+
+    if arguments and not arguments[0].startswith("-"):
+        arguments = ["--data", *arguments]
+    description = "Looks at a folder of images: inspect DIR [OPTION ...]"
+    config, _ = parse(make_parser("local_runner.py inspect", description), arguments)
+    if config.data is None:
+        raise UserError("Name the folder: local_runner.py inspect DIR.")
+    inspect(_absolute(config))
     return 0
 
 
@@ -78,7 +96,7 @@ def _check_writable(config: Config) -> None:
 def _prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
     from components.listing import check_labels, list_images
-    from components.survey import usual_shorter_side
+    from components.survey import take_survey
 
     if config.data is None:
         from pipeline_def.sample import write_digits
@@ -90,7 +108,7 @@ def _prepare(config: Config, layout: Layout) -> Config:
         print(f"Images: {config.data}", flush=True)
     listing = list_images(str(config.data))
     check_labels(listing)
-    side = usual_shorter_side(listing, str(config.data))
+    side = take_survey(listing, config.ingest).shorter_side
     try:
         config = resolve(config, shorter_side=side, images=len(listing.files))
     except ValueError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fsspec import AbstractFileSystem
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from components.ingest_config import IngestConfig
@@ -58,6 +60,25 @@ class CheckedImage:
     width: int
 
 
+def read_file(fs: AbstractFileSystem, path: str, size: int, config: IngestConfig) -> bytes:
+    """Read a file of `size` bytes, as it was listed.
+
+    Raises:
+        Rejected: it is too large, cannot be read, or has another size by now.
+    """
+    if size > config.max_image_mib * 2**20:
+        reason = f"{size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
+        raise Rejected(Category.TOO_LARGE, reason)
+    try:
+        data: bytes = fs.cat_file(path)
+    except OSError as error:
+        raise Rejected(Category.UNREADABLE, str(error)) from error
+    if len(data) != size:
+        reason = f"{len(data)} bytes, but {size} when it was listed: it changed meanwhile"
+        raise Rejected(Category.UNREADABLE, reason)
+    return data
+
+
 def check_image(data: bytes, config: IngestConfig) -> CheckedImage:
     """Decode `data` once; return it, or its lossless PNG where TensorFlow would misread it.
 
@@ -68,10 +89,30 @@ def check_image(data: bytes, config: IngestConfig) -> CheckedImage:
         Rejected: not an image, broken, too large or too small.
     """
     image = _open(data, config)
+    with _rejecting(image):
+        return _decoded_by_tensorflow(data, image) if _kept_as_is(image) else _transcoded(image)
+
+
+def probe_image(data: bytes, config: IngestConfig) -> tuple[str, int, int]:
+    """Decode `data` with Pillow alone, which needs no TensorFlow; a quick look, not the check.
+
+    Returns:
+        Pillow's name of the format, width and height in pixels.
+
+    Raises:
+        Rejected: as `check_image` does.
+    """
+    image = _open(data, config)
+    with _rejecting(image):
+        image.load()
+    return str(image.format), image.width, image.height
+
+
+@contextlib.contextmanager
+def _rejecting(image: Image.Image) -> Iterator[None]:
+    """Turn what a decoder raises into a rejection."""
     try:
-        if _kept_as_is(image):
-            return _decoded_by_tensorflow(data, image)
-        return _transcoded(image)
+        yield
     except Rejected:
         raise
     except (Image.DecompressionBombError, MemoryError) as error:
@@ -85,10 +126,8 @@ def _open(data: bytes, config: IngestConfig) -> Image.Image:
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            image = Image.open(io.BytesIO(data))
-    except Image.DecompressionBombError as error:
+        image = Image.open(io.BytesIO(data))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise Rejected(Category.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
         raise Rejected(Category.NOT_AN_IMAGE, "no image format is recognised") from error

@@ -11,14 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
 
 from components.errors import UserError
 from components.example import make_example
-from components.image_check import Category, Rejected, check_image
+from components.image_check import Rejected, check_image, read_file
 from components.ingest_config import IngestConfig
 from components.listing import ImageFile, Listing, open_folder
 from components.progress import report_progress
@@ -89,7 +88,9 @@ class WriteShards(beam.DoFn):
 
         def check(file: ImageFile) -> _Outcome:
             try:
-                return self._record(file, _read(fs, f"{root}/{file.path}", file, self._config))
+                return self._record(
+                    file, read_file(fs, f"{root}/{file.path}", file.size, self._config)
+                )
             except Rejected as rejected:
                 return rejected
 
@@ -129,20 +130,6 @@ class WriteShards(beam.DoFn):
         )
         split = file.split or split_of_content(sha256, self._config.splits)
         return split, example.SerializeToString(deterministic=True)
-
-
-def _read(fs: Any, path: str, file: ImageFile, config: IngestConfig) -> bytes:
-    if file.size > config.max_image_mib * 2**20:
-        size = f"{file.size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
-        raise Rejected(Category.TOO_LARGE, size)
-    try:
-        data: bytes = fs.cat_file(path)
-    except OSError as error:
-        raise Rejected(Category.UNREADABLE, str(error)) from error
-    if len(data) != file.size:
-        reason = f"{len(data)} bytes, but {file.size} when it was listed: it changed meanwhile"
-        raise Rejected(Category.UNREADABLE, reason)
-    return data
 
 
 def _report_path(examples_uri: str, plan: ShardPlan) -> str:

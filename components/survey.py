@@ -1,37 +1,89 @@
-"""A quick look at the images of a folder, from the headers of a few of them."""
+"""A quick look at a folder, from a sample of its images, without TensorFlow or Beam."""
 
 from __future__ import annotations
 
+import collections
 import statistics
-import warnings
-
-from PIL import Image
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from components.errors import UserError
-from components.listing import Listing, open_folder
+from components.image_check import Rejected, probe_image, read_file
+from components.ingest_config import IngestConfig
+from components.listing import ImageFile, Listing, open_folder
 
-_SAMPLE = 64
+
+@dataclass(frozen=True)
+class Suspect:
+    """A file of the sample that ingest would most likely reject."""
+
+    path: str
+    category: str
+    reason: str
 
 
-def usual_shorter_side(listing: Listing, folder: str) -> int:
-    """Return the median length, in pixels, of the shorter side of up to 64 images.
+@dataclass(frozen=True)
+class Survey:
+    """What a sample of the images shows."""
+
+    formats: Mapping[str, int]
+    """Pillow's name of the format → images."""
+    sizes: tuple[tuple[int, int], ...]
+    """Width and height in pixels of each image that could be read."""
+    suspects: tuple[Suspect, ...]
+    images_per_second: float
+    """Read and decoded by one thread."""
+
+    @property
+    def sampled(self) -> int:
+        """Number of files looked at."""
+        return len(self.sizes) + len(self.suspects)
+
+    @property
+    def shorter_side(self) -> int:
+        """Median length of the shorter side, pixels."""
+        return round(statistics.median(min(size) for size in self.sizes))
+
+
+def take_survey(
+    listing: Listing, config: IngestConfig, *, most: int = 64, seconds: float = 2.0
+) -> Survey:
+    """Look at up to `most` files, evenly spread over the folder, for about `seconds`.
 
     Raises:
         UserError: none of them is an image.
     """
-    fs, root = open_folder(folder)
-    step = max(1, len(listing.files) // _SAMPLE)
-    sides = []
-    for file in listing.files[::step][:_SAMPLE]:
+    fs, root = open_folder(listing.root)
+    formats: collections.Counter[str] = collections.Counter()
+    sizes: list[tuple[int, int]] = []
+    suspects: list[Suspect] = []
+    started = time.monotonic()
+    for file in _spread(listing.files, most):
+        if time.monotonic() - started > seconds and sizes:
+            break
         try:
-            with warnings.catch_warnings(), fs.open(f"{root}/{file.path}", "rb") as stream:
-                warnings.simplefilter("ignore")
-                sides.append(min(Image.open(stream).size))
-        except Exception:  # Ingest will list it with its reason; here it only does not count.
+            data = read_file(fs, f"{root}/{file.path}", file.size, config)
+            image_format, *size = probe_image(data, config)
+        except Rejected as rejected:
+            suspects.append(Suspect(file.path, rejected.category.value, str(rejected)))
             continue
-    if not sides:
+        formats[image_format] += 1
+        sizes.append((size[0], size[1]))
+    if not sizes:
         raise UserError(
-            f"None of the first files looked at in {folder} is an image that can be read: check "
-            f"that --data names the right folder."
+            f"None of the {len(suspects)} files looked at in {listing.root} is an image that can "
+            f"be read, such as {suspects[0].path} ({suspects[0].category}): check that it is the "
+            f"right folder."
         )
-    return round(statistics.median(sides))
+    elapsed = time.monotonic() - started
+    rate = (len(sizes) + len(suspects)) / elapsed
+    return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects), rate)
+
+
+def _spread(files: tuple[ImageFile, ...], most: int) -> list[ImageFile]:
+    """Choose up to `most` files at equal distances, mixed, so that any first few are a sample."""
+    count = min(most, len(files))
+    chosen = [files[len(files) * i // count] for i in range(count)]
+    step = max(1, round(count**0.5))
+    return [file for start in range(step) for file in chosen[start::step]]

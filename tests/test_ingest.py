@@ -10,8 +10,7 @@ import pytest
 
 from components import example
 from components.errors import UserError
-from components.image_check import Category, Rejected
-from components.ingest import _read
+from components.image_check import Category, Rejected, read_file
 from components.ingest_config import IngestConfig
 from components.listing import list_images, open_folder
 from components.shards import count_examples, read_index
@@ -172,15 +171,14 @@ def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path) -> Non
     (folder / file.path).write_bytes(b"longer than before" * 1000)
     fs, root = open_folder(str(folder))
     with pytest.raises(Rejected, match="it changed meanwhile"):
-        _read(fs, f"{root}/{file.path}", file, IngestConfig())
+        read_file(fs, f"{root}/{file.path}", file.size, IngestConfig())
 
 
 def test_a_large_file_is_rejected_unread(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, each=1)
-    file = list_images(str(folder)).files[0]
-    config = IngestConfig(max_image_mib=file.size / 2**21)
-    with pytest.raises(Rejected, match="MiB, above") as caught:
-        _read(None, "never opened", file, config)
+    fs, _ = open_folder(str(tmp_path))
+    config = IngestConfig(max_image_mib=0.5)
+    with pytest.raises(Rejected, match=r"1\.0 MiB, above 0\.5") as caught:
+        read_file(fs, "/never/opened", 2**20, config)
     assert caught.value.category == Category.TOO_LARGE
 
 

@@ -42,7 +42,7 @@ MISTAKES = {
     "empty": "has no images in label folders",
     "one class": "has one class only",
     "split without a class": "has no images of class 'blue'",
-    "no images": "None of the first files .* is an image",
+    "no images": "None of the 9 files looked at .* is an image",
 }
 
 
