@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.example import ENCODED, LABEL
 from tests.images import COLOURS, encode, picture, write_folder
 from tests.nodes import NODES
 
@@ -56,6 +57,17 @@ def serve(model: str, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
     return {k: v.numpy() for k, v in signature(image_bytes=tf.constant(files)).items()}
 
 
+def read_split(output: Path, split: str) -> list[tuple[bytes, bytes]]:
+    """Return image file and label of each example that the only run so far ingested."""
+    [examples] = (output / "artifacts" / "ImageExampleGen" / "examples").iterdir()
+    shards = sorted(str(path) for path in (examples / f"Split-{split}").iterdir())
+    records = map(tf.train.Example.FromString, tf.data.TFRecordDataset(shards).as_numpy_iterator())
+    return [
+        tuple(r.features.feature[key].bytes_list.value[0] for key in (ENCODED, LABEL))
+        for r in records
+    ]
+
+
 def test_the_life_of_a_pipeline(tmp_path: Path) -> None:
     """Run, run again, move an image, break an image; each time with what a user would check."""
     data = write_folder(tmp_path / "images", each=60)
@@ -80,6 +92,11 @@ def test_the_life_of_a_pipeline(tmp_path: Path) -> None:
     new = [encode(picture(9_000, colour=name, height=50, width=40), "JPEG") for name in COLOURS]
     served = serve(first.summary["pushed_model"], new)
     assert [label.decode() for label in served["label"]] == list(COLOURS)
+
+    held_out = read_split(output, "eval")
+    answers = serve(first.summary["pushed_model"], [encoded for encoded, _ in held_out])["label"]
+    accuracy = np.mean([a == label for a, (_, label) in zip(answers, held_out, strict=True)])
+    assert first.summary["metrics"]["accuracy"] == pytest.approx(accuracy)
 
     second = run(output, *options)
     assert second.cached() == NODES

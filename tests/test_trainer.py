@@ -13,7 +13,7 @@ import tensorflow_transform as tft
 from components import example
 from pipeline_def import trainer
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
-from pipeline_def.image import decode
+from pipeline_def.dataset import make_dataset
 from tests import nodes
 from tests.conftest import SIZE
 from tests.images import encode, picture
@@ -74,16 +74,17 @@ def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
 def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
     trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
 ) -> None:
-    raw, canonical = (
-        [
-            record.features.feature[example.ENCODED].bytes_list.value[0]
-            for record in nodes.read_examples(artifact, "eval")
-        ]
-        for artifact in (ingested.examples, transformed.examples)
+    records = nodes.read_examples(ingested.examples, "eval")
+    raw = [record.features.feature[example.ENCODED].bytes_list.value[0] for record in records]
+    dataset = make_dataset(
+        f"{transformed.examples.uri}/Split-eval/*",
+        feature_spec=tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec(),
+        size=SIZE,
+        batch_size=7,
     )
-    logits = trained.model(decode(tf.constant(canonical), size=SIZE), training=False)
+    trained_on = [tf.nn.softmax(trained.model(images, training=False)) for images, _ in dataset]
     served = serve(trained, raw)["probabilities"]
-    np.testing.assert_allclose(served, tf.nn.softmax(logits), atol=1e-5)
+    np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
 
 
 def test_examples_in_the_same_probabilities_out(trained: Trained, ingested: nodes.Ingested) -> None:
