@@ -50,21 +50,30 @@ def make_example(
     """
     import tensorflow as tf
 
-    def text(value: str) -> tf.train.Feature:
-        # Names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
-        data = value.encode("utf-8", "surrogateescape")
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
-
-    def integer(value: int) -> tf.train.Feature:
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-
     features = {
-        ENCODED: tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
-        FORMAT: text(image_format),
-        HEIGHT: integer(height),
-        WIDTH: integer(width),
-        FILENAME: text(filename),
-        SHA256: text(sha256),
-        LABEL: text(label),
+        ENCODED: _bytes(encoded),
+        FORMAT: _text(image_format),
+        HEIGHT: _integer(height),
+        WIDTH: _integer(width),
+        FILENAME: _text(filename),
+        SHA256: _text(sha256),
+        LABEL: _text(label),
     }
     return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _text(value: str) -> tf.train.Feature:
+    # Names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
+    return _bytes(value.encode("utf-8", "surrogateescape"))
+
+
+def _bytes(value: bytes) -> tf.train.Feature:
+    import tensorflow as tf
+
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+
+def _integer(value: int) -> tf.train.Feature:
+    import tensorflow as tf
+
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))

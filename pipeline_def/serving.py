@@ -28,16 +28,27 @@ def export_model(
     """
     # Saved only if it is tracked: the layer owns the vocabulary's table.
     model.tft_layer = transform_output.transform_features_layer()
-    labels = transform_output.vocabulary_by_name(LABEL_VOCABULARY)
-    raw_spec = transform_output.raw_feature_spec()
+    signatures = _make_signatures(
+        model,
+        labels=transform_output.vocabulary_by_name(LABEL_VOCABULARY),
+        raw_spec=transform_output.raw_feature_spec(),
+        size=size,
+    )
+    # model.save(save_format="tf") makes a SavedModel that TFMA takes 17 times as long to load.
+    tf.saved_model.save(model, directory, signatures=signatures)
+
+
+def _make_signatures(
+    model: tf_keras.Model, *, labels: list[bytes], raw_spec: dict[str, Any], size: int
+) -> dict[str, Any]:
+    # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
+    bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
+    examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
 
     def probabilities(encoded: tf.Tensor) -> tf.Tensor:
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
         canonical = model.tft_layer({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
         return tf.nn.softmax(model(decode(canonical, size=size), training=False))
-
-    # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
-    bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -49,8 +60,6 @@ def export_model(
             "probabilities": scores,
         }
 
-    examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
-
     @tf.function(input_signature=examples_input, autograph=False)
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
@@ -58,13 +67,7 @@ def export_model(
 
     @tf.function(input_signature=examples_input, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        features: dict[str, Any] = tf.io.parse_example(examples, raw_spec)
-        return {LABEL_ID: model.tft_layer(features)[LABEL_ID]}
+        return {LABEL_ID: model.tft_layer(tf.io.parse_example(examples, raw_spec))[LABEL_ID]}
 
-    signatures = {
-        "serving_default": serving_default,
-        "serving_examples": serving_examples,
-        "transform_features": transform_features,
-    }
-    # model.save(save_format="tf") makes a SavedModel that TFMA takes 17 times as long to load.
-    tf.saved_model.save(model, directory, signatures=signatures)
+    functions = (serving_default, serving_examples, transform_features)
+    return {function.__name__: function for function in functions}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any
@@ -37,15 +38,9 @@ def run_fn(fn_args: Any) -> None:
     transform_output = tft.TFTransformOutput(fn_args.transform_graph_path)
     spec = transform_output.transformed_feature_spec()
     [train_pattern], [eval_pattern] = fn_args.train_files, fn_args.eval_files
-    # Shards lie in <artifact>/Split-train/*, their index in the artifact's own folder.
-    index = read_index(os.path.dirname(os.path.dirname(train_pattern)))
-    examples = count_examples(index)["train"]
+    examples = _count_training_examples(train_pattern)
     batch = min(config.batch_size, examples)
-    steps = examples // batch
-    train = make_dataset(
-        train_pattern, feature_spec=spec, size=size, batch_size=batch, training=config
-    )
-    held_out = make_dataset(eval_pattern, feature_spec=spec, size=size, batch_size=batch)
+    read = functools.partial(make_dataset, feature_spec=spec, size=size, batch_size=batch)
     with _strategy().scope():
         model = build_model(
             ModelConfig(**fn_args.custom_config["model"]),
@@ -53,18 +48,30 @@ def run_fn(fn_args: Any) -> None:
             classes=transform_output.vocabulary_size_by_name(LABEL_VOCABULARY),
             **_pixel_statistics(transform_output),
         )
-        _compile(model, config, steps=steps)
+        _compile(model, config, steps=examples // batch)
     history = model.fit(
-        train,
+        read(train_pattern, training=config),
         epochs=config.epochs,
-        steps_per_epoch=steps,
-        validation_data=held_out,
+        steps_per_epoch=examples // batch,
+        validation_data=read(eval_pattern),
         callbacks=_callbacks(config, fn_args.model_run_dir),
         verbose=0,
     )
-    with tf.io.gfile.GFile(os.path.join(fn_args.model_run_dir, HISTORY_FILE), "w") as file:
-        file.write(json.dumps({k: [float(x) for x in v] for k, v in history.history.items()}))
+    _write_history(history.history, fn_args.model_run_dir)
     export_model(model, transform_output, size=size, directory=fn_args.serving_model_dir)
+
+
+def _count_training_examples(train_pattern: str) -> int:
+    # Shards lie in <artifact>/Split-train/*, their index in the artifact's own folder.
+    index = read_index(os.path.dirname(os.path.dirname(train_pattern)))
+    return count_examples(index)["train"]
+
+
+def _write_history(history: dict[str, list[float]], directory: str) -> None:
+    """Write every metric of every epoch as JSON."""
+    plain = {name: [float(value) for value in values] for name, values in history.items()}
+    with tf.io.gfile.GFile(os.path.join(directory, HISTORY_FILE), "w") as file:
+        file.write(json.dumps(plain))
 
 
 def _strategy() -> tf.distribute.Strategy:
