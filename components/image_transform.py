@@ -24,7 +24,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.example import DATASET_CONSTANTS
-from components.progress import report_progress
+from components.progress import add_progress
 from components.shards import count_examples, open_shard, read_index, write_index
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
@@ -91,7 +91,6 @@ class _TransformShard(beam.DoFn):
             return {key: value for key, value in features.items() if key not in DATASET_CONSTANTS}
 
         self._transform = transform.get_concrete_function()
-        self._done = 0
 
     def process(self, shard: tuple[str, str]) -> Iterator[None]:
         relative = os.path.join(f"Split-{shard[0]}", shard[1])
@@ -103,10 +102,10 @@ class _TransformShard(beam.DoFn):
         )
         with open_shard(os.path.join(self._output_uri, relative)) as writer:
             for batch in batches.as_numpy_iterator():
-                for record in _serialize(batch):
+                records = list(_serialize(batch))
+                for record in records:
                     writer.write(record)
-                    self._done += 1
-                report_progress(done=self._done, total=self._total, unit="images")
+                add_progress(self._output_uri, len(records), total=self._total, unit="images")
         yield from ()
 
 

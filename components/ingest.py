@@ -20,7 +20,7 @@ from components.example import make_example
 from components.image_check import Rejected, check_image, read_file
 from components.ingest_config import IngestConfig
 from components.listing import ImageFile, Listing, open_folder
-from components.progress import report_progress
+from components.progress import add_progress
 from components.shards import UNFINISHED, ShardPlan, open_shard, shard_path, split_of_content
 
 REJECTS_FILE = "rejects.jsonl"
@@ -32,8 +32,6 @@ _NAMED_REJECTS = 3
 
 # The split and the serialized record of a file, or why there is none.
 _Outcome = tuple[str, bytes] | Rejected
-
-_files_done: collections.Counter[str] = collections.Counter()
 
 
 @dataclass(frozen=True)
@@ -106,14 +104,10 @@ class WriteShards(beam.DoFn):
     def _take(
         self, waiting: collections.deque[tuple[ImageFile, Future[_Outcome]]]
     ) -> tuple[ImageFile, _Outcome]:
-        """Wait for the oldest of the files that are being checked, and report the progress."""
+        """Wait for the oldest of the files that are being checked."""
         file, future = waiting.popleft()
         outcome = future.result()
-        # Counts what this worker process has done; a distributed runner has several.
-        _files_done[self._examples_uri] += 1
-        done = _files_done[self._examples_uri]
-        if done % _READ_AHEAD == 0:
-            report_progress(done=done, total=self._total, unit="images")
+        add_progress(self._examples_uri, 1, total=self._total, unit="images")
         return file, outcome
 
     def _record(self, file: ImageFile, data: bytes) -> tuple[str, bytes]:
