@@ -95,7 +95,7 @@ def _check_writable(config: Config) -> None:
 
 def _prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
-    from components.listing import check_labels, list_images
+    from components.listing import check_labels, list_source
     from components.survey import take_survey
 
     if config.data is None:
@@ -106,7 +106,7 @@ def _prepare(config: Config, layout: Layout) -> Config:
         config = dataclasses.replace(config, data=layout.sample)
     else:
         print(f"Images: {config.data}", flush=True)
-    listing = list_images(str(config.data))
+    listing = list_source(str(config.data), config.ingest)
     check_labels(listing)
     side = take_survey(listing, config.ingest).shorter_side
     try:

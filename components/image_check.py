@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
-from fsspec import AbstractFileSystem
-from PIL import Image, ImageOps, UnidentifiedImageError
+import numpy as np
+from PIL import Image, UnidentifiedImageError
 
+from components import jpeg_check
 from components.ingest_config import IngestConfig
+from components.transcode import Pixels, as_seen, mean_luminance, shrink, store, to_jpeg
+from components.verdict import Category, CheckedImage, Rejected, check_size
 
-# What TensorFlow decodes to the pixels that a person sees; anything else is stored as PNG.
+# What TensorFlow decodes to the pixels that a person sees; of MPO, which many phones write, it
+# takes the first picture. GIF and BMP are compared, pixel by pixel; anything else is transcoded.
 _KEPT_MODES = {
     "JPEG": frozenset({"L", "RGB"}),
-    # What many phones write: a JPEG, with further pictures behind its end.
     "MPO": frozenset({"L", "RGB"}),
     "PNG": frozenset({"1", "L", "P", "RGB", "I;16"}),
 }
+_COMPARED_FORMATS = frozenset({"BMP", "GIF"})
+_STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
+_GRAY_MODES = frozenset({"1", "L", "I;16"})
 _EXIF_ORIENTATION = 0x0112
 
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others; nobody
@@ -28,69 +32,76 @@ _UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
 _UNSUPPORTED_MODES = frozenset({"F", "I"})
 
 
-class Category(StrEnum):
-    """Why a file was rejected."""
-
-    NOT_AN_IMAGE = "not an image"
-    TRUNCATED = "truncated"
-    TOO_LARGE = "too large"
-    TOO_SMALL = "too small"
-    UNSUPPORTED = "unsupported"
-    UNREADABLE = "unreadable"
-
-
-class Rejected(Exception):
-    """The file is not used; `category` and the text say why."""
-
-    def __init__(self, category: Category, reason: str) -> None:
-        """Keep the category for counting and the reason for reading."""
-        super().__init__(reason)
-        self.category = category
-
-
-@dataclass(frozen=True)
-class CheckedImage:
-    """An image that TensorFlow decodes to the pixels a person sees."""
-
-    encoded: bytes
-    format: str
-    """"jpeg" or "png"."""
-    height: int
-    """Pixels, as `encoded` decodes."""
-    width: int
-
-
-def read_file(fs: AbstractFileSystem, path: str, size: int, config: IngestConfig) -> bytes:
-    """Read a file of `size` bytes, as it was listed.
-
-    Raises:
-        Rejected: it is too large, cannot be read, or has another size by now.
-    """
-    if size > config.max_image_mib * 2**20:
-        reason = f"{size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
-        raise Rejected(Category.TOO_LARGE, reason)
-    try:
-        data: bytes = fs.cat_file(path)
-    except OSError as error:
-        raise Rejected(Category.UNREADABLE, str(error)) from error
-    if len(data) != size:
-        reason = f"{len(data)} bytes, but {size} when it was listed: it changed meanwhile"
-        raise Rejected(Category.UNREADABLE, reason)
-    return data
-
-
 def check_image(data: bytes, config: IngestConfig) -> CheckedImage:
-    """Decode `data` once; return it, or its lossless PNG where TensorFlow would misread it.
+    """Decode `data` once; return what to store of it.
 
-    JPEG and PNG are kept byte for byte. Other formats, CMYK, transparency (put on white) and
-    EXIF rotation are written out as PNG.
+    What TensorFlow decodes to the pixels a person sees is kept byte for byte. The rest (WebP,
+    TIFF, CMYK, 16-bit colour, transparency, EXIF rotation, …) is transcoded as the configuration
+    says, upright and on white.
 
     Raises:
         Rejected: not an image, broken, too large or too small.
     """
+    if data.startswith(jpeg_check.START) and (checked := jpeg_check.check_jpeg(data, config)):
+        return checked
     image = _open(data, config)
     with _rejecting(image):
-        return _decoded_by_tensorflow(data, image) if _kept_as_is(image) else _transcoded(image)
+        return _check_opened(data, image, config)
+
+
+def _check_opened(data: bytes, image: Image.Image, config: IngestConfig) -> CheckedImage:
+    """Check what Pillow has opened."""
+    orientation = _orientation(data, image)
+    # Transparency shows the background, which TensorFlow does not know; rotation neither.
+    plain = orientation == 1 and "transparency" not in image.info
+    if plain and image.mode in _KEPT_MODES.get(image.format or "", ()):
+        return _check_kept(data, image, config)
+    seen = as_seen(image, orientation=orientation)
+    smaller = config.shrink is not None and min(image.size) > config.shrink
+    if image.format in _COMPARED_FORMATS and not smaller:
+        with contextlib.suppress(Rejected):
+            pixels = _decode_with_tensorflow(data, image)
+            if np.array_equal(pixels, seen):
+                return _as_it_is(data, image, mean_luminance(pixels))
+    return store(seen, config)
+
+
+def _check_kept(data: bytes, image: Image.Image, config: IngestConfig) -> CheckedImage:
+    """Check a JPEG or PNG that TensorFlow shows as it is."""
+    gray = image.mode in _GRAY_MODES
+    if _STORED_FORMAT[str(image.format)] == "jpeg":
+        # It came here for its EXIF data only, unless libjpeg-turbo found something odd.
+        if checked := jpeg_check.decode_jpeg(data, *image.size, gray=gray, config=config):
+            return checked
+    elif config.check == "header" and not config.shrink:
+        Image.open(io.BytesIO(data)).verify()  # The checksums of all chunks.
+        return _as_it_is(data, image, None)
+    # Transform decodes with TensorFlow: what that cannot read would stop the run.
+    pixels = _decode_with_tensorflow(data, image)
+    if config.shrink and min(image.size) > config.shrink:
+        small = shrink(pixels, side=config.shrink)
+        return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
+    return _as_it_is(data, image, mean_luminance(pixels))
+
+
+def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> CheckedImage:
+    channels = 1 if image.mode in _GRAY_MODES else 3
+    kind = _STORED_FORMAT[str(image.format)]
+    return CheckedImage(data, kind, image.height, image.width, channels, luminance)
+
+
+def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
+    """Return [height, width, 3] RGB, as Transform will see it."""
+    import tensorflow as tf
+
+    try:
+        decoded = tf.io.decode_image(data, channels=3, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        image.load()  # Usually says what is wrong in plainer words.
+        reason = error.message.splitlines()[0]
+        raise Rejected(Category.UNREADABLE, f"{image.format}: {reason}") from error
+    pixels: Pixels = decoded.numpy()
+    return pixels
 
 
 def probe_image(data: bytes, config: IngestConfig) -> tuple[str, int, int]:
@@ -135,62 +146,17 @@ def _open(data: bytes, config: IngestConfig) -> Image.Image:
         raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
     if image.format in _UNSUPPORTED_FORMATS or image.mode in _UNSUPPORTED_MODES:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
-    width, height = image.size
-    if width * height > config.max_image_mpixels * 1e6:
-        raise Rejected(
-            Category.TOO_LARGE,
-            f"{width} x {height} pixels, above {config.max_image_mpixels:g} million",
-        )
-    if min(width, height) < config.min_image_pixels:
-        raise Rejected(
-            Category.TOO_SMALL,
-            f"{width} x {height} pixels, shorter side below {config.min_image_pixels}",
-        )
+    check_size(*image.size, config)
     return image
 
 
-def _kept_as_is(image: Image.Image) -> bool:
-    if image.mode not in _KEPT_MODES.get(image.format or "", ()):
-        return False
-    # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    return "transparency" not in image.info and _orientation(image) == 1
-
-
-def _orientation(image: Image.Image) -> int:
+def _orientation(data: bytes, image: Image.Image) -> int:
+    if image.format == "PNG" and b"eXIf" not in data:
+        return 1  # Pillow would decode the whole image to find out.
     try:
         return int(image.getexif().get(_EXIF_ORIENTATION, 1))
     except Exception:  # Broken EXIF is common and no reason to lose an image.
         return 1
-
-
-def _decoded_by_tensorflow(data: bytes, image: Image.Image) -> CheckedImage:
-    """Decode with the decoder that Transform uses: what it cannot read would stop the run."""
-    import tensorflow as tf
-
-    try:
-        height, width, _ = tf.io.decode_image(data, channels=3, expand_animations=False).shape
-    except tf.errors.InvalidArgumentError as error:
-        image.load()  # Usually says what is wrong in plainer words.
-        raise Rejected(
-            Category.UNREADABLE, f"{image.format}: {error.message.splitlines()[0]}"
-        ) from error
-    return CheckedImage(data, "png" if image.format == "PNG" else "jpeg", height, width)
-
-
-def _transcoded(image: Image.Image) -> CheckedImage:
-    """Write the first frame, upright, on white where transparent, as lossless PNG."""
-    upright = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-    if upright.mode.startswith("I;16"):
-        pixels = upright.convert("I").point(lambda value: value / 256).convert("L").convert("RGB")
-    elif upright.has_transparency_data:
-        layer = upright.convert("RGBA")
-        pixels = Image.new("RGB", layer.size, "white")
-        pixels.paste(layer, mask=layer.getchannel("A"))
-    else:
-        pixels = upright.convert("RGB")
-    buffer = io.BytesIO()
-    pixels.save(buffer, "PNG")
-    return CheckedImage(buffer.getvalue(), "png", pixels.height, pixels.width)
 
 
 def _broken_category(error: Exception) -> Category:

@@ -13,7 +13,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, json_utils
 
-from components.example import ENCODED, FILENAME, FORMAT, LABEL, SHA256
+from components.example import ENCODED, FILENAME, FORMAT, FORMATS, LABEL, SHA256
 
 
 class Executor(executor.Executor):
@@ -47,7 +47,7 @@ def correct_schema(
     A few images make it list their very names as the only ones allowed; labels that are numbers
     make it allow any integer; more than a hundred labels make it allow any label.
     """
-    domains = {LABEL: _all_values(train, LABEL), FORMAT: ["jpeg", "png"]}
+    domains = {LABEL: _all_values(train, LABEL), FORMAT: list(FORMATS)}
     del schema.string_domain[:]
     for feature in schema.feature:
         if feature.name in (ENCODED, FILENAME, FORMAT, LABEL, SHA256):

@@ -26,6 +26,7 @@ from tfx.utils import proto_utils
 from components.example import DATASET_CONSTANTS
 from components.progress import add_progress
 from components.shards import count_examples, open_shard, read_index, write_index
+from components.tfrecord import serialize
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64
@@ -102,30 +103,17 @@ class _TransformShard(beam.DoFn):
         )
         with open_shard(os.path.join(self._output_uri, relative)) as writer:
             for batch in batches.as_numpy_iterator():
-                records = list(_serialize(batch))
-                for record in records:
+                for record in _records(batch):
                     writer.write(record)
-                add_progress(self._output_uri, len(records), total=self._total, unit="images")
+                    add_progress(self._output_uri, 1, total=self._total, unit="images")
         yield from ()
 
 
-def _serialize(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[bytes]:
-    """Yield one serialized `tf.train.Example` per row of a batch of dense features."""
-    columns = {name: values.reshape(len(values), -1) for name, values in batch.items()}
-    for row in range(len(next(iter(columns.values())))):
-        example = tf.train.Example()
-        for name, values in columns.items():
-            _set_feature(example.features.feature[name], values[row])
-        yield example.SerializeToString(deterministic=True)
-
-
-def _set_feature(feature: tf.train.Feature, values: np.ndarray[Any, Any]) -> None:
-    if values.dtype.kind == "O":
-        feature.bytes_list.value.extend(values)
-    elif values.dtype.kind == "f":
-        feature.float_list.value.extend(values)
-    else:
-        feature.int64_list.value.extend(values)
+def _records(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[list[bytes]]:
+    """Yield one serialized `tf.train.Example`, in parts, per row of a batch of scalars."""
+    columns = {name: values.reshape(-1).tolist() for name, values in batch.items()}
+    for row in zip(*columns.values(), strict=True):
+        yield serialize(dict(zip(columns, row, strict=True)))
 
 
 class ImageTransform(component.Transform):

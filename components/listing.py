@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import os
-import stat
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import fsspec
-from fsspec import AbstractFileSystem
-from fsspec.implementations.local import LocalFileSystem
+from typing import NamedTuple
 
 from components.errors import UserError
+from components.ingest_config import IngestConfig
+from components.manifest import Row, read_manifest
+from components.spans import find_span
+from components.storage import MISSING, Found, find_files
 
 # Names that people give to the folders of a split, and the split of the pipeline they mean.
 SPLIT_OF_FOLDER = {
@@ -27,27 +27,36 @@ SPLIT_OF_FOLDER = {
     "test": "test",
     "testing": "test",
 }
+# A split is a folder of TFX's.
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
-# Size in bytes, and version.
-_Stat = tuple[int, str]
-
-# Files that systems leave in folders; like names that start with a dot, they are not images.
-_LITTER = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+# Files that systems leave in folders.
+_LITTER = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
 
 
-@dataclass(frozen=True)
-class ImageFile:
+class ImageFile(NamedTuple):
     """One candidate file, as the listing saw it; nothing of it has been read."""
 
     path: str
     """Relative to the folder, with "/" between its parts."""
     label: str
     split: str | None
-    """None when the split follows from the hash of the content."""
+    """None when the split follows from the hash of the content, or of the group."""
     size: int
     """Bytes."""
     version: str
     """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
+    group: str | None = None
+    """Files of a group, such as the frames of one film, fall into the same split."""
+    checksum: str = ""
+    """"crc32c:" or "md5:" and base64, where the store's listing has one."""
+
+
+class Skipped(NamedTuple):
+    """A file that is not taken for an image."""
+
+    path: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ class Listing:
     """All files below a folder: the candidates, in path order, and those left out."""
 
     root: str
+    """The folder as it was given."""
     files: tuple[ImageFile, ...]
-    skipped: tuple[str, ...]
-    """Paths of hidden files, system litter, what is no file, and files in no label folder."""
+    skipped: tuple[Skipped, ...]
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -67,33 +76,29 @@ class Listing:
         return counts
 
     def fingerprint(self) -> str:
-        """Digest relative paths, sizes and versions of all files.
+        """Digest relative paths, labels, splits, sizes and versions of all files.
 
         TFX's own fingerprint is the number of files, their bytes and the newest modification
         time, which stays the same when an image moves to another label folder.
         """
         digest = hashlib.sha256()
         for file in self.files:
-            fields = (file.path, file.split or "", str(file.size), file.version)
-            digest.update("\0".join(fields).encode("utf-8", "surrogateescape") + b"\0\0")
+            fields = (file.path, file.label, file.split, file.group, file.size, file.version)
+            digest.update(repr(fields).encode("utf-8", "surrogateescape") + b"\n")
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}"
 
 
-def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
-    """Return the file system of `folder`, a path or URL, and the path within it.
+def list_source(data: str, config: IngestConfig) -> Listing:
+    """List the folder, or the span, that the pipeline's `data` and `ingest` mean now.
 
     Raises:
-        UserError: there is no such kind of file system, or its package is missing.
+        UserError: as `list_images`, or no folder matches.
     """
-    try:
-        fs, root = fsspec.core.url_to_fs(folder)
-    except (ImportError, ValueError) as error:
-        raise UserError(f"Cannot open {folder}: {error}.") from error
-    return fs, root.rstrip("/")
+    return list_images(find_span(data, config.span).folder, config.manifest)
 
 
-def list_images(folder: str) -> Listing:
-    """List `folder`, laid out as `label/…/file` or `split/label/…/file`.
+def list_images(folder: str, manifest: str | None = None) -> Listing:
+    """List `folder`, laid out as `label/…/file` or `split/label/…/file`, or as `manifest` says.
 
     The split layout is taken when every top-level folder is named after a split and one of them
     is `train`. Without an eval split, `test` takes its place; without both, eval is taken from
@@ -102,24 +107,81 @@ def list_images(folder: str) -> Listing:
     Raises:
         UserError: the folder does not exist, or holds nothing that could be labelled.
     """
-    fs, root = open_folder(folder)
-    if not fs.exists(root):
-        raise UserError(f"{folder} does not exist: give a folder of label/image files.")
-    if not fs.isdir(root):
-        raise UserError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    found = dict(sorted(_find_local(root) if isinstance(fs, LocalFileSystem) else _find(fs, root)))
-    visible = {path: known for path, known in found.items() if known and not _is_litter(path)}
-    splits = _split_folders(path.split("/")[0] for path in visible if "/" in path)
-    files = [_image_file(path, known, splits) for path, known in visible.items()]
-    candidates = tuple(file for file in files if file is not None)
-    if not candidates:
-        layout = "split/label/image" if splits else "label/image"
+    found = find_files(folder)
+    rows = read_manifest(manifest) if manifest else None
+    litter = {entry.path: reason for entry in found if (reason := _litter(entry))}
+    visible = [entry for entry in found if entry.path not in litter]
+    files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
+    if not files:
         raise UserError(
-            f"{folder} has no images in label folders: put them at {layout}, "
-            f"such as {'train/cat/1.jpg' if splits else 'cat/1.jpg'}."
+            f"{folder} has no images in label folders: put them at label/image, such as "
+            f"cat/1.jpg, or at split/label/image, such as train/cat/1.jpg."
         )
-    kept = {file.path for file in candidates}
-    return Listing(root, candidates, tuple(path for path in found if path not in kept))
+    reasons = {**litter, **unlabelled}
+    skipped = (Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons)
+    return Listing(folder, tuple(sorted(files)), tuple(skipped))
+
+
+def _litter(entry: Found) -> str:
+    """Say why an entry is no candidate, or nothing."""
+    parts = entry.path.split("/")
+    if not entry.is_file:
+        return "no file"
+    if any(part.startswith(".") for part in parts):
+        return "hidden"
+    return "left by the system" if not _LITTER.isdisjoint(parts) else ""
+
+
+def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:
+    """Label files by their folders; return them, and the others with the reason."""
+    splits = _split_folders(path.split("/")[0] for path, *_ in entries if "/" in path)
+    depth = 1 if splits else 0
+    files: list[ImageFile] = []
+    unlabelled: dict[str, str] = {}
+    for path, _, size, version, checksum in entries:
+        parts = path.split("/")
+        if len(parts) < depth + 2 or not parts[depth]:
+            unlabelled[path] = "in no label folder"
+            continue
+        split = splits[parts[0]] if splits else None
+        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
+    return files, unlabelled
+
+
+def _by_manifest(
+    entries: list[Found], rows: Mapping[str, Row]
+) -> tuple[list[ImageFile], dict[str, str]]:
+    """Label files by the manifest; what it names and the folder lacks is rejected later."""
+    found = {entry.path: entry for entry in entries}
+    names = {row.split for row in rows.values()}
+    for name in sorted(filter(None, names)):
+        if not _SPLIT_NAME.fullmatch(name):
+            raise UserError(
+                f"The manifest names a split {name!r}: take letters, digits, - and _ for its name."
+            )
+    known = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names if name}
+    splits: dict[str | None, str | None] = {None: None}
+    splits.update(known if None in names else _complete(known))
+    files = []
+    for path, (label, split, group) in rows.items():
+        _, _, size, version, checksum = found.get(path, Found(path, True, 0, MISSING, ""))
+        files.append(ImageFile(path, label, splits[split], size, version, group, checksum))
+    return files, dict.fromkeys(found.keys() - rows.keys(), "not in the manifest")
+
+
+def _split_folders(top_level: Iterable[str]) -> dict[str, str | None]:
+    """Map top-level folders to splits; empty when the folders are labels."""
+    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in top_level}
+    return {} if "train" not in splits.values() or "" in splits.values() else _complete(splits)
+
+
+def _complete(splits: Mapping[str, str]) -> dict[str, str | None]:
+    """Let test serve as eval where there is none; without either, divide train by hash."""
+    if "eval" in splits.values():
+        return dict(splits)
+    if "test" in splits.values():
+        return {name: "eval" if split == "test" else split for name, split in splits.items()}
+    return {name: None if split == "train" else split for name, split in splits.items()}
 
 
 def check_labels(listing: Listing) -> None:
@@ -150,69 +212,3 @@ def check_labels(listing: Listing) -> None:
 
 def _is_not_utf8(name: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _is_litter(path: str) -> bool:
-    return any(part.startswith(".") or part in _LITTER for part in path.split("/"))
-
-
-def _split_folders(top_level: Iterable[str]) -> dict[str, str]:
-    """Map top-level folders to splits; empty when the folders are labels."""
-    folders = set(top_level)
-    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in folders}
-    if "train" not in splits.values() or "" in splits.values():
-        return {}
-    if "eval" not in splits.values():
-        splits = {k: "eval" if v == "test" else v for k, v in splits.items()}
-    return splits
-
-
-def _image_file(path: str, known: _Stat, splits: dict[str, str]) -> ImageFile | None:
-    """Describe one file of the listing, or None when it lies in no label folder."""
-    parts = path.split("/")
-    depth = 1 if splits else 0
-    if len(parts) < depth + 2:
-        return None
-    split = splits[parts[0]] if splits else None
-    if split == "train" and "eval" not in splits.values():
-        split = None
-    return ImageFile(path, parts[depth], split, *known)
-
-
-def _find(fs: AbstractFileSystem, root: str) -> Iterator[tuple[str, _Stat | None]]:
-    """Yield the objects below `root` of a remote store, relative to it."""
-    for path, info in fs.find(root, detail=True).items():
-        version = info.get("generation") or info.get("etag") or info.get("ETag") or ""
-        is_folder = info["type"] == "directory" or path.endswith("/")
-        yield path[len(root) + 1 :], None if is_folder else (int(info["size"]), str(version))
-
-
-def _find_local(
-    folder: str, prefix: str = "", above: frozenset[tuple[int, int]] = frozenset()
-) -> Iterator[tuple[str, _Stat | None]]:
-    """Yield the files below `folder`; follow links, but none that leads back to a folder above.
-
-    fsspec's own walk follows no links and leaves out folders that it may not read.
-    """
-    try:
-        status = os.stat(folder)
-        with os.scandir(folder) as entries:
-            children = list(entries)
-    except OSError as error:
-        raise UserError(f"Cannot list {folder}: {error.strerror}.") from error
-    above |= {(status.st_dev, status.st_ino)}
-    for entry in children:
-        path = prefix + entry.name
-        try:
-            status = entry.stat()
-        except OSError:
-            # Broken links stay in the listing, so that ingest rejects them with their reason.
-            yield path, (0, "missing")
-            continue
-        if not stat.S_ISDIR(status.st_mode):
-            is_file = stat.S_ISREG(status.st_mode)
-            yield path, (status.st_size, str(status.st_mtime_ns)) if is_file else None
-        elif (status.st_dev, status.st_ino) in above:
-            yield path, None
-        else:
-            yield from _find_local(entry.path, f"{path}/", above)

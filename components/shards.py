@@ -8,16 +8,15 @@ import itertools
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.example import INDEX_FILE
 from components.ingest_config import IngestConfig
 from components.listing import ImageFile
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from components.tfrecord import RecordWriter
 
 # The folder, next to the split folders, of what is still being written.
 UNFINISHED = ".unfinished"
@@ -47,10 +46,14 @@ def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardP
     groups: dict[str | None, list[ImageFile]] = {}
     for file in files:
         groups.setdefault(file.split, []).append(file)
+    if None in groups and groups.keys() - {None}:
+        # Some splits are given, some follow from hashes: two groups would write the same shards.
+        groups = {None: [file for group in groups.values() for file in group]}
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
         group = sorted(groups[split], key=_path_hash)
-        count = _shard_count(group, config)
+        largest = 1.0 if split else max(config.splits.values())
+        count = _shard_count(group, config, share=largest)
         bounds = [len(group) * i // count for i in range(count + 1)]
         plans += [
             ShardPlan(split or "hash", i, count, tuple(group[start:end]))
@@ -63,21 +66,28 @@ def _path_hash(file: ImageFile) -> bytes:
     return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
 
 
-def _shard_count(files: Sequence[ImageFile], config: IngestConfig) -> int:
-    by_size = math.ceil(sum(file.size for file in files) / (config.shard_mib * 2**20))
+def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, share: float) -> int:
+    """Choose the number of plans whose shards of the largest split, a `share`, have the size."""
+    size = sum(file.size for file in files) * share
+    by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_number = min(config.min_shards, len(files) // config.min_shard_images)
     return max(1, by_size, by_number)
 
 
-def split_of_content(sha256: str, shares: Mapping[str, float]) -> str:
-    """Choose the split of an image from the digest of its content.
+def split_of(file: ImageFile, sha256: str, shares: Mapping[str, float]) -> str:
+    """Choose the split of a file: the one given, or by the hash of its group or its content.
 
-    The same content always falls into the same split, whatever other images there are.
+    The same content or group always falls into the same split, whatever other images there are.
 
     Args:
-        sha256: hexadecimal digest.
+        file: as it was listed.
+        sha256: of its content, hexadecimal.
         shares: split to its share of the images; the shares add up to 1.
     """
+    if file.split is not None:
+        return file.split
+    if file.group is not None:
+        sha256 = hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
     position = int(sha256[:13], 16) / 16**13
     for split, share in shares.items():
         position -= share
@@ -93,22 +103,32 @@ def shard_path(examples_uri: str, split: str, index: int, count: int) -> str:
 
 
 @contextlib.contextmanager
-def open_shard(path: str) -> Iterator[tf.io.TFRecordWriter]:
+def open_shard(path: str) -> Iterator[RecordWriter]:
     """Open an uncompressed TFRecord file for writing that appears whole, or not at all.
 
     JPEG bytes do not compress; gzip would cost CPU time in every epoch.
     """
     import tensorflow as tf
 
-    # The unfinished file lies outside the split folder: readers take every file in there.
+    # The unfinished file lies outside the split folder: readers take every file in there. Its
+    # name is its own: distributed runners may have two workers write the same shard.
     split_folder, name = os.path.split(path)
     examples_uri, split = os.path.split(split_folder)
-    unfinished = os.path.join(examples_uri, UNFINISHED, f"{split}-{name}")
+    unfinished = os.path.join(examples_uri, UNFINISHED, f"{split}-{name}-{uuid.uuid4().hex}")
     for folder in (split_folder, os.path.dirname(unfinished)):
         tf.io.gfile.makedirs(folder)
-    with tf.io.TFRecordWriter(unfinished) as writer:
+    with RecordWriter(unfinished) as writer:
         yield writer
     tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+def remove_shards(examples_uri: str) -> None:
+    """Remove what an earlier attempt in the same place has left, finished or not."""
+    import tensorflow as tf
+
+    for pattern in (INDEX_FILE, "Split-*", UNFINISHED):
+        for path in tf.io.gfile.glob(os.path.join(examples_uri, pattern)):
+            (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
 
 
 def write_index(examples_uri: str, splits: Mapping[str, Mapping[str, int]], **facts: Any) -> None:

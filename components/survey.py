@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.errors import UserError
-from components.image_check import Rejected, probe_image, read_file
+from components.fetch import read_files
+from components.image_check import probe_image
 from components.ingest_config import IngestConfig
-from components.listing import ImageFile, Listing, open_folder
+from components.listing import ImageFile, Listing
+from components.verdict import Rejected
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,17 @@ def take_survey(
     Raises:
         UserError: none of them is an image.
     """
-    fs, root = open_folder(listing.root)
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
     suspects: list[Suspect] = []
     started = time.monotonic()
-    for file in _spread(listing.files, most):
+    for file, content in read_files(listing.root, _spread(listing.files, most), config):
         if time.monotonic() - started > seconds and sizes:
             break
         try:
-            data = read_file(fs, f"{root}/{file.path}", file.size, config)
-            image_format, *size = probe_image(data, config)
+            if isinstance(content, Rejected):
+                raise content
+            image_format, *size = probe_image(content, config)
         except Rejected as rejected:
             suspects.append(Suspect(file.path, rejected.category.value, str(rejected)))
             continue

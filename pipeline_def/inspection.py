@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
-from components.listing import Listing, check_labels, list_images
+from components.listing import Listing, check_labels, list_source
 from components.shards import plan_shards
 from components.survey import Survey, take_survey
 from pipeline_def.config import Config, resolve
@@ -33,7 +33,7 @@ def inspect(config: Config) -> None:
         UserError: a run would not start.
     """
     console = Console(highlight=False)
-    listing = list_images(str(config.data))
+    listing = list_source(str(config.data), config.ingest)
     _print_labels(console, listing)
     check_labels(listing)
     survey = take_survey(listing, config.ingest, most=_SAMPLE, seconds=_SECONDS)
@@ -79,7 +79,7 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     groups = {plan.group: plan.count for plan in plans}
     names = {"hash": " and ".join(config.ingest.splits)}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
-    seconds = len(listing.files) / (survey.images_per_second * config.ingest.threads)
+    seconds = len(listing.files) / (survey.images_per_second * config.ingest.workers)
     yield "Ingest", f"about {_bytes(size)} to write and {_duration(seconds)} to check the images"
 
 

@@ -13,7 +13,7 @@ from tfx import types
 
 from components.baseline import VERSION_PROPERTY
 from components.image_evaluator import ACCURACY, FLOOR_PROPERTY, SPLIT_PROPERTY
-from components.ingest import REJECTS_FILE, REJECTS_SUMMARY_FILE
+from components.report import REJECTS_FILE, SUMMARY_FILE
 from components.shards import count_examples, read_index
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
@@ -56,7 +56,7 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
     """Collect the facts of a finished run from the artifacts its nodes wrote."""
     index = read_index(nodes["ImageExampleGen"].outputs["examples"].uri)
     rejects_uri = nodes["ImageExampleGen"].outputs["rejects"].uri
-    with open(os.path.join(rejects_uri, REJECTS_SUMMARY_FILE), encoding="utf-8") as file:
+    with open(os.path.join(rejects_uri, SUMMARY_FILE), encoding="utf-8") as file:
         ingest = json.load(file)
     evaluation = nodes["Evaluator"].outputs["evaluation"]
     metrics = _read_metrics(evaluation.uri)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import struct
 import zlib
@@ -8,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
-from components.image_check import Category, Rejected, check_image
+from components.image_check import check_image
 from components.ingest_config import IngestConfig
+from components.verdict import Category, Rejected
 from tests.images import encode, picture
 
 CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)
@@ -30,6 +32,8 @@ KEPT = {
     "PNG, gray": ("PNG", "L", {}),
     "PNG, palette": ("PNG", "P", {}),
     "PNG, black and white": ("PNG", "1", {}),
+    "BMP": ("BMP", "RGB", {}),
+    "GIF": ("GIF", "P", {}),
 }
 
 
@@ -37,9 +41,12 @@ KEPT = {
 def test_kept_byte_for_byte(image_format: str, mode: str, options: dict[str, Any]) -> None:
     data = encode(picture(1).convert(mode), image_format, **options)
     checked = check_image(data, CONFIG)
-    expected = "png" if image_format == "PNG" else "jpeg"
+    expected = {"MPO": "jpeg"}.get(image_format, image_format.lower())
     assert checked.encoded == data
     assert (checked.format, checked.height, checked.width) == (expected, 24, 32)
+    assert checked.channels == (1 if mode in ("1", "L") else 3)
+    gray = np.asarray(Image.open(io.BytesIO(data)).convert("L"))
+    assert checked.luminance == pytest.approx(gray.mean(), abs=1)
     decoded = tf.io.decode_image(data, channels=3, expand_animations=False).numpy()
     # Two JPEG decoders may round differently.
     assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
@@ -49,8 +56,9 @@ TRANSCODED = {
     "CMYK": ("JPEG", "CMYK", {}),
     "WebP": ("WEBP", "RGB", {"lossless": True}),
     "TIFF": ("TIFF", "RGB", {}),
-    "BMP": ("BMP", "RGB", {}),
-    "GIF": ("GIF", "P", {}),
+    # TensorFlow takes the numbers of the colours for shades of gray.
+    "BMP with a palette": ("BMP", "P", {}),
+    "gray PNG with transparency": ("PNG", "LA", {}),
 }
 
 
@@ -68,13 +76,97 @@ def test_transcoded_to_what_a_person_sees(
 
 
 def test_exif_rotation_is_applied() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6  # The camera was held upright: turn by 90 degrees to see it so.
-    data = encode(picture(1, height=24, width=32), "JPEG", exif=exif)
+    data = camera(6)  # It was held upright: turn by 90 degrees to see it so.
     checked = check_image(data, CONFIG)
     assert (checked.height, checked.width) == (32, 24)
     decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
     np.testing.assert_array_equal(decoded, np.rot90(seen_by_a_person(data), -1))
+
+
+def camera(orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encode(picture(1, height=24, width=32), "JPEG", exif=exif)
+
+
+def test_exif_without_rotation_changes_nothing() -> None:
+    assert check_image(camera(1), CONFIG).encoded == camera(1)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_exif_orientation_is_what_a_person_sees(orientation: int) -> None:
+    checked = check_image(camera(orientation), CONFIG)
+    seen = ImageOps.exif_transpose(Image.open(io.BytesIO(camera(orientation)))).convert("RGB")
+    decoded = tf.io.decode_image(checked.encoded, channels=3).numpy()
+    assert np.abs(decoded.astype(int) - np.asarray(seen)).max() <= 3
+
+
+def test_transcoding_to_jpeg_takes_fewer_bytes() -> None:
+    data = encode(picture(1, height=200, width=300), "WEBP", lossless=True)
+    lossless = check_image(data, CONFIG)
+    lossy = check_image(data, dataclasses.replace(CONFIG, transcode="jpeg"))
+    assert (lossless.format, lossy.format) == ("png", "jpeg")
+    assert len(lossy.encoded) < len(lossless.encoded) / 2
+    decoded = tf.io.decode_jpeg(lossy.encoded).numpy()
+    assert np.abs(decoded.astype(int) - seen_by_a_person(data)).mean() < 3
+
+
+HEADER = dataclasses.replace(CONFIG, check="header")
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG"])
+def test_header_check_keeps_the_file_and_decodes_nothing(image_format: str) -> None:
+    data = encode(picture(1), image_format)
+    checked = check_image(data, HEADER)
+    assert (checked.encoded, checked.luminance) == (data, None)
+    assert (checked.height, checked.width, checked.channels) == (24, 32, 3)
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG"])
+def test_header_check_still_finds_a_cut_file(image_format: str) -> None:
+    data = encode(picture(1, height=200, width=200), image_format)
+    with pytest.raises(Rejected):
+        check_image(data[: len(data) // 2], HEADER)
+
+
+SHRUNK = {
+    "a photograph": ("JPEG", "RGB", (600, 800), (96, 128)),
+    "a little larger": ("JPEG", "RGB", (120, 150), (96, 120)),
+    "upright": ("JPEG", "RGB", (900, 300), (288, 96)),
+    "gray": ("JPEG", "L", (300, 400), (96, 128)),
+    "PNG": ("PNG", "RGB", (300, 400), (96, 128)),
+    "gray PNG": ("PNG", "L", (300, 400), (96, 128)),
+    "WebP": ("WEBP", "RGB", (300, 400), (96, 128)),
+    "BMP": ("BMP", "RGB", (300, 400), (96, 128)),
+}
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode", "size", "expected"), SHRUNK.values(), ids=SHRUNK.keys()
+)
+def test_shrunk_like_pillow_does_it(
+    image_format: str, mode: str, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    config = IngestConfig(shrink=96, check="header")
+    image = picture(1, height=size[0], width=size[1]).convert(mode)
+    checked = check_image(encode(image, image_format), config)
+    assert (checked.format, checked.height, checked.width) == ("jpeg", *expected)
+    assert checked.channels == (1 if mode == "L" else 3)
+    decoded = tf.io.decode_jpeg(checked.encoded).numpy().squeeze().astype(int)
+    oracle = np.asarray(image.resize(expected[::-1], Image.Resampling.BOX)).astype(int)
+    assert np.abs(decoded - oracle).mean() < 2
+
+
+def test_shrinking_a_fine_pattern_gives_gray_not_moire() -> None:
+    stripes = np.tile(np.array([[0, 255]], np.uint8), (512, 256))
+    checked = check_image(encode(Image.fromarray(stripes), "JPEG"), IngestConfig(shrink=64))
+    decoded = tf.io.decode_jpeg(checked.encoded).numpy()
+    assert np.abs(decoded.astype(int) - 128).max() < 12
+
+
+def test_small_images_are_not_enlarged() -> None:
+    data = encode(picture(1), "JPEG")
+    assert check_image(data, IngestConfig(shrink=24)).encoded == data
 
 
 def test_transparency_shows_white() -> None:
@@ -84,10 +176,23 @@ def test_transparency_shows_white() -> None:
     assert (tf.io.decode_png(checked.encoded, channels=3).numpy() == 255).all()
 
 
+def test_transparent_gif_shows_white() -> None:
+    image = picture(1).quantize(4)
+    data = encode(image, "GIF", transparency=0)
+    checked = check_image(data, CONFIG)
+    assert checked.format == "png"
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    background = np.asarray(image) == 0
+    assert background.any()
+    assert (decoded[background] == 255).all()
+    np.testing.assert_array_equal(decoded[~background], seen_by_a_person(data)[~background])
+
+
 def test_first_frame_of_an_animation() -> None:
     frames = [picture(seed).convert("P") for seed in (1, 2)]
     data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    decoded = tf.io.decode_png(check_image(data, CONFIG).encoded, channels=3).numpy()
+    encoded = check_image(data, CONFIG).encoded
+    decoded = tf.io.decode_image(encoded, channels=3, expand_animations=False).numpy()
     np.testing.assert_array_equal(decoded, seen_by_a_person(data))
 
 
@@ -113,6 +218,7 @@ BROKEN = {
     "text": (b"not an image at all", Category.NOT_AN_IMAGE),
     "HTML with the name of an image": (b"<!doctype html><title>404</title>", Category.NOT_AN_IMAGE),
     "JPEG cut in half": (JPEG[: len(JPEG) // 2], Category.TRUNCATED),
+    "JPEG cut, with an end put on": (JPEG[: len(JPEG) // 2] + b"\xff\xd9", Category.TRUNCATED),
     "PNG cut in half": (PNG[: len(PNG) // 2], Category.TRUNCATED),
     "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
     "decompression bomb": (bomb(50_000, 50_000), Category.TOO_LARGE),

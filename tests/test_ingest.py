@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from components import example
 from components.errors import UserError
-from components.image_check import Category, Rejected, read_file
 from components.ingest_config import IngestConfig
-from components.listing import list_images, open_folder
 from components.shards import count_examples, read_index
 from tests import nodes
 from tests.images import encode, picture, write_folder
@@ -32,7 +33,13 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
         "rejected": 1,
         "skipped": 1,
         "rejected_by_category": {"not an image": 1},
+        "skipped_by_reason": {"hidden": 1},
+        "duplicates": 0,
+        "label_conflicts": 0,
+        "in_several_splits": 0,
     }
+    [skipped] = Path(ingested.rejects.uri, "skipped.jsonl").read_text().splitlines()
+    assert json.loads(skipped) == {"path": "red/.DS_Store", "reason": "hidden"}
     [reject] = Path(ingested.rejects.uri, "rejects.jsonl").read_text().splitlines()
     assert json.loads(reject) == {
         "path": "red/broken.jpg",
@@ -56,6 +63,11 @@ def test_records_hold_the_file_and_its_facts(ingested: nodes.Ingested, image_fol
         assert text(record, example.FORMAT) == path.rsplit(".", 1)[1]
         assert features[example.HEIGHT].int64_list.value[0] == 24
         assert features[example.WIDTH].int64_list.value[0] == 32
+        assert features[example.CHANNELS].int64_list.value[0] == 3
+        assert features[example.FILE_SIZE].int64_list.value[0] == len(data)
+        gray = np.asarray(Image.open(io.BytesIO(data)).convert("L"))
+        luminance = features[example.LUMINANCE].float_list.value[0]
+        assert luminance == pytest.approx(gray.mean(), abs=1)
 
 
 def test_several_uncompressed_shards_with_an_index(ingested: nodes.Ingested) -> None:
@@ -95,6 +107,112 @@ def test_identical_images_fall_into_the_same_split(tmp_path: Path) -> None:
     assert train
     assert held_out
     assert train.isdisjoint(held_out)
+
+
+def lines(folder: str, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, name).read_text().splitlines()]
+
+
+def folder_with_conflicts(folder: Path) -> Path:
+    """One image under two labels, and one twice under the same."""
+    write_folder(folder, each=20)
+    shutil.copy(folder / "blue" / "001.jpeg", folder / "red" / "also blue.jpeg")
+    shutil.copy(folder / "blue" / "002.jpeg", folder / "blue" / "again.jpeg")
+    return folder
+
+
+def test_duplicates_and_conflicts_are_listed(tmp_path: Path) -> None:
+    ingested = nodes.ingest(folder_with_conflicts(tmp_path / "images"), tmp_path / "out")
+    summary = json.loads(Path(ingested.rejects.uri, "summary.json").read_text())
+    assert (summary["examples"], summary["duplicates"], summary["label_conflicts"]) == (62, 2, 1)
+    conflict, twice = lines(ingested.rejects.uri, "duplicates.jsonl")
+    assert conflict["paths"] == ["blue/001.jpeg", "red/also blue.jpeg"]
+    assert conflict["labels"] == ["blue", "red"]
+    assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
+    assert len(conflict["splits"]) == len(twice["splits"]) == 1
+
+
+def test_conflicts_are_dropped_and_accounted_for(tmp_path: Path) -> None:
+    folder = folder_with_conflicts(tmp_path / "images")
+    config = IngestConfig(conflicts="drop", max_reject_fraction=0)
+    ingested = nodes.ingest(folder, tmp_path / "out", config=config)
+    rejects = lines(ingested.rejects.uri, "rejects.jsonl")
+    assert [(r["path"], r["category"]) for r in rejects] == [
+        ("blue/001.jpeg", "label conflict"),
+        ("red/also blue.jpeg", "label conflict"),
+    ]
+    records = [r for s in ("train", "eval") for r in nodes.read_examples(ingested.examples, s)]
+    assert len(records) == 60
+    assert count_examples(read_index(ingested.examples.uri)) == {
+        split: len(nodes.read_examples(ingested.examples, split)) for split in ("train", "eval")
+    }
+    # As if they had never been there, but for the shards' sizes.
+    found = {text(record, example.FILENAME) for record in records}
+    assert found == {f"{p.parent.name}/{p.name}" for p in folder.glob("*/*")} - {
+        "blue/001.jpeg",
+        "red/also blue.jpeg",
+    }
+
+
+def test_conflicts_may_stop_the_run(tmp_path: Path) -> None:
+    folder = folder_with_conflicts(tmp_path / "images")
+    with pytest.raises(UserError, match=r"1 images .* blue/001\.jpeg = red/also blue\.jpeg"):
+        nodes.ingest(folder, tmp_path / "out", config=IngestConfig(conflicts="fail"))
+
+
+def test_an_image_in_two_given_splits_is_counted(tmp_path: Path) -> None:
+    for number, split in enumerate(("train", "eval")):
+        write_folder(tmp_path / "images", each=4, split=split, first_seed=number * 100)
+    shutil.copy(tmp_path / "images/train/red/001.jpeg", tmp_path / "images/eval/red/leaked.jpeg")
+    ingested = nodes.ingest(tmp_path / "images", tmp_path / "out")
+    summary = json.loads(Path(ingested.rejects.uri, "summary.json").read_text())
+    assert (summary["duplicates"], summary["in_several_splits"]) == (1, 1)
+    [leak] = lines(ingested.rejects.uri, "duplicates.jsonl")
+    assert leak["splits"] == ["eval", "train"]
+
+
+def test_groups_of_a_manifest_stay_together(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=30)
+    rows = ["path,label,group"]
+    for path in sorted(folder.glob("*/*")):
+        film = int(path.stem) // 5
+        rows.append(f"{path.parent.name}/{path.name},{path.parent.name},film {film}")
+    (tmp_path / "manifest.csv").write_text("\n".join(rows))
+    config = IngestConfig(
+        manifest=str(tmp_path / "manifest.csv"), splits={"train": 0.5, "eval": 0.5}
+    )
+    ingested = nodes.ingest(folder, tmp_path / "out", config=config)
+    films = {
+        split: {
+            int(Path(text(record, example.FILENAME)).stem) // 5
+            for record in nodes.read_examples(ingested.examples, split)
+        }
+        for split in ("train", "eval")
+    }
+    assert films["train"]
+    assert films["eval"]
+    assert films["train"].isdisjoint(films["eval"])
+
+
+def test_the_newest_span_is_ingested(tmp_path: Path) -> None:
+    for day, each in (("2025-01-01", 8), ("2025-01-02", 12)):
+        write_folder(tmp_path / day, each=each)
+    ingested = nodes.ingest(tmp_path / "{YYYY}-{MM}-{DD}", tmp_path / "new")
+    assert sum(count_examples(read_index(ingested.examples.uri)).values()) == 36
+    config = IngestConfig(span=20089)
+    ingested = nodes.ingest(tmp_path / "{YYYY}-{MM}-{DD}", tmp_path / "old", config=config)
+    assert sum(count_examples(read_index(ingested.examples.uri)).values()) == 24
+
+
+def test_nothing_of_an_earlier_attempt_is_left(
+    ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
+) -> None:
+    for name in ("Split-train/data_tfrecord-00009-of-00010", "index.json", ".unfinished/x"):
+        path = tmp_path / "examples" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"left by a killed run")
+    again = nodes.ingest(image_folder, tmp_path)
+    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)
 
 
 def test_adding_images_moves_none_to_another_split(
@@ -163,23 +281,6 @@ def test_too_few_images_for_two_splits(tmp_path: Path) -> None:
     shares = {"train": 0.999999, "eval": 0.000001}
     with pytest.raises(UserError, match="falls into the eval split"):
         nodes.ingest(folder, tmp_path / "out", config=IngestConfig(splits=shares))
-
-
-def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, each=1)
-    file = list_images(str(folder)).files[0]
-    (folder / file.path).write_bytes(b"longer than before" * 1000)
-    fs, root = open_folder(str(folder))
-    with pytest.raises(Rejected, match="it changed meanwhile"):
-        read_file(fs, f"{root}/{file.path}", file.size, IngestConfig())
-
-
-def test_a_large_file_is_rejected_unread(tmp_path: Path) -> None:
-    fs, _ = open_folder(str(tmp_path))
-    config = IngestConfig(max_image_mib=0.5)
-    with pytest.raises(Rejected, match=r"1\.0 MiB, above 0\.5") as caught:
-        read_file(fs, "/never/opened", 2**20, config)
-    assert caught.value.category == Category.TOO_LARGE
 
 
 def test_a_broken_link_is_rejected(tmp_path: Path) -> None:

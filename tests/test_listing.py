@@ -48,7 +48,14 @@ def test_litter_and_loose_files_are_skipped_not_lost(tmp_path: Path) -> None:
     skipped = [".DS_Store", "cat/.hidden.jpg", "cat/Thumbs.db", "readme.txt", ".git/config"]
     listing = list_images(str(touch(tmp_path, "cat/1.jpg", "dog/1.jpg", *skipped)))
     assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1.jpg"]
-    assert sorted(listing.skipped) == sorted(skipped)
+    assert [entry.path for entry in listing.skipped] == sorted(skipped)
+    assert {entry.path: entry.reason for entry in listing.skipped} == {
+        ".DS_Store": "hidden",
+        ".git/config": "hidden",
+        "cat/.hidden.jpg": "hidden",
+        "cat/Thumbs.db": "left by the system",
+        "readme.txt": "in no label folder",
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,13 +74,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     listing = list_images(str(tmp_path))
     paths = [file.path for file in listing.files]
     assert paths == ["cat/1.jpg", "cat/gone.jpg", "cat/more/2.jpg", "dog/1.jpg", "elsewhere/2.jpg"]
-    assert listing.skipped == ("cat/up",)
+    assert listing.skipped == (("cat/up", "no file"),)
 
 
 def test_pipes_are_skipped(tmp_path: Path) -> None:
     touch(tmp_path, "cat/1.jpg")
     os.mkfifo(tmp_path / "cat/pipe.jpg")
-    assert list_images(str(tmp_path)).skipped == ("cat/pipe.jpg",)
+    assert list_images(str(tmp_path)).skipped == (("cat/pipe.jpg", "no file"),)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from components.ingest_config import IngestConfig
 from components.listing import ImageFile
-from components.shards import open_shard, plan_shards, split_of_content
+from components.shards import open_shard, plan_shards, split_of
 
 
 def files(count: int, *, split: str | None = None, size: int = 1000) -> list[ImageFile]:
@@ -38,7 +38,7 @@ COUNTS = {
     "enough files for the reader to interleave": (500, 1000, 8),
     "few files make few shards": (40, 1000, 2),
     "fewer than a shard's worth": (3, 1000, 1),
-    "large files make more shards": (500, 4 * 2**20, 16),
+    "large files make more shards": (500, 4 * 2**20, 13),
 }
 
 
@@ -56,23 +56,43 @@ def test_given_splits_have_their_own_shards() -> None:
     assert groups == {"train": 4, "eval": 2}
 
 
+def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
+    mixed = files(64, split="train") + files(32)
+    plans = plan_shards(mixed, IngestConfig())
+    assert {plan.group for plan in plans} == {"hash"}
+    assert {f for plan in plans for f in plan.files} == set(mixed)
+
+
+LOOSE, GIVEN = files(1)[0], files(1, split="eval")[0]
+
+
 def test_split_of_content_keeps_to_the_shares() -> None:
     shares = {"train": 0.7, "eval": 0.2, "test": 0.1}
     digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(20_000)]
-    found = collections.Counter(split_of_content(digest, shares) for digest in digests)
+    found = collections.Counter(split_of(LOOSE, digest, shares) for digest in digests)
     for split, share in shares.items():
         assert found[split] / len(digests) == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, "f" * 64])
 def test_split_of_extreme_digests(digest: str) -> None:
-    assert split_of_content(digest, {"train": 0.9, "eval": 0.1}) in ("train", "eval")
+    assert split_of(LOOSE, digest, {"train": 0.9, "eval": 0.1}) in ("train", "eval")
+
+
+def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
+    shares = {"train": 0.5, "eval": 0.5}
+    digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(100)]
+    assert {split_of(GIVEN, digest, shares) for digest in digests} == {"eval"}
+    groups = [LOOSE._replace(group=f"film {i}") for i in range(100)]
+    for file in groups:
+        assert len({split_of(file, digest, shares) for digest in digests}) == 1
+    assert {split_of(file, digests[0], shares) for file in groups} == {"train", "eval"}
 
 
 def write(path: Path, records: Iterable[bytes]) -> None:
     with open_shard(str(path)) as writer:
         for record in records:
-            writer.write(record)
+            writer.write([record])
 
 
 def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ LABELS = {
 def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
     schema = schema_of(labels)
     assert domain(schema, example.LABEL) == sorted(set(labels))
-    assert domain(schema, example.FORMAT) == ["jpeg", "png"]
+    assert domain(schema, example.FORMAT) == ["bmp", "gif", "jpeg", "png"]
     features = {feature.name: feature for feature in schema.feature}
     assert features[example.FILENAME].WhichOneof("domain_info") is None
     assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}

@@ -1,0 +1,5 @@
+"""A Google Cloud Storage of our own, for tests and benchmarks: its JSON API over plain HTTP."""
+
+from benchmarks.gcs_server.server import Fault, GcsServer
+
+__all__ = ["Fault", "GcsServer"]

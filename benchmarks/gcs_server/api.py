@@ -1,0 +1,256 @@
+"""The JSON API of Cloud Storage: what answers each kind of request."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email import message_from_bytes, message_from_string
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+
+from benchmarks.gcs_server.objects import ApiError, Bucket, FolderBucket, Item, Json
+
+CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d*|\*)/(\d+|\*)")
+REASONS = {400: "invalid", 404: "notFound", 412: "conditionNotMet", 429: "rateLimitExceeded"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, from a connection or out of a batch."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @classmethod
+    def of(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Call:
+        """Take a request target apart; names in its path stay encoded."""
+        path, _, query = target.partition("?")
+        return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers, body)
+
+    def json(self) -> Json:
+        """Return the body, which may be missing, as JSON."""
+        return dict(json.loads(self.body or b"{}"))
+
+    def multipart(self) -> tuple[Json, bytes]:
+        """Return the properties and the content of an upload in one request."""
+        kind = message_from_string(f"Content-Type: {self.headers['Content-Type']}")
+        mark = f"--{kind.get_boundary()}".encode()
+        _, first, rest = self.body.split(mark, 2)
+        # gcsfs ends lines with \n alone. The content may itself begin or end with line ends.
+        newline = b"\r\n" if first.startswith(b"\r\n") else b"\n"
+        properties = json.loads(first.split(newline * 2, 1)[1])
+        head, data = rest[: rest.rindex(newline + mark)].split(newline * 2, 1)
+        return {"contentType": message_from_bytes(head.strip())["Content-Type"]} | properties, data
+
+
+@dataclass
+class Upload:
+    """A resumable upload under way."""
+
+    call: Call
+    properties: Json
+    data: bytearray = field(default_factory=bytearray)
+
+
+def error_response(status: int, message: str) -> web.Response:
+    """Return an error the way Google words it."""
+    reason = REASONS.get(status, "backendError")
+    errors = [{"message": message, "domain": "global", "reason": reason}]
+    error = {"code": status, "message": message, "errors": errors}
+    return web.json_response({"error": error}, status=status)
+
+
+class JsonApi:
+    """The answers to requests, one at a time."""
+
+    def __init__(self, folders: Mapping[str, str | Path]) -> None:
+        """Start with a bucket for each of `folders`."""
+        self.endpoint = ""
+        self.counts: Counter[str] = Counter()
+        self._buckets: dict[str, Bucket] = {n: FolderBucket(n, path) for n, path in folders.items()}
+        self._uploads: dict[str, Upload] = {}
+
+    def put(self, bucket: str, name: str, data: bytes, content_type: str = "image/jpeg") -> None:
+        """Write an object, in a new bucket in memory if there is no such bucket."""
+        target = self._buckets.setdefault(bucket, Bucket(bucket))
+        target.put(name, data, {"contentType": content_type})
+
+    def find(self, call: Call) -> tuple[str, Handler, list[str]]:
+        """Return the kind of a request, what answers it, and the names in its path; count it."""
+        line = f"{call.method} {call.path}"
+        found = ((kind, handler, path.fullmatch(line)) for kind, path, handler in ROUTES)
+        kind, handler, match = next(route for route in found if route[2])
+        assert match
+        if kind == "metadata" and call.query.get("alt") == "media":
+            kind, handler = "media", JsonApi._media
+        self.counts[kind] += 1
+        return kind, handler, [unquote(name) for name in match.groups()]
+
+    def run(self, handler: Handler, call: Call, names: list[str]) -> web.Response:
+        """Return the answer to a request, to a bad one too."""
+        try:
+            return handler(self, call, *names)
+        except ApiError as error:
+            return error_response(*error.args)
+        except (KeyError, ValueError, OSError) as error:
+            return error_response(400, f"Bad request: {error!r}")
+
+    def _unknown(self, call: Call) -> web.Response:
+        raise ApiError(404, f"Not Found: {call.method} {call.path}")
+
+    def _token(self, call: Call) -> web.Response:
+        return web.json_response({"access_token": "x", "token_type": "Bearer", "expires_in": 3600})
+
+    def _show_bucket(self, call: Call, bucket: str) -> web.Response:
+        self._bucket(bucket)
+        resource = {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"}
+        # Beam warns if there is no word of soft delete.
+        return web.json_response(resource | {"softDeletePolicy": {"retentionDurationSeconds": "0"}})
+
+    def _list(self, call: Call, bucket: str) -> web.Response:
+        items, prefixes, token = self._bucket(bucket).page(call.query)
+        resources = [item.resource(self.endpoint) for item in items]
+        page = {"items": resources, "prefixes": prefixes, "nextPageToken": token}
+        given = {key: value for key, value in page.items() if value}
+        return web.json_response({"kind": "storage#objects"} | given)
+
+    def _metadata(self, call: Call, bucket: str, name: str) -> web.Response:
+        return web.json_response(self._wanted(call, bucket, name).resource(self.endpoint))
+
+    def _media(self, call: Call, bucket: str, name: str) -> web.Response:
+        item = self._wanted(call, bucket, name)
+        span = item.span(call.headers.get("Range", ""))
+        if span is None:
+            return web.Response(body=item.read(), headers=item.headers())
+        headers = {"Content-Range": f"bytes {span[0]}-{span[1] - 1}/{item.size}"}
+        return web.Response(body=item.read(*span), headers=item.headers() | headers, status=206)
+
+    def _delete(self, call: Call, bucket: str, name: str) -> web.Response:
+        self._wanted(call, bucket, name)
+        self._bucket(bucket).delete(name)
+        return web.Response(status=204)
+
+    def _upload(self, call: Call, bucket: str) -> web.Response:
+        if key := call.query.get("upload_id"):
+            return self._continue(call, bucket, key)
+        how = call.query.get("uploadType")
+        if how == "resumable":
+            return self._begin(call)
+        if how == "multipart":
+            return self._store(call, bucket, *call.multipart())
+        properties = {"contentType": call.headers.get("Content-Type")}
+        return self._store(call, bucket, properties, call.body)
+
+    def _begin(self, call: Call) -> web.Response:
+        properties = {"contentType": call.headers.get("X-Upload-Content-Type")} | call.json()
+        key = f"{len(self._uploads)}-{time.time_ns()}"
+        self._uploads[key] = Upload(call, properties)
+        target = f"{self.endpoint}{call.path}?uploadType=resumable&upload_id={key}"
+        return web.Response(headers={"Location": target})
+
+    def _continue(self, call: Call, bucket: str, key: str) -> web.Response:
+        """Take a piece of a resumable upload, or tell how much of it has come."""
+        if key not in self._uploads:
+            raise ApiError(404, "No such upload")
+        upload = self._uploads[key]
+        whole = f"bytes 0-/{len(call.body)}"
+        match = CONTENT_RANGE.fullmatch(call.headers.get("Content-Range", whole))
+        if not match or int(match[1] or 0) > len(upload.data):
+            raise ApiError(400, "The pieces of an upload must follow each other")
+        if match[1]:
+            upload.data[int(match[1]) :] = call.body
+        if match[2] == str(len(upload.data)):
+            del self._uploads[key]
+            return self._store(upload.call, bucket, upload.properties, bytes(upload.data))
+        headers = {"Range": f"bytes=0-{len(upload.data) - 1}"} if upload.data else {}
+        return web.Response(status=308, headers=headers)
+
+    def _cancel(self, call: Call, bucket: str) -> web.Response:
+        self._uploads.pop(call.query.get("upload_id", ""), None)
+        return web.Response(status=499)
+
+    def _copy(self, call: Call, bucket: str, name: str, to: str, to_name: str) -> web.Response:
+        item = self._bucket(bucket).item(name, call.query.get("sourceGeneration"))
+        return self._store(call, to, item.properties | {"name": to_name}, item.read())
+
+    def _rewrite(self, call: Call, *names: str) -> web.Response:
+        resource = json.loads(self._copy(call, *names).text or "")
+        sizes = {"objectSize": resource["size"], "totalBytesRewritten": resource["size"]}
+        answer = {"kind": "storage#rewriteResponse", "done": True, "resource": resource}
+        return web.json_response(answer | sizes)
+
+    def _compose(self, call: Call, bucket: str, name: str) -> web.Response:
+        order = call.json()
+        parts = [
+            self._bucket(bucket).item(source["name"], source.get("generation")).read()
+            for source in order["sourceObjects"]
+        ]
+        properties = order.get("destination", {}) | {"name": name}
+        return self._store(call, bucket, properties, b"".join(parts))
+
+    def _batch(self, call: Call) -> web.Response:
+        """Answer the requests of a batch, which say everything in their first lines."""
+        header = f"Content-Type: {call.headers['Content-Type']}\n\n".encode()
+        answer = ""
+        for part in list(message_from_bytes(header + call.body).walk())[1:]:
+            line = str(part.get_payload()).partition("\n")[0]
+            method, target = re.sub(r"https?://[^/]+", "", line).split(" ")[:2]
+            inner = Call.of(method, target, {}, b"")
+            _, handler, names = self.find(inner)
+            result = self.run(handler, inner, names)
+            status = f"HTTP/1.1 {result.status} {HTTPStatus(result.status).phrase}"
+            answer += (
+                f"--answer\r\nContent-Type: application/http\r\n\r\n{status}\r\n"
+                f"Content-Type: application/json\r\n\r\n{result.text or ''}\r\n"
+            )
+        headers = {"Content-Type": "multipart/mixed; boundary=answer"}
+        return web.Response(body=f"{answer}--answer--\r\n".encode(), headers=headers)
+
+    def _bucket(self, bucket: str) -> Bucket:
+        if bucket not in self._buckets:
+            raise ApiError(404, "The specified bucket does not exist.")
+        return self._buckets[bucket]
+
+    def _wanted(self, call: Call, bucket: str, name: str) -> Item:
+        item = self._bucket(bucket).item(name, call.query.get("generation"))
+        self._bucket(bucket).check(name, call.query)
+        return item
+
+    def _store(self, call: Call, bucket: str, properties: Json, data: bytes) -> web.Response:
+        """Write an object and describe it."""
+        target, name = self._bucket(bucket), properties.get("name") or call.query["name"]
+        target.check(name, call.query)
+        kind = properties.get("contentType") or "application/octet-stream"
+        target.put(name, data, properties | {"contentType": kind})
+        return web.json_response(target.item(name).resource(self.endpoint))
+
+
+Handler = Callable[..., web.Response]
+BUCKET = "/storage/v1/b/([^/]+)"
+OBJECT = f"{BUCKET}/o/([^/]+)"
+# The kind that a request is counted as, its method and path, and what answers it.
+ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
+    ("media", re.compile(f"GET /download{OBJECT}"), JsonApi._media),
+    ("metadata", re.compile(f"GET {OBJECT}"), JsonApi._metadata),
+    ("list", re.compile(f"GET {BUCKET}/o"), JsonApi._list),
+    ("bucket", re.compile(f"GET {BUCKET}"), JsonApi._show_bucket),
+    ("upload", re.compile(f"(?:POST|PUT) /upload{BUCKET}/o"), JsonApi._upload),
+    ("upload", re.compile(f"DELETE /upload{BUCKET}/o"), JsonApi._cancel),
+    ("delete", re.compile(f"DELETE {OBJECT}"), JsonApi._delete),
+    ("copy", re.compile(f"POST {OBJECT}/rewriteTo/b/([^/]+)/o/([^/]+)"), JsonApi._rewrite),
+    ("copy", re.compile(f"POST {OBJECT}/copyTo/b/([^/]+)/o/([^/]+)"), JsonApi._copy),
+    ("compose", re.compile(f"POST {OBJECT}/compose"), JsonApi._compose),
+    ("batch", re.compile("POST /batch/storage/v1"), JsonApi._batch),
+    ("token", re.compile("POST /token"), JsonApi._token),
+    ("unknown", re.compile(".*", re.DOTALL), JsonApi._unknown),
+]

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import fsspec
+import fsspec.asyn
+import pytest
+from apache_beam.internal.gcp import auth
+from apache_beam.io.gcp import gcsio
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import exceptions, storage
+from google.oauth2 import service_account
+from google.resumable_media import DataCorruption
+
+from benchmarks.gcs_server import Fault, GcsServer
+
+NAMES = [
+    "cat/1.jpg",
+    "a b+c&d=e",
+    "line\nbreak",
+    "новый/фото.jpg",
+    "100%2e.jpg",
+    "-rf",
+    "#1?",
+    "{}",
+    "..hidden/...",
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GcsServer]:
+    """A server with an empty bucket `folder` on disk and an empty one, `memory`."""
+    (tmp_path / "folder").mkdir()
+    with GcsServer({"folder": tmp_path / "folder"}) as server:
+        server.put("memory", "x", b"")
+        yield server
+
+
+@pytest.fixture
+def fs(server: GcsServer) -> Iterator[Any]:
+    """gcsfs, which needs its connections closed."""
+    options = {"endpoint_url": server.endpoint, "token": "anon", "skip_instance_cache": True}
+    fs = fsspec.filesystem("gcs", use_listings_cache=False, **options)
+    yield fs
+    if fs.session:
+        fsspec.asyn.sync(fs.loop, fs.session.close)
+
+
+@pytest.fixture
+def client(server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
+    with closing(storage.Client(project="test", credentials=AnonymousCredentials())) as client:
+        yield client
+
+
+def ask(
+    server: GcsServer, target: str, method: str = "GET", **headers: str
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Send a request as it stands."""
+    address = server.endpoint.removeprefix("http://")
+    with closing(http.client.HTTPConnection(address)) as connection:
+        connection.request(method, target, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+
+
+def pages(server: GcsServer, **query: Any) -> Iterator[dict[str, Any]]:
+    while True:
+        page = json.loads(ask(server, f"/storage/v1/b/memory/o?{urlencode(query)}")[2])
+        yield page
+        if "nextPageToken" not in page:
+            return
+        query["pageToken"] = page["nextPageToken"]
+
+
+@pytest.mark.parametrize("bucket", ["folder", "memory"])
+def test_gcsfs_writes_reads_lists_and_removes(
+    server: GcsServer, fs: Any, bucket: str, tmp_path: Path
+) -> None:
+    files = {f"{bucket}/{name}": name.encode() for name in NAMES}
+    fs.pipe(files)
+    (tmp_path / "empty").write_bytes(b"")
+    fs.put_file(tmp_path / "empty", f"{bucket}/x")
+    assert fs.cat(fs.find(bucket)) == files | {f"{bucket}/x": b""}
+
+    details = fs.find(bucket, detail=True)
+    assert list(details) == sorted(details) == sorted([*files, f"{bucket}/x"])
+    info = fs.info(f"{bucket}/cat/1.jpg")
+    assert info == details[f"{bucket}/cat/1.jpg"]
+    assert (info["size"], info["metageneration"]) == (9, "1")
+    assert info["md5Hash"] == b64encode(md5(b"cat/1.jpg").digest()).decode()
+    assert abs(info["mtime"].timestamp() - time.time()) < 60
+    assert fs.ls(f"{bucket}/cat") == [f"{bucket}/cat/1.jpg"]
+    assert f"{bucket}/cat" in fs.ls(bucket)
+    assert fs.isdir(f"{bucket}/cat")
+
+    fs.cp_file(f"{bucket}/cat/1.jpg", f"{bucket}/dog/1.jpg")
+    fs.merge(f"{bucket}/both", [f"{bucket}/cat/1.jpg", f"{bucket}/dog/1.jpg"])
+    assert fs.cat_file(f"{bucket}/both") == b"cat/1.jpg" * 2
+    fs.rm(bucket + "/cat", recursive=True)
+    assert not fs.exists(f"{bucket}/cat/1.jpg")
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file(f"{bucket}/cat/1.jpg")
+    with pytest.raises(FileExistsError):
+        fs.pipe_file(f"{bucket}/dog/1.jpg", b"", mode="create")
+
+
+@pytest.mark.parametrize("data", [b"", b"\r", b"\n", b"\r\n\r\n", b"\n--==0==", bytes(range(256))])
+def test_uploads_keep_every_byte(server: GcsServer, fs: Any, client: Any, data: bytes) -> None:
+    fs.pipe_file("memory/gcsfs", data)
+    client.bucket("memory").blob("google").upload_from_string(data)
+    assert fs.cat_file("memory/gcsfs") == fs.cat_file("memory/google") == data
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**18, 2**18 + 1, 3 * 2**18])
+def test_resumable_uploads(server: GcsServer, fs: Any, client: Any, size: int) -> None:
+    data = os.urandom(size)
+    with fs.open("memory/gcsfs", "wb", block_size=2**18) as file:
+        file.write(data)
+    if size:
+        fs.pipe_file("memory/pipe", data, chunksize=min(size, 2**18))
+        assert fs.cat_file("memory/pipe") == data
+    with client.bucket("memory").blob("google").open("wb", chunk_size=2**18) as file:
+        file.write(data)
+    assert fs.cat_file("memory/gcsfs") == fs.cat_file("memory/google") == data
+
+
+def test_listing_takes_a_request_per_thousand(server: GcsServer, fs: Any, client: Any) -> None:
+    for number in range(2500):
+        server.put("many", f"{number % 7}/{number:04}.jpg", b"")
+    server.counts.clear()
+    assert len(fs.find("many", detail=True)) == 2500
+    assert server.counts == {"list": 3}
+    assert len(list(client.list_blobs("many"))) == 2500
+    assert server.counts == {"list": 6}
+    assert fs.ls("many") == [f"many/{label}" for label in range(7)]
+    assert server.counts == {"list": 7}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
+@pytest.mark.parametrize("prefix", ["", "b", "b/", "b/c", "zz"])
+@pytest.mark.parametrize("delimiter", ["", "/"])
+def test_pages_hold_every_entry_once_in_order(
+    server: GcsServer, limit: int, prefix: str, delimiter: str
+) -> None:
+    names = ["a", "b", "b/", "b/1", "b/c/1", "b/c/2", "b!", "b0", "é", "\uffff", "\U0001f600"]
+    for name in names:
+        server.put("memory", name, b"")
+    rest = [name[len(prefix) :] for name in [*names, "x"] if name.startswith(prefix)]
+    cut = [name.partition("/") if delimiter else (name, "", "") for name in rest]
+    expected = {prefix + name + slash for name, slash, _ in cut}
+    seen = list(pages(server, prefix=prefix, delimiter=delimiter, maxResults=limit))
+    entries = [
+        sorted([*(item["name"] for item in page.get("items", [])), *page.get("prefixes", [])])
+        for page in seen
+    ]
+    assert all(len(page) == limit for page in entries[:-1])
+    assert list(itertools.chain(*entries)) == sorted(expected, key=str.encode)
+
+
+def test_part_of_a_listing(server: GcsServer) -> None:
+    for name in "abcde":
+        server.put("memory", name, b"")
+    (page,) = pages(server, startOffset="b", endOffset="d")
+    assert [item["name"] for item in page["items"]] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ("bytes=0-0", b"0"),
+        ("bytes=2-4", b"234"),
+        ("bytes=8-99", b"89"),
+        ("bytes=8-", b"89"),
+        ("bytes=-3", b"789"),
+        ("bytes=-99", b"0123456789"),
+        ("bytes=10-", None),
+        ("bytes=4-2", None),
+    ],
+)
+@pytest.mark.parametrize("bucket", ["folder", "memory"])
+def test_ranges(server: GcsServer, bucket: str, span: str, expected: bytes | None) -> None:
+    server.put(bucket, "x", b"0123456789")
+    status, headers, body = ask(server, f"/storage/v1/b/{bucket}/o/x?alt=media", Range=span)
+    if expected is None:
+        assert (status, json.loads(body)["error"]["code"]) == (416, 416)
+    else:
+        assert (status, body) == (206, expected)
+        first = int(expected[:1])
+        assert headers["Content-Range"] == f"bytes {first}-{first + len(expected) - 1}/10"
+
+
+def test_a_download_names_its_generation_and_checksums(server: GcsServer) -> None:
+    server.put("folder", "cat/1.jpg", b"123456789")
+    target = "/download/storage/v1/b/folder/o/cat%2F1.jpg?alt=media"
+    status, headers, body = ask(server, target)
+    assert (status, body, headers["Content-Type"]) == (200, b"123456789", "image/jpeg")
+    # The check value of CRC-32C: e3069283.
+    assert headers["x-goog-hash"] == "crc32c=4waSgw==,md5=JfnnlDI7RTiF9RgfG2JNCw=="
+    generation = headers["x-goog-generation"]
+    assert ask(server, f"{target}&generation={generation}")[0] == 200
+
+    server.put("folder", "cat/1.jpg", b"new")
+    assert ask(server, f"{target}&generation={generation}")[0] == 404
+    assert ask(server, f"{target}&ifGenerationMatch={generation}")[0] == 412
+    _, changed, body = ask(server, target)
+    assert body == b"new"
+    for header in ("x-goog-generation", "x-goog-hash", "ETag"):
+        assert changed[header] != headers[header]
+
+
+@pytest.mark.parametrize(
+    "name", ["none", "../secret", "cat/../../secret", "..", "/etc/passwd", "cat", "a\0b", "x" * 999]
+)
+def test_a_folder_gives_away_nothing_but_its_files(
+    server: GcsServer, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    server.put("folder", "cat/1.jpg", b"")
+    target = f"/storage/v1/b/folder/o/{quote(name, safe='')}"
+    status, headers, body = ask(server, target)
+    assert (status, headers["Content-Type"]) == (404, "application/json; charset=utf-8")
+    assert json.loads(body)["error"]["errors"][0]["reason"] == "notFound"
+    assert ask(server, f"{target}?alt=media")[0] == 404
+
+
+def test_file_names_that_are_no_utf8_are_no_objects(server: GcsServer, tmp_path: Path) -> None:
+    (tmp_path / "folder/good").touch()
+    with open(os.fsencode(tmp_path / "folder") + b"/bad\xff", "wb"):
+        pass
+    page = json.loads(ask(server, "/storage/v1/b/folder/o")[2])
+    assert [item["name"] for item in page["items"]] == ["good"]
+
+
+def test_what_is_not_there_is_an_error_of_google(server: GcsServer) -> None:
+    for target in ("/storage/v1/b/none", "/storage/v1/b/none/o", "/storage/v1/b/none/o/x", "/"):
+        status, _, body = ask(server, target)
+        assert (status, json.loads(body)["error"]["code"]) == (404, 404)
+    assert ask(server, "/storage/v1/b/memory")[0] == 200
+    assert ask(server, "/storage/v1/b/memory/o?maxResults=many")[0] == 400
+
+
+FAULTS: list[Fault] = [429, 503, "reset", "short", "corrupt"]
+
+
+def test_downloads_go_wrong_as_asked(server: GcsServer) -> None:
+    target = "/storage/v1/b/memory/o/y?alt=media"
+    server.put("memory", "y", b"0123456789")
+    server.faults["y"] = list(FAULTS)
+    assert [ask(server, target)[0] for _ in range(2)] == [429, 503]
+    with pytest.raises(ConnectionResetError):
+        ask(server, target)
+    with pytest.raises(http.client.IncompleteRead, match="5 bytes read, 5 more expected"):
+        ask(server, target)
+    status, headers, body = ask(server, target)
+    assert (status, body) == (200, b"0123446789")
+    good = ask(server, target)
+    assert (good[1]["x-goog-hash"], good[2]) == (headers["x-goog-hash"], b"0123456789")
+    assert server.counts == {"media": 6}
+
+    server.fault_every = {3: 503}
+    assert [ask(server, target)[0] for _ in range(6)] == [200, 200, 503] * 2
+
+
+def test_gcsfs_tries_again_but_does_not_look_at_checksums(server: GcsServer, fs: Any) -> None:
+    for fault in FAULTS:
+        server.put("memory", str(fault), b"0123456789")
+        server.faults[str(fault)] = [fault]
+    expected = {f"memory/{fault}": b"0123456789" for fault in FAULTS}
+    assert fs.cat(list(expected)) == expected | {"memory/corrupt": b"0123446789"}
+    assert server.counts["media"] == 9
+
+
+def test_google_finds_a_wrong_byte(server: GcsServer, client: Any) -> None:
+    server.faults["x"] = ["corrupt"]
+    server.put("memory", "x", b"0123456789")
+    with pytest.raises(DataCorruption):
+        client.bucket("memory").blob("x").download_as_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_google_cloud_storage(server: GcsServer, client: Any, name: str) -> None:
+    blob = client.bucket("folder").blob(name)
+    blob.upload_from_string(b"0123456789", checksum="crc32c", if_generation_match=0)
+    (listed,) = client.list_blobs("folder")
+    assert (listed.name, listed.size, listed.generation) == (name, 10, blob.generation)
+    assert listed.download_as_bytes(checksum="crc32c") == b"0123456789"
+    assert blob.download_as_bytes(start=2, end=4) == b"234"
+    with pytest.raises(exceptions.PreconditionFailed):
+        blob.upload_from_string(b"", if_generation_match=0)
+    copy = client.bucket("memory").copy_blob(blob, client.bucket("memory"), f"copy of {name}")
+    assert copy.md5_hash == listed.md5_hash
+    blob.delete()
+    assert not client.bucket("folder").blob(name).exists()
+
+
+def test_beam_with_a_throw_away_key(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write_key(tmp_path / "key.json")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    # Beam keeps the credentials of a process, and Google's library would look them up at Google.
+    monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
+    monkeypatch.setattr(auth._Credentials, "_credentials", None)
+    monkeypatch.setattr(
+        service_account.Credentials, "_is_regional_access_boundary_lookup_required", lambda _: False
+    )
+    gcs = gcsio.GcsIO()
+    with closing(gcs.client):
+        with gcs.open("gs://folder/a b/1", "w") as file:
+            file.write(b"one")
+        copies = [("gs://folder/a b/1", "gs://folder/é"), ("gs://folder/none", "gs://folder/2")]
+        assert [error for *_, error in gcs.copy_batch(copies)] == [None, 404]
+        assert dict(gcs.list_files("gs://folder/")) == {
+            "gs://folder/a b/1": 3,
+            "gs://folder/é": 3,
+        }
+        assert gcs.open("gs://folder/é").read() == b"one"
+        assert gcs.delete_batch(["gs://folder/a b/1"]) == [("gs://folder/a b/1", None)]
+        assert not gcs.exists("gs://folder/a b/1")
+        assert not gcs.is_soft_delete_enabled("gs://folder/")
+    assert server.counts["token"] == 1
+    assert server.counts["batch"] == 2
+
+
+def test_requests_wait_at_the_same_time(server: GcsServer) -> None:
+    server.latency_ms = 100
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(20) as pool:
+        assert set(pool.map(lambda _: ask(server, "/storage/v1/b/memory")[0], range(20))) == {200}
+    assert 0.1 <= time.perf_counter() - begin < 1.5
+
+
+def test_downloads_are_slowed_down(server: GcsServer) -> None:
+    server.stream_mbps = 8
+    server.put("memory", "x", bytes(200_000))
+    begin = time.perf_counter()
+    assert ask(server, "/storage/v1/b/memory/o/x?alt=media")[2] == bytes(200_000)
+    assert 0.2 <= time.perf_counter() - begin < 1.5
+
+
+def test_process(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"here")
+    command = [sys.executable, "-m", "benchmarks.gcs_server", "--folder", f"b={tmp_path}"]
+    with subprocess.Popen([*command, "--latency-ms", "1"], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        server = GcsServer()
+        server.endpoint = process.stdout.readline().decode().strip()
+        try:
+            assert ask(server, "/storage/v1/b/b/o/x?alt=media")[2] == b"here"
+        finally:
+            process.terminate()
+        assert process.wait(10) == 0
+
+
+def test_a_port_in_use_is_an_error(server: GcsServer) -> None:
+    with (
+        pytest.raises(OSError, match="address already in use"),
+        GcsServer(port=int(server.endpoint.rpartition(":")[2])),
+    ):
+        pass
