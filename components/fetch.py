@@ -34,8 +34,6 @@ _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.2
 # For one attempt, within which gcsfs makes up to six of its own.
 _PATIENCE_SECONDS = 180.0
-# Trying again does not help; anything else a store or a network may do differently next time.
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError)
 
 
 def read_files(
@@ -154,21 +152,17 @@ async def _read_remote(fs: AbstractFileSystem, path: str, file: ImageFile) -> Co
         try:
             # gcsfs itself would wait for ever.
             data: bytes = await asyncio.wait_for(fs._cat_file(path), _PATIENCE_SECONDS)
-        except _FINAL as error:
-            return Rejected(Category.UNREADABLE, _words(error))
+        except FileNotFoundError:
+            return Rejected(Category.UNREADABLE, "it has gone since it was listed")
         except Exception as error:  # Each file system has errors of its own.
-            reason = _words(error)
-            if "Forbidden" in reason:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, PermissionError) or "Forbidden" in reason:
                 break
             continue
         if len(data) == file.size and _checksum_holds(data, file.checksum):
             return data
         reason = f"{len(data)} bytes, not the {file.size} that were listed, or other ones"
     return Rejected(Category.UNREADABLE, reason)
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _checksum_holds(data: bytes, checksum: str) -> bool:

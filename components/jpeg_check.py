@@ -10,6 +10,7 @@ from components.verdict import Category, CheckedImage, Rejected, check_size
 
 START = b"\xff\xd8"
 _END = b"\xff\xd9"
+_SCAN = b"\xda"
 
 # How far before the end of the file the end of the image is looked for: cameras pad with zeros.
 _TAIL = 4096
@@ -33,10 +34,20 @@ def check_jpeg(data: bytes, config: IngestConfig) -> CheckedImage | None:
     except Exception:  # KeyError for a rare subsampling, MemoryError for sizes that lie.
         return None
     # Whether it has to be turned is in its EXIF data, which Pillow reads.
-    if colours not in ("YCbCr", "RGB", "Gray") or b"Exif\0\0" in data:
+    if colours not in ("YCbCr", "RGB", "Gray") or _has_exif(data):
         return None
     check_size(width, height, config)
     return decode_jpeg(data, width, height, gray=colours == "Gray", config=config)
+
+
+def _has_exif(data: bytes) -> bool:
+    """Say whether the segments before the image hold EXIF data; all of the file would take long."""
+    end = 2
+    while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] != _SCAN:
+        end += 2 + int.from_bytes(data[end + 2 : end + 4], "big")
+    if data[end : end + 1] != b"\xff":
+        end = len(data)  # No plain sequence of segments.
+    return data.find(b"Exif\0\0", 0, end) >= 0
 
 
 def decode_jpeg(

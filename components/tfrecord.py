@@ -14,6 +14,9 @@ from typing import Any, Self
 
 import google_crc32c
 
+# Tags of the fields 1 and 2 with wire type 2, and what fits under 128 with all that surrounds it.
+_TAG, _TAG_2, _SHORT = 0x0A, 0x12, 118
+
 Value = bytes | str | int | float
 
 
@@ -45,13 +48,19 @@ def _entry(name: str, value: Value) -> tuple[bytes, bytes, int]:
         # Names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
         kind = 1
         payload = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
-    # From the inside out: the list, the feature, the entry's value, the entry.
-    before = _field(1, len(payload))
-    before = _field(kind, len(before) + len(payload)) + before
-    before = _field(2, len(before) + len(payload)) + before
     key = name.encode()
+    length = len(payload)
+    if length + len(key) < _SHORT:
+        # All lengths fit into one byte, as they do for all features but the image.
+        outer = (_TAG, length + len(key) + 8, _TAG, len(key))
+        inner = (_TAG_2, length + 4, kind << 3 | 2, length + 2, _TAG, length)
+        return bytes(outer) + key + bytes(inner), payload, length + len(key) + 10
+    # From the inside out: the list, the feature, the entry's value, the entry.
+    before = _field(1, length)
+    before = _field(kind, len(before) + length) + before
+    before = _field(2, len(before) + length) + before
     before = _field(1, len(key)) + key + before
-    size = len(before) + len(payload)
+    size = len(before) + length
     head = _field(1, size)
     return head + before, payload, len(head) + size
 

@@ -63,7 +63,7 @@ def _artifact(kind: type[types.Artifact], folder: Path) -> types.Artifact:
 
 
 def ingest(
-    folder: Path,
+    folder: Path | str,
     target: Path,
     *,
     config: IngestConfig | None = None,

@@ -12,7 +12,7 @@ from components.listing import ImageFile, check_labels, list_images
 from components.manifest import read_manifest
 from components.storage import MISSING
 
-ROWS = [
+ROWS: list[dict[str, str | None]] = [
     {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},
     {"path": "./b/2.jpg", "label": "dog, large", "split": "validation", "group": None},
     {"path": "3.jpg", "label": "7", "split": None, "group": None},
@@ -81,7 +81,7 @@ def test_splits(tmp_path: Path, given: list[str], expected: list[str | None]) ->
     assert [file.split for file in listing.files] == expected
 
 
-def fingerprint(folder: Path, manifest: Path, **changes: str) -> str:
+def fingerprint(folder: Path, manifest: Path, **changes: str | None) -> str:
     rows = [{**ROWS[0], **changes}, *ROWS[1:]]
     return list_images(str(folder), write(manifest, rows)).fingerprint()
 
