@@ -30,11 +30,5 @@ LUMINANCE = "image/mean_luminance"
 """Mean of the luma (ITU-R BT.601) of the stored image, 0 to 255; absent when pixels were not
 decoded."""
 
-# Per-channel statistics of the training split, computed by Transform. They are the same for
-# every example, so they live in the transform graph only and are never written into records.
-MEAN = "image/mean"
-VARIANCE = "image/variance"
-DATASET_CONSTANTS = frozenset({MEAN, VARIANCE})
-
 # The file, next to the split folders of an Examples artifact, that counts records per shard.
 INDEX_FILE = "index.json"

@@ -23,7 +23,7 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from components.example import DATASET_CONSTANTS
+from components.concurrent import ConcurrentDoFn
 from components.progress import add_progress
 from components.shards import count_examples, open_shard, read_index, write_index
 from components.tfrecord import serialize
@@ -70,10 +70,11 @@ class Executor(executor.Executor):
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
 
 
-class _TransformShard(beam.DoFn):
-    """Applies the transform graph to one shard at a time."""
+class _TransformShard(ConcurrentDoFn):
+    """Applies the transform graph to a shard."""
 
     def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
+        super().__init__(len(os.sched_getaffinity(0)))
         self._graph_uri = graph_uri
         self._examples_uri = examples_uri
         self._output_uri = output_uri
@@ -88,12 +89,12 @@ class _TransformShard(beam.DoFn):
         # either would take seconds more.
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def transform(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-            features = layer(tf.io.parse_example(serialized, raw_spec))
-            return {key: value for key, value in features.items() if key not in DATASET_CONSTANTS}
+            features: dict[str, tf.Tensor] = layer(tf.io.parse_example(serialized, raw_spec))
+            return features
 
         self._transform = transform.get_concrete_function()
 
-    def process(self, shard: tuple[str, str]) -> Iterator[None]:
+    def work(self, shard: tuple[str, str]) -> None:
         relative = os.path.join(f"Split-{shard[0]}", shard[1])
         batches = (
             tf.data.TFRecordDataset(os.path.join(self._examples_uri, relative))
@@ -106,7 +107,6 @@ class _TransformShard(beam.DoFn):
                 for record in _records(batch):
                     writer.write(record)
                     add_progress(self._output_uri, 1, total=self._total, unit="images")
-        yield from ()
 
 
 def _records(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[list[bytes]]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-import apache_beam as beam
-
 from components import example
+from components.concurrent import ConcurrentDoFn
 from components.fetch import Content, read_files
 from components.image_check import check_image
 from components.ingest_config import IngestConfig
@@ -38,38 +35,20 @@ class IngestJob:
     """SHA-256 digests of images that are left out because they have several labels."""
 
 
-class WriteShards(beam.DoFn):
-    """Writes the shards of each plan and a report on it; a thread per plan.
+class WriteShards(ConcurrentDoFn):
+    """Writes the shards of each plan and a report on it.
 
     An image never leaves its thread: what Beam moves between workers are plans.
     """
 
     def __init__(self, job: IngestJob) -> None:
         """Do the plans of `job`."""
+        super().__init__(job.config.workers)
         self._job = job
-        self._running: set[Future[None]] = set()
 
-    def start_bundle(self) -> None:
-        """Start the threads."""
-        self._pool = ThreadPoolExecutor(self._job.config.workers)
-
-    def process(self, plan: ShardPlan) -> Iterator[None]:
-        """Begin `plan` as soon as a thread is free; yields nothing, the results are files."""
-        if len(self._running) >= self._job.config.workers:
-            self._wait(FIRST_COMPLETED)
-        self._running.add(self._pool.submit(write_plan, plan, self._job))
-        yield from ()
-
-    def finish_bundle(self) -> None:
-        """Wait for the plans that are still being written."""
-        while self._running:
-            self._wait(FIRST_COMPLETED)
-        self._pool.shutdown()
-
-    def _wait(self, condition: str) -> None:
-        done, self._running = wait(self._running, return_when=condition)
-        for future in done:
-            future.result()  # Raises what the thread raised.
+    def work(self, plan: ShardPlan) -> None:
+        """Write the shards of `plan`."""
+        write_plan(plan, self._job)
 
 
 def write_plan(plan: ShardPlan, job: IngestJob) -> None:

@@ -17,6 +17,10 @@ import google_crc32c
 # Tags of the fields 1 and 2 with wire type 2, and what fits under 128 with all that surrounds it.
 _TAG, _TAG_2, _SHORT = 0x0A, 0x12, 118
 
+# What a writer keeps back; the system takes 1,024 parts at once, a record has about 25.
+_BUFFER_BYTES = 2**20
+_BUFFER_PARTS = 900
+
 Value = bytes | str | int | float
 
 
@@ -87,6 +91,8 @@ class RecordWriter:
     def __init__(self, path: str) -> None:
         """Create the file at `path`, a local path or a URL; an existing one is overwritten."""
         self._file: Any
+        self._parts: list[bytes] = []
+        self._size = 0
         self._local = "://" not in path
         if self._local:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed in __exit__
@@ -100,17 +106,26 @@ class RecordWriter:
 
         Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
         """
-        length = struct.pack("<Q", sum(map(len, record)))
+        size = sum(map(len, record))
+        length = struct.pack("<Q", size)
         crc = 0
         for part in record:
             crc = google_crc32c.extend(crc, part)
         head = length + _masked(google_crc32c.value(length))
-        parts = [head, *record, _masked(crc)]
+        self._parts += (head, *record, _masked(crc))
+        self._size += 16 + size
+        if self._size >= _BUFFER_BYTES or len(self._parts) > _BUFFER_PARTS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Hand all parts to the system at once: a call for each record is slow for small ones."""
+        parts, size = self._parts, self._size
+        self._parts, self._size = [], 0
         if not self._local:
             self._file.write(b"".join(parts))
             return
         written = os.writev(self._file.fileno(), parts)
-        if written < (size := sum(map(len, parts))):
+        if written < size:
             # A full disk, a signal or a network file system may take a part only.
             rest = memoryview(b"".join(parts))
             while written < size:
@@ -126,8 +141,12 @@ class RecordWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the file."""
-        self._file.close()
+        """Write what is left, unless an error spoilt the file, and close it."""
+        try:
+            if error is None:
+                self._flush()
+        finally:
+            self._file.close()
 
 
 def _masked(crc: int) -> bytes:

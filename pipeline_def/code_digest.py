@@ -11,6 +11,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 # run_fn, not by what the code says.
 _SOURCES = {
     "ImageExampleGen": (
+        "components/concurrent.py",
         "components/example.py",
         "components/fetch.py",
         "components/image_check.py",
@@ -31,6 +32,7 @@ _SOURCES = {
     "SchemaGen": ("components/image_schema_gen.py",),
     "AnomalyGate": ("components/anomaly_gate.py",),
     "Transform": (
+        "components/concurrent.py",
         "components/example.py",
         "components/image_transform.py",
         "components/shards.py",

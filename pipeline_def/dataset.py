@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from components.example import ENCODED, LABEL_ID
 from pipeline_def.config import TrainingConfig
-from pipeline_def.image import augment, decode
+from pipeline_def.image import CHANNELS, augment, channel_sums, decode
 
 # Sequential reads of local disks and of Cloud Storage both want blocks of megabytes.
 _READ_BUFFER_BYTES = 8 * 2**20
+
+_MOMENTS_OF = 1024
+_MOMENTS_BATCH = 64
 
 
 def make_dataset(
@@ -50,6 +54,26 @@ def make_dataset(
     if training is not None:
         dataset = _augmented(dataset, training, size)
     return dataset.prefetch(2)
+
+
+def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:
+    """Return mean and variance, [3] each, 0 to 255, of the pixels of the first 1,024 images.
+
+    Records lie in the order of hashes, so the first ones are a random sample, and the same one
+    each time. 1,024 images put the mean within 1 % of the range; a pass of Transform over all of
+    them would double its time. Summed as integers, and so exactly.
+
+    Args:
+        dataset: batches of (uint8 [batch, height, width, 3], labels).
+    """
+    pixels = 0
+    sums, squares = np.zeros(CHANNELS, np.int64), np.zeros(CHANNELS, np.int64)
+    for images, _ in dataset.unbatch().take(_MOMENTS_OF).batch(_MOMENTS_BATCH):
+        of_images = [tf.reduce_sum(x, axis=0).numpy() for x in channel_sums(images)]
+        sums, squares = sums + of_images[0], squares + of_images[1]
+        pixels += images.shape[0] * images.shape[1] * images.shape[2]
+    mean = sums / pixels
+    return mean.tolist(), (squares / pixels - mean * mean).tolist()
 
 
 def _read(pattern: str, training: TrainingConfig | None) -> tf.data.Dataset:

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tf_keras
 
-from components.example import ENCODED, LABEL_ID
+from components.example import ENCODED, LABEL, LABEL_ID
 from pipeline_def.image import decode
 from pipeline_def.transform import LABEL_VOCABULARY
 
@@ -67,7 +67,8 @@ def _make_signatures(
 
     @tf.function(input_signature=examples_input, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {LABEL_ID: model.tft_layer(tf.io.parse_example(examples, raw_spec))[LABEL_ID]}
+        features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
+        return {LABEL_ID: model.tft_layer(features)[LABEL_ID]}
 
     functions = (serving_default, serving_examples, transform_features)
     return {function.__name__: function for function in functions}

@@ -11,11 +11,10 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tf_keras
 
-from components.example import ENCODED, MEAN, VARIANCE
 from components.progress import report_progress
 from components.shards import count_examples, read_index
 from pipeline_def.config import ModelConfig, TrainingConfig
-from pipeline_def.dataset import make_dataset
+from pipeline_def.dataset import make_dataset, pixel_moments
 from pipeline_def.model import build_model
 from pipeline_def.serving import export_model
 from pipeline_def.transform import LABEL_VOCABULARY
@@ -41,12 +40,14 @@ def run_fn(fn_args: Any) -> None:
     examples = _count_training_examples(train_pattern)
     batch = min(config.batch_size, examples)
     read = functools.partial(make_dataset, feature_spec=spec, size=size, batch_size=batch)
+    mean, variance = pixel_moments(read(train_pattern))
     with _strategy().scope():
         model = build_model(
             ModelConfig(**fn_args.custom_config["model"]),
             size=size,
             classes=transform_output.vocabulary_size_by_name(LABEL_VOCABULARY),
-            **_pixel_statistics(transform_output),
+            mean=mean,
+            variance=variance,
         )
         _compile(model, config, steps=examples // batch)
     history = model.fit(
@@ -77,16 +78,6 @@ def _write_history(history: dict[str, list[float]], directory: str) -> None:
 def _strategy() -> tf.distribute.Strategy:
     several = len(tf.config.list_physical_devices("GPU")) > 1
     return tf.distribute.MirroredStrategy() if several else tf.distribute.get_strategy()
-
-
-def _pixel_statistics(transform_output: tft.TFTransformOutput) -> dict[str, list[float]]:
-    """Read mean and variance [3] from the transform graph, where they are constants."""
-    black = tf.io.encode_png(tf.zeros([8, 8, 3], tf.uint8))
-    outputs = transform_output.transform_features_layer()({ENCODED: [[black]]})
-    return {
-        "mean": outputs[MEAN][0].numpy().tolist(),
-        "variance": outputs[VARIANCE][0].numpy().tolist(),
-    }
 
 
 def _compile(model: tf_keras.Model, config: TrainingConfig, *, steps: int) -> None:

@@ -10,7 +10,7 @@ import tensorflow_transform as tft
 
 from components import example
 from pipeline_def.config import TrainingConfig
-from pipeline_def.dataset import make_dataset
+from pipeline_def.dataset import make_dataset, pixel_moments
 from pipeline_def.image import decode
 from tests import nodes
 from tests.conftest import SIZE
@@ -76,3 +76,15 @@ def test_other_seed_or_augmentation_other_batches(
     assert any(
         (a != b).any() for a, b in zip(first, first_batches(transformed, other), strict=True)
     )
+
+
+@pytest.mark.parametrize("most", [1024, 20])
+def test_moments_are_those_of_the_first_training_images(
+    transformed: nodes.Transformed, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("pipeline_def.dataset._MOMENTS_OF", most)
+    images = stored_images(transformed, "train")[:most]
+    pixels = np.frombuffer(b"".join(images), np.uint8).reshape(-1, 3)
+    mean, variance = pixel_moments(dataset(transformed, "train"))
+    np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(variance, pixels.astype(float).var(axis=0), rtol=1e-9)

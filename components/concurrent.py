@@ -1,0 +1,48 @@
+"""A Beam DoFn whose elements are whole shards of work, several of them done at the same time."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import apache_beam as beam
+
+
+class ConcurrentDoFn(beam.DoFn):
+    """Does each element in a thread of its own; yields nothing, results are files.
+
+    A bundle is done when all of its elements are, so that Beam repeats what has failed.
+    """
+
+    def __init__(self, workers: int) -> None:
+        """Do up to `workers` elements at the same time."""
+        self._workers = workers
+        self._running: set[Future[None]] = set()
+
+    @abc.abstractmethod
+    def work(self, element: Any) -> None:
+        """Do one element."""
+
+    def start_bundle(self) -> None:
+        """Start the threads."""
+        self._pool = ThreadPoolExecutor(self._workers)
+
+    def process(self, element: Any) -> Iterator[None]:
+        """Begin `element` as soon as a thread is free."""
+        if len(self._running) >= self._workers:
+            self._wait()
+        self._running.add(self._pool.submit(self.work, element))
+        yield from ()
+
+    def finish_bundle(self) -> None:
+        """Wait for the elements that are still being done."""
+        while self._running:
+            self._wait()
+        self._pool.shutdown()
+
+    def _wait(self) -> None:
+        done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()  # Raises what the thread raised.
