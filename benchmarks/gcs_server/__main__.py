@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+from pathlib import Path
 
 from benchmarks.gcs_server import GcsServer
 
@@ -15,6 +16,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--stream-mbps", type=float, default=0)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--key", type=Path, help="write a throw-away account key for Beam there")
     args = parser.parse_args()
     folders = dict(folder.split("=", 1) for folder in args.folder)
     # Blocked before the server's thread begins, which inherits it: they wait for sigwait.
@@ -23,6 +25,8 @@ def main() -> None:
     with GcsServer(
         folders, latency_ms=args.latency_ms, stream_mbps=args.stream_mbps, port=args.port
     ) as server:
+        if args.key:
+            server.write_key(args.key)
         print(server.endpoint, flush=True)
         signal.sigwait(stops)
 

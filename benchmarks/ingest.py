@@ -1,0 +1,200 @@
+"""Compares ingest with other tools and with the limits of this machine, on the user's own images.
+
+    uv run -m benchmarks.ingest --data DIR
+    uv run --with webdataset==1.0.2 --with tensorflow-datasets==4.9.10 \
+        --with importlib-resources==7.1.0 --with mosaicml-streaming==0.13.0 \
+        -m benchmarks.ingest --data DIR --mode header --mode shrink
+
+Each figure comes from a process of its own, which first does the same work once unmeasured. The
+contenders take turns, so that a slow minute of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.contenders import CONTENDERS, ingested, list_files, prepare
+
+# Beam's own reader needs a second for a few of the images that others read by the hundred.
+_FEW = 60
+
+
+def main() -> None:
+    """Measure what the command line asks for; print a table per mode."""
+    arguments = _parser().parse_args()
+    if arguments.contender:
+        _measure_here(arguments)
+        return
+    results: dict[str, dict[str, list[float]]] = {}
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        for mode in arguments.mode or list(CONTENDERS):
+            results[mode] = _measure_mode(mode, work, arguments)
+            _print_table(mode, results[mode])
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", help="folder of label/image.jpg")
+    parser.add_argument("--images", type=int, default=6400, help="copies to work on, each unique")
+    parser.add_argument("--repeats", type=int, default=5, help="processes per contender")
+    parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
+    parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
+    parser.add_argument("--json", metavar="FILE", help="write every figure there")
+    # A file system in memory keeps the disk, which is the same for all, out of the figures.
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    parser.add_argument("--work", default=memory, help="folder for copies and results")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--source", help=argparse.SUPPRESS)
+    return parser
+
+
+def _measure_here(arguments: argparse.Namespace) -> None:
+    """Time one contender in this process: once to warm up, once to count."""
+    run = prepare(arguments.contender, arguments.mode[0])
+    seconds = 0.0
+    for _ in range(2):
+        with tempfile.TemporaryDirectory(dir=arguments.work) as target:
+            started = time.perf_counter()
+            run(arguments.source, target)
+            seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_mib": peak}))
+
+
+def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[float]]:
+    """Return images per second of every contender, a figure per process."""
+    folder = f"{work}/{mode}"
+    small = mode == "remote"
+    count = make_copies(arguments.data, f"{folder}/images", arguments.images, small=small)
+    source = f"{folder}/images"
+    if mode == "transform":
+        ingested(source, folder)
+        source = folder
+        prepare("ours", mode)(source, f"{folder}/transformed")
+    rates: dict[str, list[float]] = {}
+    with _store(folder, arguments.latency_ms) if small else _no_store(source) as sources:
+        for _ in range(arguments.repeats):
+            for name in CONTENDERS[mode]:
+                few = name.startswith("Beam")
+                seconds = _in_a_process(name, mode, sources[few], work)
+                if seconds:
+                    rates.setdefault(name, []).append((_FEW if few else count) / seconds)
+    shutil.rmtree(folder)
+    return rates
+
+
+def _in_a_process(name: str, mode: str, source: str, work: str) -> float | None:
+    """Return the seconds that a contender took, or None when its package is missing."""
+    command = [sys.executable, "-m", "benchmarks.ingest", "--contender", name, "--mode", mode]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [*command, "--source", source, "--work", work],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or "it failed").splitlines()[-1]
+        print(f"{name}, {mode}: left out, {reason}", file=sys.stderr, flush=True)
+        return None
+    seconds: float = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
+    print(f"{name}, {mode}: {seconds:.2f} s", file=sys.stderr, flush=True)
+    return seconds
+
+
+def make_copies(data: str, target: str, count: int, *, small: bool = False) -> int:
+    """Write `count` JPEGs made from those of `data`, each with a comment of its own.
+
+    Files that are the same byte for byte would be duplicates, which nobody measures.
+
+    Args:
+        data: folder of `label/image.jpg`.
+        target: a new folder.
+        count: number of files.
+        small: shrink them to about 20 KB.
+    """
+    originals = [
+        (label, encoded)
+        for path, label in list_files(data)
+        if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
+    ]
+    if small:
+        originals = [(label, _small(encoded)) for label, encoded in originals]
+    for number in range(count):
+        label, encoded = originals[number % len(originals)]
+        comment = b"%020d" % number
+        segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
+        path = Path(target, label, f"{number:07d}.jpg")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded[:2] + segment + encoded[2:])
+    return count
+
+
+def _small(encoded: bytes) -> bytes:
+    from components.image_check import check_image
+    from components.ingest_config import IngestConfig
+
+    return check_image(encoded, IngestConfig(shrink=180, quality=88)).encoded
+
+
+@contextmanager
+def _no_store(source: str) -> Iterator[dict[bool, str]]:
+    yield {False: source, True: source}
+
+
+@contextmanager
+def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
+    """Serve `folder` as a bucket from a process of its own; yield where all and a few lie."""
+    few = Path(folder, "few", "label")
+    few.mkdir(parents=True)
+    for path, _ in list_files(f"{folder}/images")[:_FEW]:
+        shutil.copy(path, few)
+    key = f"{folder}/key.json"
+    command = [sys.executable, "-m", "benchmarks.gcs_server", "--folder", f"bucket={folder}"]
+    options = ["--latency-ms", str(latency_ms), "--key", key]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        endpoint = server.stdout.readline().strip()
+        os.environ.update(
+            FSSPEC_GS_ENDPOINT_URL=endpoint,
+            FSSPEC_GS_TOKEN="anon",
+            STORAGE_EMULATOR_HOST=endpoint,
+            GOOGLE_APPLICATION_CREDENTIALS=key,
+        )
+        yield {False: "gs://bucket/images", True: "gs://bucket/few"}
+        server.terminate()
+
+
+def _print_table(mode: str, rates: dict[str, list[float]]) -> None:
+    """Print medians with their range, and what ours is as a multiple of each."""
+    table = Table("contender", "images/s", "range", "ours is", title=mode)
+    ours = statistics.median(rates["ours"])
+    for name, values in rates.items():
+        middle = statistics.median(values)
+        spread = f"{min(values):,.0f} to {max(values):,.0f}"
+        table.add_row(name, f"{middle:,.0f}", spread, f"{ours / middle:.2f} x")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
