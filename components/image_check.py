@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -104,19 +105,32 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
     return pixels
 
 
-def probe_image(data: bytes, config: IngestConfig) -> tuple[str, int, int]:
-    """Decode `data` with Pillow alone, which needs no TensorFlow; a quick look, not the check.
+class Probe(NamedTuple):
+    """What a quick look at a file shows."""
 
-    Returns:
-        Pillow's name of the format, width and height in pixels.
+    format: str
+    """Pillow's name of it."""
+    width: int
+    """Pixels."""
+    height: int
+    stored: int
+    """Bytes that ingest would write, as far as can be told without TensorFlow."""
+
+
+def probe_image(data: bytes, config: IngestConfig) -> Probe:
+    """Decode `data` without TensorFlow, which takes seconds to load; a quick look, not the check.
 
     Raises:
         Rejected: as `check_image` does.
     """
     image = _open(data, config)
+    stored = len(data)
     with _rejecting(image):
-        image.load()
-    return str(image.format), image.width, image.height
+        if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
+            stored = len(checked.encoded)
+        else:
+            image.load()
+    return Probe(str(image.format), *image.size, stored)
 
 
 @contextlib.contextmanager

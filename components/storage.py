@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -29,6 +30,10 @@ class Found(NamedTuple):
     """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
     checksum: str
     """"crc32c:" or "md5:" and base64, where the listing has one; else empty."""
+
+
+# It logs every error with its traceback before it raises it; what it raises is shown or listed.
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 
 def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:

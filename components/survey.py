@@ -34,8 +34,10 @@ class Survey:
     sizes: tuple[tuple[int, int], ...]
     """Width and height in pixels of each image that could be read."""
     suspects: tuple[Suspect, ...]
+    stored_share: float
+    """Bytes that ingest would write for each byte of the files."""
     images_per_second: float
-    """Read and decoded by one thread."""
+    """Read and checked by one thread."""
 
     @property
     def sampled(self) -> int:
@@ -59,6 +61,7 @@ def take_survey(
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
     suspects: list[Suspect] = []
+    size = stored = 0
     started = time.monotonic()
     for file, content in read_files(listing.root, _spread(listing.files, most), config):
         if time.monotonic() - started > seconds and sizes:
@@ -66,12 +69,13 @@ def take_survey(
         try:
             if isinstance(content, Rejected):
                 raise content
-            image_format, *size = probe_image(content, config)
+            probe = probe_image(content, config)
         except Rejected as rejected:
             suspects.append(Suspect(file.path, rejected.category.value, str(rejected)))
             continue
-        formats[image_format] += 1
-        sizes.append((size[0], size[1]))
+        formats[probe.format] += 1
+        sizes.append((probe.width, probe.height))
+        size, stored = size + file.size, stored + probe.stored
     if not sizes:
         raise UserError(
             f"None of the {len(suspects)} files looked at in {listing.root} is an image that can "
@@ -80,7 +84,8 @@ def take_survey(
         )
     elapsed = time.monotonic() - started
     rate = (len(sizes) + len(suspects)) / elapsed
-    return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects), rate)
+    share = stored / size
+    return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects), share, rate)
 
 
 def _spread(files: tuple[ImageFile, ...], most: int) -> list[ImageFile]:

@@ -138,6 +138,12 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
     if summary.rejected:
         yield "", f"less {paths['rejects']}"
+    if summary.duplicates:
+        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
+        more = f"; {conflicts:,} images under several labels" if conflicts else ""
+        more += f"; {leaks:,} in several splits" if leaks else ""
+        yield "Duplicates", f"{summary.duplicates:,} files{more}"
+        yield "", f"less {paths['duplicates']}"
     yield "Classes", _shorten(summary.classes)
     yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}"
     yield "Baseline", _baseline(summary)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -65,8 +66,12 @@ def _printable(label: str) -> str:
 def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[str, str]]:
     size = sum(file.size for file in listing.files)
     labels = {file.label for file in listing.files}
-    skipped = f", {len(listing.skipped):,} skipped" if listing.skipped else ""
-    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}{skipped}"
+    if listing.root != config.data:
+        yield "Folder", listing.root
+    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}"
+    reasons = collections.Counter(entry.reason for entry in listing.skipped)
+    if reasons:
+        yield "Skipped", ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
     widths, heights = zip(*survey.sizes, strict=True)
     yield "Width", _range(widths)
     yield "Height", _range(heights)
@@ -80,7 +85,8 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     names = {"hash": " and ".join(config.ingest.splits)}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
     seconds = len(listing.files) / (survey.images_per_second * config.ingest.workers)
-    yield "Ingest", f"about {_bytes(size)} to write and {_duration(seconds)} to check the images"
+    written = _bytes(size * survey.stored_share)
+    yield "Ingest", f"about {written} to write and {_duration(seconds)} to check the images"
 
 
 def _range(values: tuple[int, ...]) -> str:
@@ -108,8 +114,18 @@ def _warnings(listing: Listing, survey: Survey, config: Config) -> Iterator[str]
             f"{share:.0%} of the sample would be rejected; a run stops above "
             f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
         )
+    for alike in _alike({file.label for file in listing.files}):
+        yield f"labels that differ in case or spaces only: {', '.join(map(repr, alike))}"
     for split, counts in listing.labels_per_split().items():
         yield from _balance_warnings(split, counts)
+
+
+def _alike(labels: Iterable[str]) -> list[list[str]]:
+    """Return groups of labels that somebody has most likely meant to be one."""
+    groups: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        groups.setdefault("".join(label.casefold().split()), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tfx import types
 
 from components.baseline import VERSION_PROPERTY
 from components.image_evaluator import ACCURACY, FLOOR_PROPERTY, SPLIT_PROPERTY
-from components.report import REJECTS_FILE, SUMMARY_FILE
+from components.report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.shards import count_examples, read_index
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
@@ -31,6 +31,12 @@ class Summary:
     rejected: int
     skipped: int
     """Hidden files and files outside label folders."""
+    duplicates: int
+    """Files whose very bytes another file has, too."""
+    label_conflicts: int
+    """Images that are found under more than one label."""
+    in_several_splits: int
+    """Images in more than one split: evaluation then sees what training has seen."""
     classes: list[str]
     metrics: dict[str, float]
     """accuracy and loss on the split `evaluated_on`."""
@@ -70,6 +76,9 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
         examples=count_examples(index),
         rejected=ingest["rejected"],
         skipped=ingest["skipped"],
+        duplicates=ingest["duplicates"],
+        label_conflicts=ingest["label_conflicts"],
+        in_several_splits=ingest["in_several_splits"],
         classes=sorted(index["labels"]["train"]),
         metrics={"accuracy": candidate[ACCURACY], "loss": candidate[_LOSS]},
         evaluated_on=evaluation.get_string_custom_property(SPLIT_PROPERTY),
@@ -139,5 +148,6 @@ def _paths(nodes: Mapping[str, NodeRun], rejects_uri: str, layout: Layout) -> di
         "evaluation": nodes["Evaluator"].outputs["evaluation"].uri,
         "statistics": nodes["StatisticsGen"].outputs["statistics"].uri,
         "rejects": os.path.join(rejects_uri, REJECTS_FILE),
+        "duplicates": os.path.join(rejects_uri, DUPLICATES_FILE),
         "metadata": layout.metadata,
     }

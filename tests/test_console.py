@@ -17,6 +17,9 @@ SUMMARY = Summary(
     examples={"eval": 20, "train": 1_280},
     rejected=2,
     skipped=1,
+    duplicates=3,
+    label_conflicts=1,
+    in_several_splits=0,
     classes=[f"class {number}" for number in range(30)],
     metrics={"accuracy": 0.91234, "loss": 0.3},
     evaluated_on="eval",
@@ -25,7 +28,11 @@ SUMMARY = Summary(
     blessing_reason="accuracy 0.912 reaches 0.500",
     pushed_model="/a folder/" + "long/" * 40,
     nodes={},
-    paths={"rejects": "/out/rejects.jsonl", "training_logs": "/out/run"},
+    paths={
+        "rejects": "/out/rejects.jsonl",
+        "duplicates": "/out/d.jsonl",
+        "training_logs": "/out/run",
+    },
 )
 
 
@@ -76,6 +83,8 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     text = "\n".join(lines)
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
     assert "less /out/rejects.jsonl" in text
+    assert "3 files; 1 images under several labels\n" in text
+    assert "less /out/d.jsonl" in text
     assert "30: class 0, class 1" in text
     assert "… and 20 more" in text
     assert "0.9123 on eval" in text

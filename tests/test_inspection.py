@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +62,50 @@ def test_what_would_go_wrong_is_said_before(
     assert "3% of the sample would be rejected; a run stops above 1%" in out
     assert "unbalanced: 62 images of 'red', 5 of 'blue'" in out
     assert "fewer than 20 images of 'blue'" in out
+
+
+def test_what_is_skipped_and_labels_that_look_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=30)
+    shutil.copytree(tmp_path / "red", tmp_path / "Red")
+    (tmp_path / "readme.txt").write_text("x")
+    (tmp_path / ".DS_Store").write_text("x")
+    _, out, _ = inspect(capsys, tmp_path)
+    assert "1 hidden, 1 in no label folder" in out
+    assert "labels that differ in case or spaces only: 'Red', 'red'" in out
+
+
+def test_the_newest_span_and_what_a_smaller_size_saves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(40):
+        for label in ("red", "blue"):
+            path = tmp_path / "span-2" / label / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(picture(number, height=400, width=400), "JPEG", quality=100))
+    (tmp_path / "span-1").mkdir()
+    status, out, _ = inspect(capsys, tmp_path / "span-{SPAN}")
+    assert status == 0
+    assert f"{tmp_path}/span-2\n" in out
+    _, smaller, _ = inspect(capsys, tmp_path / "span-{SPAN}", "--ingest.shrink", "50")
+    assert bytes_to_write(smaller) < bytes_to_write(out) / 8
+
+
+def bytes_to_write(out: str) -> float:
+    found = re.search(r"about ([\d.]+) (KiB|MiB) to write", out)
+    assert found
+    return float(found[1]) * (1024 if found[2] == "MiB" else 1)
+
+
+def test_a_manifest_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path / "images", each=20)
+    paths = sorted(folder.glob("*/*"))
+    rows = [f"{p.parent.name}/{p.name},{'even' if n % 2 else 'odd'}" for n, p in enumerate(paths)]
+    (tmp_path / "m.csv").write_text("\n".join(["path,label", *rows]))
+    status, out, _ = inspect(capsys, folder, "--ingest.manifest", str(tmp_path / "m.csv"))
+    assert status == 0
+    assert "60 in 2 classes" in out
 
 
 def test_status_2_when_a_run_would_not_start(
