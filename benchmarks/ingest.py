@@ -31,6 +31,9 @@ from rich.table import Table
 
 from benchmarks.contenders import CONTENDERS, ingested, list_files, prepare
 
+# Seconds, images per second, and the peak of the memory that stays with the process, MiB.
+Figure = dict[str, float]
+
 # Beam's own reader needs a second for a few of the images that others read by the hundred.
 _FEW = 60
 
@@ -41,7 +44,7 @@ def main() -> None:
     if arguments.contender:
         _measure_here(arguments)
         return
-    results: dict[str, dict[str, list[float]]] = {}
+    results: dict[str, dict[str, list[Figure]]] = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         for mode in arguments.mode or list(CONTENDERS):
             results[mode] = _measure_mode(mode, work, arguments)
@@ -57,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--images", type=int, default=6400, help="copies to work on, each unique")
     parser.add_argument("--repeats", type=int, default=5, help="processes per contender")
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
+    parser.add_argument("--small", action="store_true", help="shrink the copies to about 20 KB")
+    parser.add_argument("--contenders", type=int, help="only the first so many; 1: only ours")
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
     parser.add_argument("--json", metavar="FILE", help="write every figure there")
     # A file system in memory keeps the disk, which is the same for all, out of the figures.
@@ -80,30 +85,33 @@ def _measure_here(arguments: argparse.Namespace) -> None:
     print(json.dumps({"seconds": seconds, "peak_mib": peak}))
 
 
-def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """Return images per second of every contender, a figure per process."""
+def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[Figure]]:
+    """Return the figures of every contender, one per process."""
     folder = f"{work}/{mode}"
-    small = mode == "remote"
+    remote = mode == "remote"
+    small = remote or arguments.small
     count = make_copies(arguments.data, f"{folder}/images", arguments.images, small=small)
     source = f"{folder}/images"
     if mode == "transform":
         ingested(source, folder)
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
-    rates: dict[str, list[float]] = {}
-    with _store(folder, arguments.latency_ms) if small else _no_store(source) as sources:
+    figures: dict[str, list[Figure]] = {}
+    names = CONTENDERS[mode][: arguments.contenders]
+    with _store(folder, arguments.latency_ms) if remote else _no_store(source) as sources:
         for _ in range(arguments.repeats):
-            for name in CONTENDERS[mode]:
+            for name in names:
                 few = name.startswith("Beam")
-                seconds = _in_a_process(name, mode, sources[few], work)
-                if seconds:
-                    rates.setdefault(name, []).append((_FEW if few else count) / seconds)
+                figure = _in_a_process(name, mode, sources[few], work)
+                if figure:
+                    figure["images_per_second"] = (_FEW if few else count) / figure["seconds"]
+                    figures.setdefault(name, []).append(figure)
     shutil.rmtree(folder)
-    return rates
+    return figures
 
 
-def _in_a_process(name: str, mode: str, source: str, work: str) -> float | None:
-    """Return the seconds that a contender took, or None when its package is missing."""
+def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure | None:
+    """Return what a contender took, or None when its package is missing."""
     command = [sys.executable, "-m", "benchmarks.ingest", "--contender", name, "--mode", mode]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
@@ -117,9 +125,9 @@ def _in_a_process(name: str, mode: str, source: str, work: str) -> float | None:
         reason = (done.stderr.strip() or "it failed").splitlines()[-1]
         print(f"{name}, {mode}: left out, {reason}", file=sys.stderr, flush=True)
         return None
-    seconds: float = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
-    print(f"{name}, {mode}: {seconds:.2f} s", file=sys.stderr, flush=True)
-    return seconds
+    figure: Figure = json.loads(done.stdout.strip().splitlines()[-1])
+    print(f"{name}, {mode}: {figure['seconds']:.2f} s", file=sys.stderr, flush=True)
+    return figure
 
 
 def make_copies(data: str, target: str, count: int, *, small: bool = False) -> int:
@@ -185,14 +193,16 @@ def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
         server.terminate()
 
 
-def _print_table(mode: str, rates: dict[str, list[float]]) -> None:
+def _print_table(mode: str, figures: dict[str, list[Figure]]) -> None:
     """Print medians with their range, and what ours is as a multiple of each."""
-    table = Table("contender", "images/s", "range", "ours is", title=mode)
+    table = Table("contender", "images/s", "range", "ours is", "peak memory", title=mode)
+    rates = {name: [f["images_per_second"] for f in found] for name, found in figures.items()}
     ours = statistics.median(rates["ours"])
     for name, values in rates.items():
         middle = statistics.median(values)
         spread = f"{min(values):,.0f} to {max(values):,.0f}"
-        table.add_row(name, f"{middle:,.0f}", spread, f"{ours / middle:.2f} x")
+        peak = statistics.median(figure["peak_mib"] for figure in figures[name])
+        table.add_row(name, f"{middle:,.0f}", spread, f"{ours / middle:.2f} x", f"{peak:,.0f} MiB")
     Console().print(table)
 
 

@@ -140,9 +140,9 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
         yield "", f"less {paths['rejects']}"
     if summary.duplicates:
         conflicts, leaks = summary.label_conflicts, summary.in_several_splits
-        more = f"; {conflicts:,} images under several labels" if conflicts else ""
-        more += f"; {leaks:,} in several splits" if leaks else ""
-        yield "Duplicates", f"{summary.duplicates:,} files{more}"
+        more = f"; images under several labels: {conflicts:,}" if conflicts else ""
+        more += f"; in several splits: {leaks:,}" if leaks else ""
+        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
         yield "", f"less {paths['duplicates']}"
     yield "Classes", _shorten(summary.classes)
     yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}"

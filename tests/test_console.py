@@ -83,7 +83,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     text = "\n".join(lines)
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
     assert "less /out/rejects.jsonl" in text
-    assert "3 files; 1 images under several labels\n" in text
+    assert "3 extra copies; images under several labels: 1\n" in text
     assert "less /out/d.jsonl" in text
     assert "30: class 0, class 1" in text
     assert "… and 20 more" in text
