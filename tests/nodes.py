@@ -68,14 +68,19 @@ def ingest(
     *,
     config: IngestConfig | None = None,
     beam_args: tuple[str, ...] = IN_MEMORY,
+    fingerprint: str | None = None,
 ) -> Ingested:
-    """Run ImageExampleGen on `folder`."""
+    """Run ImageExampleGen on `folder`; `fingerprint` is what its driver has seen, if anything."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
     rejects = _artifact(image_example_gen.ImageRejects, target / "rejects")
     image_example_gen.Executor(_context(beam_args)).Do(
         {},
         {"examples": [examples], "rejects": [rejects]},
-        {"input_base": str(folder), "ingest": (config or IngestConfig()).to_json()},
+        {
+            "input_base": str(folder),
+            "ingest": (config or IngestConfig()).to_json(),
+            "input_fingerprint": fingerprint,
+        },
     )
     return Ingested(examples, rejects)
 

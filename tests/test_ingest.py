@@ -3,9 +3,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from PIL import Image
 
 from components import example
 from components.errors import UserError
+from components.image_example_gen import Driver, ImageExampleGen
 from components.ingest_config import IngestConfig
+from components.listing import list_images
 from components.shards import count_examples, read_index
 from tests import nodes
 from tests.images import encode, picture, write_folder
@@ -290,3 +294,97 @@ def test_a_broken_link_is_rejected(tmp_path: Path) -> None:
     ingested = nodes.ingest(folder, tmp_path / "out", config=config)
     reject = json.loads(Path(ingested.rejects.uri, "rejects.jsonl").read_text())
     assert (reject["path"], reject["category"]) == ("blue/gone.jpg", "unreadable")
+
+
+HOSTILE = [
+    b"a b.jpg",
+    "новый.jpg".encode(),
+    b"100%2e%2e.jpg",
+    b"line\nbreak.jpg",
+    b"..jpg",
+    b"-rf",
+    b"#1?.jpg",
+    b"*.jpg",
+    b"{0}$(reboot).jpg",
+    b"caf\xe9.jpg",
+    b"x" * 255,
+    b"CASE.jpg",
+    b"case.jpg",
+    b"no extension",
+    b"wrong.gif",
+]
+
+
+def test_hostile_names_and_links(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=10)
+    for number, name in enumerate(HOSTILE):
+        path = os.path.join(os.fsencode(folder / "red"), name)
+        Path(os.fsdecode(path)).write_bytes(encode(picture(1000 + number), "JPEG"))
+    (folder / "blue" / "loop").symlink_to(folder / "blue")
+    (folder / "blue" / "itself.jpg").symlink_to("itself.jpg")
+    (folder / "blue" / "nowhere.jpg").symlink_to("nothing")
+    config = IngestConfig(max_reject_fraction=0.1)
+    ingested = nodes.ingest(folder, tmp_path / "out", config=config)
+    records = [r for s in ("train", "eval") for r in nodes.read_examples(ingested.examples, s)]
+    names = {r.features.feature[example.FILENAME].bytes_list.value[0] for r in records}
+    # A name that begins with a dot is hidden.
+    assert {b"red/" + name for name in HOSTILE} - names == {b"red/..jpg"}
+    rejects = lines(ingested.rejects.uri, "rejects.jsonl")
+    assert [(r["path"], r["category"]) for r in rejects] == [
+        ("blue/itself.jpg", "unreadable"),
+        ("blue/nowhere.jpg", "unreadable"),
+    ]
+    assert lines(ingested.rejects.uri, "skipped.jsonl") == [
+        {"path": "blue/loop", "reason": "no file"},
+        {"path": "red/..jpg", "reason": "hidden"},
+    ]
+
+
+def test_a_folder_that_changes_after_the_lookup_in_the_cache_stops_the_run(
+    tmp_path: Path,
+) -> None:
+    folder = write_folder(tmp_path / "images", each=10)
+    seen = list_images(str(folder)).fingerprint()
+    assert nodes.ingest(folder, tmp_path / "out", fingerprint=seen)
+    (folder / "red" / "new.jpg").write_bytes(encode(picture(77), "JPEG"))
+    with pytest.raises(UserError, match="has changed since this run began"):
+        nodes.ingest(folder, tmp_path / "again", fingerprint=seen)
+
+
+def test_header_check_and_shrink_make_whole_records(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=20)
+    config = IngestConfig(check="header", shrink=16)
+    ingested = nodes.ingest(folder, tmp_path / "out", config=config)
+    for record in nodes.read_examples(ingested.examples, "train"):
+        features = record.features.feature
+        assert text(record, example.FORMAT) == "jpeg"
+        assert features[example.HEIGHT].int64_list.value[0] == 16
+        pixels = Image.open(io.BytesIO(features[example.ENCODED].bytes_list.value[0]))
+        assert pixels.size == (21, 16)
+        source = (folder / text(record, example.FILENAME)).read_bytes()
+        assert text(record, example.SHA256) == hashlib.sha256(source).hexdigest()
+        assert features[example.FILE_SIZE].int64_list.value[0] == len(source)
+
+
+def resolve(pattern: str, config: IngestConfig) -> dict[str, Any]:
+    """What the driver adds to the properties that the cache is looked up with."""
+    generator = ImageExampleGen(folder=pattern, config=config)
+    return Driver(None).resolve_exec_properties(dict(generator.exec_properties), None, None)
+
+
+def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -> None:
+    pattern = f"{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}/v{{VERSION}}"
+    write_folder(tmp_path / "2025-01-01" / "v1", each=4)
+    first = resolve(pattern, IngestConfig())
+    assert (first["span"], first["version"]) == (20089, 1)
+    assert resolve(pattern, IngestConfig()) == first
+    write_folder(tmp_path / "2025-01-01" / "v2", each=5)
+    second = resolve(pattern, IngestConfig())
+    assert (second["span"], second["version"]) == (20089, 2)
+    write_folder(tmp_path / "2025-01-02" / "v1", each=6)
+    third = resolve(pattern, IngestConfig())
+    assert (third["span"], third["version"]) == (20090, 1)
+    assert len({r["input_fingerprint"] for r in (first, second, third)}) == 3
+    assert resolve(pattern, IngestConfig(span=20089)) == {**second, "ingest": mock.ANY}
+    with pytest.raises(UserError, match="No folder matches"):
+        resolve(pattern, IngestConfig(span=1))
