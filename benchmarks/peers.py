@@ -292,8 +292,8 @@ PEERS: dict[str, tuple[Peer, tuple[str, ...]]] = {
         ("tensorflow", "importlib_resources", "tensorflow_datasets"),
     ),
     "streaming": (streaming_writer, ("streaming",)),
-    "tfx": (tfx_writer, ("tfx.components.example_gen.write_split",)),
     "tf.data": (tf_data_writer, ("tensorflow",)),
+    "tfx": (tfx_writer, ("tfx.components.example_gen.write_split",)),
 }
 """Each peer and the modules it needs."""
 
