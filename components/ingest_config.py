@@ -85,8 +85,9 @@ class IngestConfig:
     """Shards written at the same time by one worker; reading, decoding and hashing release the
     interpreter lock. Unset: one per core."""
 
-    requests: int = 256
-    """Files of a remote store that one worker asks for at the same time."""
+    requests: int = 512
+    """Files of a remote store that one worker asks for at the same time; gcsfs has 100 of them on
+    their way, the rest are read or wait."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""

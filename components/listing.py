@@ -197,8 +197,8 @@ def check_labels(listing: Listing) -> None:
         # The vocabulary is a text file with a label a line.
         if "\n" in label or "\r" in label or _is_not_utf8(label):
             raise UserError(
-                f"The folder name {label!r} is no line of UTF-8 text, as a label has to be: rename "
-                f"the folder."
+                f"The label {label!r} is no line of UTF-8 text: rename its folder, or mend the "
+                f"manifest."
             )
     for split, of_split in counts.items():
         missing = [label for label in labels if label not in of_split]

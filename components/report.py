@@ -148,8 +148,8 @@ def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> 
     import tensorflow as tf
 
     with tf.io.gfile.GFile(os.path.join(folder, name), "w") as file:
-        for line in lines:
-            file.write(json.dumps(line) + "\n")
+        # In one call, which creates the file even when there are no lines.
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def check_reports(reports: Sequence[Report], listing: Listing, config: IngestConfig) -> None:

@@ -388,3 +388,9 @@ def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -
     assert resolve(pattern, IngestConfig(span=20089)) == {**second, "ingest": mock.ANY}
     with pytest.raises(UserError, match="No folder matches"):
         resolve(pattern, IngestConfig(span=1))
+
+
+def test_lists_are_there_even_when_they_are_empty(tmp_path: Path) -> None:
+    ingested = nodes.ingest(write_folder(tmp_path / "images", each=10), tmp_path / "out")
+    names = {"rejects.jsonl", "skipped.jsonl", "duplicates.jsonl", "summary.json"}
+    assert set(nodes.shard_bytes(ingested.rejects)) == names
