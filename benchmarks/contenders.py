@@ -82,13 +82,15 @@ def ingested(source: str, target: str) -> None:
     from tfx.types import standard_artifacts
 
     from components.image_schema_gen import Executor as SchemaGen
+    from pipeline_def.pipeline import statistics_options
 
     _ingest(source, target, "header")
     examples = _examples(target)
     statistics = _artifact(standard_artifacts.ExampleStatistics, f"{target}/statistics")
     schema = _artifact(standard_artifacts.Schema, f"{target}/schema")
     context = BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)
-    StatisticsGen(context).Do({"examples": [examples]}, {"statistics": [statistics]}, {})
+    options = {"stats_options_json": statistics_options().to_json()}
+    StatisticsGen(context).Do({"examples": [examples]}, {"statistics": [statistics]}, options)
     SchemaGen().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
 
 

@@ -15,6 +15,7 @@ from tfx.utils import json_utils
 from components import image_example_gen, image_schema_gen, image_transform
 from components.ingest_config import IngestConfig
 from pipeline_def.config import Config, TransformConfig
+from pipeline_def.pipeline import statistics_options
 
 # The nodes of the pipeline, in the order in which they run.
 NODES = [
@@ -90,7 +91,9 @@ def infer_schema(ingested: Ingested, target: Path) -> types.Artifact:
     statistics = _artifact(standard_artifacts.ExampleStatistics, target / "statistics")
     schema = _artifact(standard_artifacts.Schema, target / "schema")
     statistics_gen.Executor(_context(IN_MEMORY)).Do(
-        {"examples": [ingested.examples]}, {"statistics": [statistics]}, {}
+        {"examples": [ingested.examples]},
+        {"statistics": [statistics]},
+        {"stats_options_json": statistics_options().to_json()},
     )
     image_schema_gen.Executor().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
     return schema

@@ -108,3 +108,12 @@ def test_gate_names_the_label_that_training_does_not_know(tmp_path: Path) -> Non
     anomalies = validate(["cat", "dog"] * 3, ["cat", "zebra"], tmp_path)
     with pytest.raises(UserError, match=r"eval: image/class/text: .*zebra"):
         open_gate(anomalies, tmp_path)
+
+
+def test_statistics_hold_no_image_in_memory(ingested: nodes.Ingested, tmp_path: Path) -> None:
+    """TFDV would keep every value of a text, to find the most frequent ones."""
+    nodes.infer_schema(ingested, tmp_path)
+    found = tfdv.load_stats_binary(f"{tmp_path}/statistics/Split-train/FeatureStats.pb")
+    features = {f.path.step[0]: f for f in found.datasets[0].features}
+    assert features[example.ENCODED].WhichOneof("stats") == "bytes_stats"
+    assert features[example.FILENAME].WhichOneof("stats") == "string_stats"
