@@ -58,8 +58,7 @@ def _check_opened(data: bytes, image: Image.Image, config: IngestConfig) -> Chec
     if plain and image.mode in _KEPT_MODES.get(image.format or "", ()):
         return _check_kept(data, image, config)
     seen = as_seen(image, orientation=orientation)
-    smaller = config.shrink is not None and min(image.size) > config.shrink
-    if image.format in _COMPARED_FORMATS and not smaller:
+    if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
@@ -79,7 +78,7 @@ def _check_kept(data: bytes, image: Image.Image, config: IngestConfig) -> Checke
         return _as_it_is(data, image, None)
     # Transform decodes with TensorFlow: what that cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
-    if config.shrink and min(image.size) > config.shrink:
+    if config.shrink and config.is_shrunk(*image.size):
         small = shrink(pixels, side=config.shrink)
         return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
     return _as_it_is(data, image, mean_luminance(pixels))

@@ -124,6 +124,10 @@ class IngestConfig:
         """Threads of one worker: `threads`, or one per core that this process may use."""
         return self.threads or len(os.sched_getaffinity(0))
 
+    def is_shrunk(self, width: int, height: int) -> bool:
+        """Say whether an image of this size, in pixels, is to be made smaller."""
+        return self.shrink is not None and min(width, height) > self.shrink
+
     def to_json(self) -> str:
         """Serialize to JSON with sorted keys, so that equal configurations give equal text."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)

@@ -59,7 +59,7 @@ def decode_jpeg(
         Rejected: damaged.
     """
     channels = 1 if gray else 3
-    smaller = config.shrink is not None and min(width, height) > config.shrink
+    smaller = config.is_shrunk(width, height)
     if config.check == "header" and not smaller and _END in data[-_TAIL:]:
         return CheckedImage(data, "jpeg", height, width, channels, None)
     try:

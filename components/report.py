@@ -127,7 +127,9 @@ def write_rejects(
         "rejected": len(rejects),
         "skipped": len(listing.skipped),
         "rejected_by_category": dict(sorted(categories.items())),
-        "skipped_by_reason": dict(sorted(_count(s.reason for s in listing.skipped).items())),
+        "skipped_by_reason": dict(
+            sorted(collections.Counter(s.reason for s in listing.skipped).items())
+        ),
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
@@ -138,10 +140,6 @@ def write_rejects(
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
     with tf.io.gfile.GFile(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(summary, indent=1))
-
-
-def _count(names: Iterable[str]) -> collections.Counter[str]:
-    return collections.Counter(names)
 
 
 def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> None:

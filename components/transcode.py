@@ -69,11 +69,11 @@ def to_jpeg(pixels: Pixels, *, quality: int) -> CheckedImage:
 
 def store(pixels: Pixels, config: IngestConfig) -> CheckedImage:
     """Encode RGB pixels as the configuration wants images that cannot be kept as they are."""
-    if config.shrink and min(pixels.shape[:2]) > config.shrink:
+    height, width, channels = pixels.shape
+    if config.shrink and config.is_shrunk(width, height):
         return to_jpeg(shrink(pixels, side=config.shrink), quality=config.quality)
     if config.transcode == "jpeg":
         return to_jpeg(pixels, quality=config.quality)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
-    height, width, channels = pixels.shape
     return CheckedImage(buffer.getvalue(), "png", height, width, channels, mean_luminance(pixels))
