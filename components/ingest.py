@@ -56,6 +56,8 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
+    # A second pass, to drop images, counts from the start.
+    task = f"{job.examples_uri} without {len(job.dropped)}"
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
         for file, content in read_files(job.folder, plan.files, job.config):
@@ -74,7 +76,7 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
                 writers[split].write(serialize(_features(file, image, sha256)))
                 labels[split][file.label] += 1
                 digests.append(sha256)
-            add_progress(job.examples_uri, 1, total=job.total, unit="images")
+            add_progress(task, 1, total=job.total, unit="images")
     write_report(job.examples_uri, Report(plan, labels, rejects, digests))
 
 
