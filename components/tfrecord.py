@@ -85,6 +85,10 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+HEADER_BYTES = 12
+"""Of a record, before its data: the length and its checksum."""
+
+
 class RecordWriter:
     """Writes an uncompressed TFRecord file, on disk or through TensorFlow's file systems."""
 
@@ -93,6 +97,8 @@ class RecordWriter:
         self._file: Any
         self._parts: list[bytes] = []
         self._size = 0
+        self.position = 0
+        """Bytes written so far, which is where the next record begins."""
         self._local = "://" not in path
         if self._local:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed in __exit__
@@ -114,6 +120,7 @@ class RecordWriter:
         head = length + _masked(google_crc32c.value(length))
         self._parts += (head, *record, _masked(crc))
         self._size += 16 + size
+        self.position += 16 + size
         if self._size >= _BUFFER_BYTES or len(self._parts) > _BUFFER_PARTS:
             self._flush()
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from components.ingest_config import IngestConfig, require
+from pipeline_def.augmentation_config import AugmentationConfig
+from pipeline_def.input_config import InputConfig
 
 # Sizes that the models below were made for; the first that is not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
@@ -33,14 +35,42 @@ class TransformConfig:
     """crop: the largest central square, so that shapes stay true. stretch: the whole image, for
     objects that reach the edges."""
 
+    margin: int = 0
+    """Store images this many pixels larger than the model sees them: training then cuts a window
+    at random, evaluation and serving cut the one in the middle. 0 to 256."""
+
+    storage: Literal["jpeg", "png", "raw"] = "jpeg"
+    """jpeg: small, and fast to read. png: without loss, three times slower to decode. raw: the
+    pixels, 5 to 10 times larger; for when decoding holds up the accelerator."""
+
     quality: int = 95
     """JPEG quality of the stored images, 1 to 100; at 95 the loss is hard to see."""
+
+    @property
+    def seen_size(self) -> int:
+        """Side of the images that the model sees, pixels; `size`, once it is set."""
+        if self.size is None:
+            raise ValueError("transform.size is not set: `resolve` does that")
+        return self.size
+
+    @property
+    def stored_size(self) -> int:
+        """Side of the stored images, pixels."""
+        return self.seen_size + self.margin
+
+    def without_margin(self) -> TransformConfig:
+        """Return what describes the same stored images, all of which the model sees."""
+        return dataclasses.replace(self, size=self.stored_size, margin=0)
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         require(
-            self.size is None or 8 <= self.size <= 1024,
-            f"transform.size is {self.size}: it must be from 8 to 1024 pixels.",
+            self.size is None or 8 <= self.size <= 2048,
+            f"transform.size is {self.size}: it must be from 8 to 2048 pixels.",
+        )
+        require(
+            0 <= self.margin <= 256,
+            f"transform.margin is {self.margin}: it must be from 0 to 256 pixels.",
         )
         require(
             1 <= self.quality <= 100,
@@ -96,33 +126,27 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     """Of Adam, at the start; it falls to zero along a cosine over all epochs."""
 
-    shift: float = 0.1
-    """Augmentation: move each image by up to this share of its side, 0 to 0.5."""
-
-    flip: bool = False
-    """Augmentation: mirror half of the images. Off, because text and digits are not symmetric;
-    switch it on for photographs."""
-
     seed: int = 0
     """Of weights, shuffling and augmentation."""
 
-    shuffle_buffer: int = 10_000
-    """Examples held, still encoded, to shuffle; the order of the shards is shuffled as well."""
+    checkpoint_steps: int = 0
+    """Save the state of training every so many steps, to go on from there when it is killed. 0:
+    at the end of every epoch."""
 
-    interleave: int = 8
-    """Shards read at the same time."""
+    profile_steps: int = 0
+    """Record a profile of this many steps for TensorBoard, from the tenth step on."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        for name in ("epochs", "patience", "batch_size", "shuffle_buffer", "interleave"):
+        for name in ("epochs", "patience", "batch_size"):
             value = getattr(self, name)
             require(value >= 1, f"training.{name} is {value}: it must be at least 1.")
+        for name in ("checkpoint_steps", "profile_steps"):
+            value = getattr(self, name)
+            require(value >= 0, f"training.{name} is {value}: it must not be negative.")
         require(
             self.learning_rate > 0,
             f"training.learning_rate is {self.learning_rate}: it must be above 0.",
-        )
-        require(
-            0 <= self.shift <= 0.5, f"training.shift is {self.shift}: it must be from 0 to 0.5."
         )
 
 
@@ -165,6 +189,8 @@ class Config:
     ingest: IngestConfig = field(default_factory=IngestConfig)
     transform: TransformConfig = field(default_factory=TransformConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    input: InputConfig = field(default_factory=InputConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 

@@ -146,6 +146,10 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
         yield "", f"less {paths['duplicates']}"
     yield "Classes", _shorten(summary.classes)
     yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}"
+    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
+    yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
+    if summary.training["advice"]:
+        yield "", summary.training["advice"]
     yield "Baseline", _baseline(summary)
     yield "Blessed", f"{'yes' if summary.blessed else 'no'}: {summary.blessing_reason}"
     if summary.pushed_model:

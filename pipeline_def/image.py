@@ -1,39 +1,55 @@
-"""Pixels live here only: encoded files to canonical ones, to uint8 images, to augmented images."""
+"""Pixels in TensorFlow's graph: encoded files to canonical ones, canonical ones to uint8 images."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from pipeline_def.config import TransformConfig
+
 CHANNELS = 3
 
 
-def canonicalize(encoded: tf.Tensor, *, size: int, fit: str, quality: int) -> tf.Tensor:
+def canonicalize(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     """Bring image files to one size and format.
 
     Args:
         encoded: string [batch], JPEG, PNG, GIF or BMP files of any size.
-        size: side of the square result, pixels.
-        fit: "crop" cuts the largest central square, "stretch" gives up the aspect ratio.
-        quality: of the JPEG, 1 to 100.
+        config: says the size, the format, and how to fit other shapes into a square.
 
     Returns:
-        string [batch], JPEG files of size x size. A file that already is one is kept as it is.
+        string [batch]: JPEG or PNG files of `config.stored_size`, or that many times as many rows
+        of RGB pixels. A JPEG that already is what is asked for is kept as it is.
     """
+    size = config.stored_size
 
     def one(file: tf.Tensor) -> tf.Tensor:
         image = tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
         image.set_shape([None, None, CHANNELS])
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
+        image = tf.cond(
+            right_size,
+            lambda: image,
+            lambda: _resize(image, size=size, fit=config.fit),
+        )
+        if config.storage != "jpeg":
+            return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding a second time would cost time and lose quality for nothing.
         return tf.cond(
             tf.logical_and(tf.io.is_jpeg(file), right_size),
             lambda: file,
-            lambda: tf.io.encode_jpeg(
-                _resize(image, size=size, fit=fit), quality=quality, chroma_downsampling=False
-            ),
+            lambda: _encode(image, config),
         )
 
     return tf.map_fn(one, encoded, fn_output_signature=tf.TensorSpec([], tf.string))
+
+
+def _encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+    if config.storage == "jpeg":
+        return tf.io.encode_jpeg(image, quality=config.quality, chroma_downsampling=False)
+    if config.storage == "png":
+        return tf.io.encode_png(image)
+    # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).
+    return tf.strings.substr(tf.io.serialize_tensor(image), -image.shape.num_elements(), -1)
 
 
 def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
@@ -47,14 +63,54 @@ def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
     return tf.saturate_cast(tf.round(resized), tf.uint8)
 
 
-def decode(canonical: tf.Tensor, *, size: int) -> tf.Tensor:
-    """Decode canonical files, string [batch], to uint8 images [batch, size, size, 3]."""
+def decode(
+    canonical: tf.Tensor, config: TransformConfig, *, corners: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Decode what `canonicalize` has made, and cut out the window that the model sees.
 
-    def one(file: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(tf.io.decode_jpeg(file, channels=CHANNELS), [size, size, CHANNELS])
+    Args:
+        canonical: string [batch].
+        config: that of `canonicalize`.
+        corners: int32 [batch, 2], top and left of each window, 0 to `config.margin`. None: the
+            windows in the middle.
+
+    Returns:
+        uint8 [batch, size, size, 3].
+    """
+    stored, size = config.stored_size, config.seen_size
+    if corners is None:
+        corners = tf.fill([tf.shape(canonical)[0], 2], config.margin // 2)
+
+    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        image, corner = _decode_one(row[0], config.storage, stored), row[1]
+        return tf.slice(image, [corner[0], corner[1], 0], [size, size, CHANNELS])
 
     spec = tf.TensorSpec([size, size, CHANNELS], tf.uint8)
-    return tf.map_fn(one, canonical, fn_output_signature=spec)
+    if config.margin:
+        return tf.map_fn(one, (canonical, corners), fn_output_signature=spec)
+    if config.storage == "raw":
+        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
+        return tf.reshape(pixels, [-1, size, size, CHANNELS])
+    return tf.map_fn(
+        lambda file: _decode_one(file, config.storage, stored), canonical, fn_output_signature=spec
+    )
+
+
+def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:
+    shape = [size, size, CHANNELS]
+    if storage == "raw":
+        return tf.reshape(tf.io.decode_raw(file, tf.uint8), shape)
+    if storage == "png":
+        return tf.ensure_shape(tf.io.decode_png(file, channels=CHANNELS), shape)
+    return tf.ensure_shape(decode_jpeg(file), shape)
+
+
+def decode_jpeg(file: tf.Tensor) -> tf.Tensor:
+    """Decode a JPEG to uint8 [height, width, 3] as other libraries do.
+
+    By default TensorFlow takes a faster cosine transform, some levels off for many pixels.
+    """
+    return tf.io.decode_jpeg(file, channels=CHANNELS, dct_method="INTEGER_ACCURATE")
 
 
 def channel_sums(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -74,30 +130,3 @@ def channel_sums(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     # Image by image: Beam's batches of 1,000 would take gigabytes as 64-bit integers.
     spec = tf.TensorSpec([CHANNELS], tf.int64)
     return tuple(tf.map_fn(one, images, fn_output_signature=(spec, spec)))
-
-
-def augment(images: tf.Tensor, *, seed: tf.Tensor, shift: int, flip: bool) -> tf.Tensor:
-    """Shift each image at random, and mirror half of them; same seed, same pixels.
-
-    Args:
-        images: uint8 [batch, height, width, 3].
-        seed: int [2], for `tf.random.stateless_uniform`.
-        shift: at most this many pixels up, down, left and right; reflection fills the gap.
-        flip: mirror left to right with probability 1/2.
-
-    Returns:
-        uint8 of the same shape.
-    """
-    batch, height, width = tf.shape(images)[0], images.shape[1], images.shape[2]
-    seeds = tf.random.split(seed, 3)
-    limit = 2 * shift + 1
-    rows = tf.random.stateless_uniform([batch, 1], seeds[0], maxval=limit, dtype=tf.int32)
-    columns = tf.random.stateless_uniform([batch, 1], seeds[1], maxval=limit, dtype=tf.int32)
-    columns = columns + tf.range(width)
-    if flip:
-        mirrored = tf.random.stateless_uniform([batch, 1], seeds[2]) < 0.5
-        columns = tf.where(mirrored, columns[:, ::-1], columns)
-    margin = [[0, 0], [shift, shift], [shift, shift], [0, 0]]
-    padded = tf.pad(images, margin, mode="REFLECT")
-    cropped = tf.gather(padded, rows + tf.range(height), axis=1, batch_dims=1)
-    return tf.ensure_shape(tf.gather(cropped, columns, axis=2, batch_dims=1), images.shape)

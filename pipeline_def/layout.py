@@ -28,6 +28,11 @@ class Layout:
         return os.path.join(self.output, "pushed")
 
     @property
+    def checkpoints(self) -> str:
+        """Of trainings that were interrupted, a folder each."""
+        return os.path.join(self.output, "checkpoints")
+
+    @property
     def sample(self) -> str:
         """The built-in sample, when it is used."""
         return os.path.join(self.output, "sample")

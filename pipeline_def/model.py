@@ -7,6 +7,7 @@ from typing import Any
 
 # TensorFlow Transform's layers are tf_keras layers, and so the whole model is: Keras 3 could
 # neither track them nor train under MultiWorkerMirroredStrategy.
+import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
@@ -26,6 +27,7 @@ def build_model(
     classes: int,
     mean: Sequence[float],
     variance: Sequence[float],
+    seed: int = 0,
 ) -> tf_keras.Model:
     """Build the network that `config` names.
 
@@ -35,6 +37,7 @@ def build_model(
         classes: number of them.
         mean: of each channel over the training pixels, 0 to 255; the model normalises with it.
         variance: likewise.
+        seed: of what is left out at random in training.
 
     Returns:
         A model from uint8 [batch, size, size, 3] to float32 logits [batch, classes].
@@ -44,9 +47,35 @@ def build_model(
         features = _mobilenet_v2(inputs, config, mean, variance)
     else:
         features = _cnn(_normalized(inputs, mean, variance), config.width)
-    features = layers.Dropout(config.dropout)(features)
+    features = _Dropout(config.dropout, seed)(features)
     logits = layers.Dense(classes, dtype="float32", name="logits")(features)
     return tf_keras.Model(inputs, logits, name=config.name)
+
+
+class _Dropout(layers.Layer):
+    """Dropout that goes on where it was when training is continued from a checkpoint.
+
+    Keras's own draws from a generator that no checkpoint holds.
+    """
+
+    def __init__(self, rate: float, seed: int) -> None:
+        super().__init__(name="dropout")
+        self._rate, self._seed = rate, seed
+        self._draws = self.add_weight(
+            "draws",
+            dtype="int64",
+            initializer="zeros",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        if not training:
+            return inputs
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        drawn = self._draws.assign_add(1)
+        seed = tf.stack([tf.constant(self._seed, tf.int64) + tf.cast(replica, tf.int64), drawn])
+        return tf.nn.experimental.stateless_dropout(inputs, self._rate, seed)
 
 
 def _normalized(inputs: Any, mean: Sequence[float], variance: Sequence[float]) -> Any:

@@ -66,7 +66,7 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         custom_config={"transform": asdict(config.transform)},
     )
     transform.add_upstream_node(gate)
-    trainer = _trainer(config, transform)
+    trainer = _trainer(config, layout, transform)
     model = trainer.outputs["model"]
     baseline = BaselineFinder(model=model, pushed_models=layout.pushed)
     evaluator = ImageEvaluator(
@@ -111,7 +111,7 @@ def statistics_options() -> tfdv.StatsOptions:
     return tfdv.StatsOptions(schema=schema)
 
 
-def _trainer(config: Config, transform: ImageTransform) -> Trainer:
+def _trainer(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:
     return Trainer(
         run_fn="pipeline_def.trainer.run_fn",
         examples=transform.outputs["transformed_examples"],
@@ -120,7 +120,10 @@ def _trainer(config: Config, transform: ImageTransform) -> Trainer:
         eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
         custom_config={
             "transform": asdict(config.transform),
+            "input": asdict(config.input),
+            "augmentation": asdict(config.augmentation),
             "model": asdict(config.model),
             "training": asdict(config.training),
+            "checkpoints": layout.checkpoints,
         },
     )

@@ -9,12 +9,17 @@ import tensorflow_transform as tft
 import tf_keras
 
 from components.example import ENCODED, LABEL, LABEL_ID
+from pipeline_def.config import TransformConfig
 from pipeline_def.image import decode
 from pipeline_def.transform import LABEL_VOCABULARY
 
 
 def export_model(
-    model: tf_keras.Model, transform_output: tft.TFTransformOutput, *, size: int, directory: str
+    model: tf_keras.Model,
+    transform_output: tft.TFTransformOutput,
+    *,
+    config: TransformConfig,
+    directory: str,
 ) -> None:
     """Save `model` with the transform graph in front of it, as a SavedModel.
 
@@ -32,14 +37,14 @@ def export_model(
         model,
         labels=transform_output.vocabulary_by_name(LABEL_VOCABULARY),
         raw_spec=transform_output.raw_feature_spec(),
-        size=size,
+        config=config,
     )
     # model.save(save_format="tf") makes a SavedModel that TFMA takes 17 times as long to load.
     tf.saved_model.save(model, directory, signatures=signatures)
 
 
 def _make_signatures(
-    model: tf_keras.Model, *, labels: list[bytes], raw_spec: dict[str, Any], size: int
+    model: tf_keras.Model, *, labels: list[bytes], raw_spec: dict[str, Any], config: TransformConfig
 ) -> dict[str, Any]:
     # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
     bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
@@ -48,7 +53,7 @@ def _make_signatures(
     def probabilities(encoded: tf.Tensor) -> tf.Tensor:
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
         canonical = model.tft_layer({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
-        return tf.nn.softmax(model(decode(canonical, size=size), training=False))
+        return tf.nn.softmax(model(decode(canonical, config), training=False))
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -18,6 +18,7 @@ from components.shards import count_examples, read_index
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local_run import NodeRun
+from pipeline_def.trainer import INPUT_FILE
 
 _LOSS = "SparseCategoricalCrossentropy"
 
@@ -41,6 +42,9 @@ class Summary:
     metrics: dict[str, float]
     """accuracy and loss on the split `evaluated_on`."""
     evaluated_on: str
+    training: dict[str, Any]
+    """`images_per_second`, the share `input_wait_share` of its time that it waited for input, the
+    `cache` it used, and `advice` when it waited too long; else null."""
     baseline: dict[str, Any] | None
     """The model in use before: its `version` and `accuracy` on the same split."""
     blessed: bool
@@ -62,8 +66,7 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
     """Collect the facts of a finished run from the artifacts its nodes wrote."""
     index = read_index(nodes["ImageExampleGen"].outputs["examples"].uri)
     rejects_uri = nodes["ImageExampleGen"].outputs["rejects"].uri
-    with open(os.path.join(rejects_uri, SUMMARY_FILE), encoding="utf-8") as file:
-        ingest = json.load(file)
+    ingest = _read_json(rejects_uri, SUMMARY_FILE)
     evaluation = nodes["Evaluator"].outputs["evaluation"]
     metrics = _read_metrics(evaluation.uri)
     candidate = metrics.get("candidate") or metrics[""]
@@ -82,6 +85,7 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
         classes=sorted(index["labels"]["train"]),
         metrics={"accuracy": candidate[ACCURACY], "loss": candidate[_LOSS]},
         evaluated_on=evaluation.get_string_custom_property(SPLIT_PROPERTY),
+        training=_read_json(nodes["Trainer"].outputs["model_run"].uri, INPUT_FILE),
         baseline={"version": version, "accuracy": baseline[ACCURACY]} if baseline else None,
         blessed=blessed,
         blessing_reason=_explain(evaluation, candidate, baseline, config),
@@ -92,6 +96,12 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
         },
         paths=_paths(nodes, rejects_uri, Layout(config.output)),
     )
+
+
+def _read_json(folder: str, name: str) -> dict[str, Any]:
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        facts: dict[str, Any] = json.load(file)
+    return facts
 
 
 def _read_metrics(evaluation_uri: str) -> dict[str, dict[str, float]]:

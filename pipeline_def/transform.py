@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.example import ENCODED, FILENAME, LABEL, LABEL_ID
+from pipeline_def.config import TransformConfig
 from pipeline_def.image import canonicalize
 
 LABEL_VOCABULARY = "labels"
@@ -26,11 +27,8 @@ def preprocessing_fn(
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in the
         vocabulary's order; `image/filename` string [batch].
     """
-    config = custom_config["transform"]
-    encoded = tf.reshape(inputs[ENCODED], [-1])
-    canonical = canonicalize(
-        encoded, size=config["size"], fit=config["fit"], quality=config["quality"]
-    )
+    config = TransformConfig(**custom_config["transform"])
+    canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config)
     labels = tf.reshape(inputs[LABEL], [-1])
     return {
         ENCODED: canonical,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_def.config import TransformConfig
 from tests import nodes
 from tests.images import write_folder
 
@@ -37,4 +38,6 @@ def transformed(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
 ) -> nodes.Transformed:
     """`image_folder` after Transform to 32 x 32 pixels."""
-    return nodes.transform(ingested, tmp_path_factory.mktemp("transformed"), size=SIZE)
+    return nodes.transform(
+        ingested, tmp_path_factory.mktemp("transformed"), config=TransformConfig(size=SIZE)
+    )

@@ -100,18 +100,21 @@ def infer_schema(ingested: Ingested, target: Path) -> types.Artifact:
 
 
 def transform(
-    ingested: Ingested, target: Path, *, size: int, beam_args: tuple[str, ...] = IN_MEMORY
+    ingested: Ingested,
+    target: Path,
+    *,
+    config: TransformConfig,
+    beam_args: tuple[str, ...] = IN_MEMORY,
 ) -> Transformed:
     """Run StatisticsGen, ImageSchemaGen and ImageTransform."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
     graph = _artifact(standard_artifacts.TransformGraph, target / "graph")
-    config = {"transform": asdict(TransformConfig(size=size))}
     image_transform.Executor(_context(beam_args)).Do(
         {"examples": [ingested.examples], "schema": [infer_schema(ingested, target)]},
         {"transformed_examples": [examples], "transform_graph": [graph]},
         {
             "preprocessing_fn": "pipeline_def.transform.preprocessing_fn",
-            "custom_config": json_utils.dumps(config),
+            "custom_config": json_utils.dumps({"transform": asdict(config)}),
             "disable_statistics": 1,
         },
     )

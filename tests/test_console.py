@@ -23,6 +23,12 @@ SUMMARY = Summary(
     classes=[f"class {number}" for number in range(30)],
     metrics={"accuracy": 0.91234, "loss": 0.3},
     evaluated_on="eval",
+    training={
+        "images_per_second": 1234.5,
+        "input_wait_share": 0.345,
+        "cache": "none",
+        "advice": "set input.cache to decoded",
+    },
     baseline={"version": "17", "accuracy": 0.9},
     blessed=True,
     blessing_reason="accuracy 0.912 reaches 0.500",

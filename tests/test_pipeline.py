@@ -131,7 +131,7 @@ def test_without_options_the_sample_of_digits_is_learnt(tmp_path: Path) -> None:
 
 def test_two_runs_give_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
     data = write_folder(tmp_path / "images", each=40)
-    options = ("--data", str(data), "--training.epochs", "2", "--training.flip", "true")
+    options = ("--data", str(data), "--training.epochs", "2", "--augmentation.flip", "true")
     weights = []
     for name in ("one", "two"):
         model = run(tmp_path / name, *options).summary["pushed_model"]

@@ -12,8 +12,11 @@ import tensorflow_transform as tft
 
 from components import example
 from pipeline_def import trainer
+from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
 from pipeline_def.dataset import make_dataset
+from pipeline_def.input_config import InputConfig
+from pipeline_def.records import Shards
 from tests import nodes
 from tests.conftest import SIZE
 from tests.images import encode, picture
@@ -40,7 +43,10 @@ def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFac
         custom_config = {
             "transform": asdict(TransformConfig(size=SIZE)),
             "model": asdict(ModelConfig(name="cnn", width=8)),
+            "input": asdict(InputConfig()),
+            "augmentation": asdict(AugmentationConfig()),
             "training": asdict(TrainingConfig(epochs=4, batch_size=16)),
+            "checkpoints": str(target / "checkpoints"),
         }
 
     Path(FnArgs.model_run_dir).mkdir()
@@ -77,9 +83,9 @@ def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
     records = nodes.read_examples(ingested.examples, "eval")
     raw = [record.features.feature[example.ENCODED].bytes_list.value[0] for record in records]
     dataset = make_dataset(
-        f"{transformed.examples.uri}/Split-eval/*",
+        Shards.of_pattern(f"{transformed.examples.uri}/Split-eval/*"),
         feature_spec=tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec(),
-        size=SIZE,
+        config=TransformConfig(size=SIZE),
         batch_size=7,
     )
     trained_on = [tf.nn.softmax(trained.model(images, training=False)) for images, _ in dataset]

@@ -8,9 +8,13 @@ import tensorflow_transform as tft
 
 from components import example
 from components.shards import read_index
+from pipeline_def.config import TransformConfig
 from pipeline_def.image import decode
+from pipeline_def.records import RecordTable, Shards
 from tests import nodes
 from tests.conftest import SIZE
+
+CONFIG = TransformConfig(size=SIZE)
 
 
 def test_one_shard_out_for_each_shard_in_with_its_records_in_order(
@@ -35,7 +39,7 @@ def test_records_hold_what_readers_need(transformed: nodes.Transformed) -> None:
     parsed = tf.io.parse_single_example(
         first.SerializeToString(), {key: spec[key] for key in first.features.feature}
     )
-    assert decode(parsed[example.ENCODED][tf.newaxis], size=SIZE).shape == [1, SIZE, SIZE, 3]
+    assert decode(parsed[example.ENCODED][tf.newaxis], CONFIG).shape == [1, SIZE, SIZE, 3]
 
 
 def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None:
@@ -51,5 +55,19 @@ def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None
 def test_same_bytes_with_one_worker_and_with_several(
     ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
-    again = nodes.transform(ingested, tmp_path, size=SIZE, beam_args=nodes.TWO_WORKERS)
+    again = nodes.transform(ingested, tmp_path, config=CONFIG, beam_args=nodes.TWO_WORKERS)
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(transformed.examples)
+
+
+def test_the_index_says_where_each_image_lies(transformed: nodes.Transformed) -> None:
+    shards = Shards.of_pattern(f"{transformed.examples.uri}/Split-train/*")
+    table = RecordTable.read(shards)
+    records = nodes.read_examples(transformed.examples, "train")
+    assert len(records) == shards.total == len(table.label)
+    contents = [Path(path).read_bytes() for path in shards.paths]
+    for i, record in enumerate(records):
+        features = record.features.feature
+        start, end = table.offset[i], table.offset[i] + table.length[i]
+        image = contents[table.shard[i]][start:end]
+        assert image == features[example.ENCODED].bytes_list.value[0]
+        assert table.label[i] == features[example.LABEL_ID].int64_list.value[0]
