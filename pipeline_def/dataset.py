@@ -25,8 +25,13 @@ from pipeline_def.records import EpochOrder, Int64Array, RecordTable, Shards
 # gathering a batch of small images does.
 _CHUNK = 64
 
-# Sequential reads of local disks and of Cloud Storage both want blocks of megabytes.
-_READ_BUFFER_BYTES = 8 * 2**20
+# What one read of a shard fetches, and how much of each shard is fetched ahead. From a bucket with
+# 30 ms a request, shards of 30 MB in 16 streams gave 11,000 images/s with 4 MiB and reading ahead,
+# 3,400 without, as the streams then wait for one another, and 7,200 with 1 MiB.
+_READ_BYTES = 4 * 2**20
+
+# A rough size of a stored image per pixel, bytes, to tell how many records that is.
+_BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0}
 
 _MOMENTS_OF = 1024
 _MOMENTS_BATCH = 64
@@ -121,6 +126,12 @@ class _Source:
     @property
     def threads(self) -> int:
         return self.options.threads or len(os.sched_getaffinity(0))
+
+    def open(self, shard: tf.Tensor) -> tf.data.Dataset:
+        """Return the records of a shard, of which the next few megabytes are read ahead."""
+        size = self.config.stored_size**2 * _BYTES_PER_PIXEL[self.config.storage]
+        records = tf.data.TFRecordDataset(shard, buffer_size=_READ_BYTES)
+        return records.prefetch(max(1, int(_READ_BYTES / size)))
 
     def map(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         deterministic = self.options.deterministic or self.order is None
@@ -242,7 +253,7 @@ def _streamed(source: _Source) -> tf.data.Dataset:
 
     first = 0
     if source.order is None:
-        records = tf.data.Dataset.from_tensor_slices(source.shards.paths).flat_map(_open)
+        records = tf.data.Dataset.from_tensor_slices(source.shards.paths).flat_map(source.open)
     else:
         first = source.order.start
         records = _shuffled_epochs(source, source.order)
@@ -267,9 +278,10 @@ def _shuffled_epochs(source: _Source, order: TrainingOrder) -> tf.data.Dataset:
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
         records = shards.interleave(
-            _open,
+            source.open,
             cycle_length=source.options.interleave,
-            num_parallel_calls=tf.data.AUTOTUNE,
+            # AUTOTUNE begins with few, and a bucket keeps each waiting.
+            num_parallel_calls=min(source.options.interleave, len(paths)),
             deterministic=source.options.deterministic,
         )
         return records.shuffle(
@@ -280,10 +292,6 @@ def _shuffled_epochs(source: _Source, order: TrainingOrder) -> tf.data.Dataset:
     # of one epoch, not all that came before.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return epochs.flat_map(read_epoch).skip(position)
-
-
-def _open(shard: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(shard, buffer_size=_READ_BUFFER_BYTES)
 
 
 def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:

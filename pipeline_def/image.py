@@ -45,7 +45,9 @@ def canonicalize(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
 
 def _encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     if config.storage == "jpeg":
-        return tf.io.encode_jpeg(image, quality=config.quality, chroma_downsampling=False)
+        return tf.io.encode_jpeg(
+            image, quality=config.quality, chroma_downsampling=config.chroma == "half"
+        )
     if config.storage == "png":
         return tf.io.encode_png(image)
     # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).

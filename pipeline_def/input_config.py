@@ -28,8 +28,8 @@ class InputConfig:
     """Folder on a fast local disk, for `cache: file`. Unset: the system's temporary folder. A
     file that is there already, of the same images, is used again."""
 
-    interleave: int = 8
-    """Shards read at the same time; their records are mixed."""
+    interleave: int = 16
+    """Shards read at the same time; their records are mixed. From a bucket, as many downloads."""
 
     shuffle_buffer: int = 10_000
     """Examples that the reader streamed holds, still encoded, to shuffle them. The reader indexed

@@ -1,0 +1,148 @@
+"""Climbs from files read one by one to pixels in memory, on your own images, a change a rung.
+
+    uv run -m benchmarks.input_pipeline --data DIR
+    uv run -m benchmarks.input_pipeline --data DIR --target-images-per-second 3000
+    uv run -m benchmarks.input_pipeline --data DIR --gcs-latency-ms 30 --gcs-stream-mbps 160
+
+Every rung reads the same images at the same batch size, and gives the same pixels, which is checked
+first. The rungs take turns, so that a slow minute of the machine meets all of them. Writes a table,
+`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+
+# TensorFlow's blocks of 64 MB, cleared for each small file, would make files slower than they are.
+_BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
+
+
+def main() -> int:
+    """Prepare the images, measure in a process of its own, show what came out."""
+    arguments = _parser().parse_args()
+    os.environ.update(_QUIET)
+    warnings.simplefilter("ignore", FutureWarning)
+    os.makedirs(arguments.output, exist_ok=True)
+    from benchmarks.ladder_data import prepare
+    from components.errors import UserError
+
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
+        folder = os.path.join(work, "images")
+        images = arguments.images // arguments.batch * arguments.batch
+        print(f"Preparing {images:,} images of {arguments.data} …", flush=True)
+        try:
+            material = prepare(arguments.data, folder, size=arguments.size, images=images)
+        except UserError as error:
+            print(f"benchmarks.input_pipeline: error: {error}", file=sys.stderr)
+            return 2
+        results = _measure(arguments, folder)
+    from benchmarks.ladder_verdict import judge, show
+
+    results |= {"found": material.found, "different": material.different, "data": arguments.data}
+    results |= judge(results, target=_target(arguments))
+    show(results)
+    _write(results, Path(arguments.output))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.input_pipeline",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", required=True, help="folder of images, as the pipeline takes it")
+    parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
+    parser.add_argument("--batch", type=int, default=128, help="images per batch")
+    parser.add_argument("--images", type=int, default=3200, help="to read in an epoch, at most")
+    parser.add_argument("--epochs", type=int, default=2, help="of each repeat")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", default="input_benchmark", help="folder for the results")
+    parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
+    rate = parser.add_mutually_exclusive_group()
+    rate.add_argument("--step-ms", type=float, help="what the accelerator takes for a batch")
+    rate.add_argument(
+        "--target-images-per-second",
+        type=float,
+        help="what the accelerator takes; default: 80 %% of what the reader indexed gives",
+    )
+    parser.add_argument(
+        "--gcs-latency-ms", type=float, help="read from a Cloud Storage server with this latency"
+    )
+    parser.add_argument(
+        "--gcs-stream-mbps", type=float, default=0, help="megabits/s of each download; 0: no limit"
+    )
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    parser.add_argument("--work", default=memory, help="folder for the images to read")
+    return parser
+
+
+def _target(arguments: argparse.Namespace) -> float | None:
+    """Return the images per second that the accelerator takes, if the user has said so."""
+    if arguments.step_ms:
+        return float(arguments.batch / arguments.step_ms * 1000)
+    rate: float | None = arguments.target_images_per_second
+    return rate
+
+
+def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Run `ladder_run` on local files, or on a bucket; return what it measured."""
+    options = {
+        "folder": folder,
+        "root": folder,
+        "batch": arguments.batch,
+        "epochs": arguments.epochs,
+        "repeats": arguments.repeats,
+        "rungs": arguments.rungs,
+        "target": _target(arguments),
+    }
+    if arguments.gcs_latency_ms is None:
+        return _run(options, {})
+    from benchmarks.gcs_server.tls_proxy import TlsGcsServer
+
+    with TlsGcsServer(
+        {"bucket": folder},
+        latency_ms=arguments.gcs_latency_ms,
+        stream_mbps=arguments.gcs_stream_mbps,
+    ) as server:
+        environment = server.tensorflow_environment(Path(folder).parent)
+        results = _run({**options, "root": "gs://bucket", "epochs": 1}, {**environment, **_BUCKET})
+    store = {"latency_ms": arguments.gcs_latency_ms, "stream_mbps": arguments.gcs_stream_mbps}
+    return {**results, "store": store}
+
+
+def _run(options: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ladder_run", json.dumps(options)],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
+
+
+def _write(results: dict[str, Any], output: Path) -> None:
+    from benchmarks.ladder_plot import draw
+
+    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (output / "recommended.yaml").write_text(results["recommended"])
+    draw(results, output / "ladder.png")
+    for name in ("results.json", "ladder.png", "recommended.yaml"):
+        print(output / name)
+    print(f"Use it: uv run local_runner.py --config {output / 'recommended.yaml'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

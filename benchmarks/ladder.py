@@ -1,0 +1,187 @@
+"""The rungs of the input benchmark: from files one by one to pixels in memory, a change each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks.ladder_data import Material
+from components.example import ENCODED, LABEL_ID
+from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.image import CHANNELS, decode_jpeg
+from pipeline_def.input_config import InputConfig
+
+SHUFFLE = 10_000
+INTERLEAVE = 8
+_BUFFER_BYTES = 8 * 2**20
+
+# Threads that wait for files: local files hardly keep one waiting, a bucket does.
+_LOCAL_POOL, _REMOTE_POOL = 16, 64
+
+# What Transform's own schema says of these features.
+FEATURE_SPEC = {
+    ENCODED: tf.io.FixedLenFeature([], tf.string),
+    LABEL_ID: tf.io.FixedLenFeature([], tf.int64),
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One way to read the images."""
+
+    name: str
+    change: str
+    """From the rung before."""
+    build: Callable[[Material, int], tf.data.Dataset]
+    """From the images and the batch size to endless batches, shuffled."""
+    kind: str
+    """files, records, ours or raw; for the picture and the verdict."""
+    same_pixels: bool = True
+    """Whether it gives the pixels of the canonical images."""
+
+
+def _one(material: Material, file: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(decode_jpeg(file), [material.size, material.size, CHANNELS])
+
+
+def _resized(material: Material, file: tf.Tensor) -> tf.Tensor:
+    """Decode an original, cut out its middle and resize it."""
+    image = tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
+    image.set_shape([None, None, CHANNELS])
+    side = tf.reduce_min(tf.shape(image)[:2])
+    image = tf.image.resize_with_crop_or_pad(image, side, side)
+    resized = tf.image.resize(image, [material.size, material.size], antialias=True)
+    return tf.saturate_cast(tf.round(resized), tf.uint8)
+
+
+def _files(
+    folder: str, to_image: Callable[..., tf.Tensor], calls: int | None, *, pool: bool = False
+) -> Callable[[Material, int], tf.data.Dataset]:
+    """Read a file for each image."""
+
+    def build(material: Material, batch: int) -> tf.data.Dataset:
+        threads = _REMOTE_POOL if "://" in material.root else _LOCAL_POOL
+        files = tf.data.Dataset.from_tensor_slices((material.files(folder), list(material.labels)))
+        images = (
+            files.shuffle(material.images)
+            .repeat()
+            .map(
+                lambda path, label: (to_image(material, tf.io.read_file(path)), label),
+                num_parallel_calls=threads if pool else calls,
+            )
+        )
+        batches = images.batch(batch, drop_remainder=True)
+        return _as_written(batches, threads if pool else None)
+
+    return build
+
+
+def _as_written(batches: tf.data.Dataset, threads: int | None = None) -> tf.data.Dataset:
+    """Keep tf.data from adding parallel calls and a prefetch by itself: they are other rungs."""
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    options.experimental_optimization.inject_prefetch = False
+    if threads:
+        options.threading.private_threadpool_size = threads
+    return batches.with_options(options)
+
+
+def _records(material: Material, interleave: int) -> tf.data.Dataset:
+    paths = tf.data.Dataset.from_tensor_slices(material.shards("jpeg").paths)
+    records = paths.interleave(
+        lambda path: tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES),
+        cycle_length=interleave,
+        num_parallel_calls=tf.data.AUTOTUNE if interleave > 1 else None,
+    )
+    return records.shuffle(SHUFFLE).repeat()
+
+
+def _record_by_record(
+    interleave: int, calls: int | None
+) -> Callable[[Material, int], tf.data.Dataset]:
+    """Read records, and parse and decode one at a time."""
+
+    def build(material: Material, batch: int) -> tf.data.Dataset:
+        def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            features = tf.io.parse_single_example(record, FEATURE_SPEC)
+            return _one(material, features[ENCODED]), features[LABEL_ID]
+
+        images = _records(material, interleave).map(parse, num_parallel_calls=calls)
+        return _as_written(images.batch(batch, drop_remainder=True))
+
+    return build
+
+
+def _ours(storage: str = "jpeg", **options: Any) -> Callable[[Material, int], tf.data.Dataset]:
+    """Read with the function that training uses."""
+
+    def build(material: Material, batch: int) -> tf.data.Dataset:
+        return make_dataset(
+            material.shards(storage),
+            config=material.config(storage),
+            feature_spec=FEATURE_SPEC,
+            batch_size=batch,
+            options=InputConfig(**options),
+            order=TrainingOrder(seed=1),
+        )
+
+    return build
+
+
+def _batch_by_batch(material: Material, batch: int) -> tf.data.Dataset:
+    """Read records, and parse and decode a batch at a time, with TensorFlow's operations."""
+    from pipeline_def.image import decode
+
+    def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        features = tf.io.parse_example(serialized, FEATURE_SPEC)
+        return decode(features[ENCODED], material.config()), features[LABEL_ID]
+
+    batches = _records(material, INTERLEAVE).batch(batch, drop_remainder=True)
+    return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+_AUTO = tf.data.AUTOTUNE
+
+RUNGS = (
+    Rung(
+        "originals, resized every epoch",
+        "the user's own files, decoded and resized each time",
+        _files("originals", _resized, _AUTO),
+        "files",
+        same_pixels=False,
+    ),
+    Rung("files one by one", "resized once, before", _files("files", _one, None), "files"),
+    Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO), "files"),
+    Rung(
+        "files, private thread pool",
+        "threads of its own that wait for files",
+        _files("files", _one, None, pool=True),
+        "files",
+    ),
+    Rung("TFRecord, sequential", "bundled in 8 shards", _record_by_record(1, None), "records"),
+    Rung("+ interleave", "8 shards at a time", _record_by_record(INTERLEAVE, None), "records"),
+    Rung(
+        "+ parallel decode", "num_parallel_calls", _record_by_record(INTERLEAVE, _AUTO), "records"
+    ),
+    Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch, "records"),
+    Rung(
+        "+ prefetch: reader streamed",
+        "batches made ahead",
+        _ours(cache="none", reader="streamed"),
+        "ours",
+    ),
+    Rung(
+        "reader indexed",
+        "libjpeg-turbo writes into the batch; no records parsed",
+        _ours(cache="none", reader="indexed"),
+        "ours",
+    ),
+    Rung("cache encoded", "shards in memory", _ours(cache="encoded"), "ours"),
+    Rung("storage raw", "pixels in the shards", _ours("raw", cache="none"), "raw"),
+    Rung("cache decoded", "pixels in memory", _ours(cache="decoded"), "raw"),
+)
+
+REMOTE_RUNGS = tuple(rung for rung in RUNGS if rung.name != "reader indexed")

@@ -1,0 +1,166 @@
+"""The images that every rung of the input benchmark reads, in each of the forms to compare."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+from components.example import ENCODED, FILENAME, LABEL_ID
+from components.fetch import read_files
+from components.image_check import check_image
+from components.ingest_config import IngestConfig
+from components.listing import check_labels, list_source
+from components.record_index import index_path, write_rows
+from components.shards import open_shard, write_index
+from components.tfrecord import HEADER_BYTES, Value, serialize
+from components.verdict import Rejected
+from pipeline_def.config import TransformConfig
+from pipeline_def.image import canonicalize, decode
+from pipeline_def.records import Shards
+
+_SHARDS = 8
+_AT_ONCE = 64
+_FACTS = "material.json"
+
+Image = tuple[bytes, int]
+"""A file, and its label's number."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What there is to read below `root`: originals/, files/, jpeg/ and raw/."""
+
+    root: str
+    """A local folder or a gs:// URL."""
+    size: int
+    """Side of the canonical images, pixels."""
+    labels: tuple[int, ...]
+    """Of each image."""
+    found: int
+    """Images in the user's folder."""
+    different: int
+    """Different ones among those that are read; the others are copies."""
+
+    @property
+    def images(self) -> int:
+        """How many are read in an epoch."""
+        return len(self.labels)
+
+    def config(self, storage: str = "jpeg") -> TransformConfig:
+        """Describe the canonical images."""
+        return TransformConfig(size=self.size, storage=storage)  # type: ignore[arg-type]
+
+    def files(self, folder: str) -> list[str]:
+        """Name the files of `folder`, "originals" or "files", in the order of the labels."""
+        return [f"{self.root}/{folder}/{number:07d}" for number in range(self.images)]
+
+    def shards(self, storage: str) -> Shards:
+        """Return the shards of "jpeg" or "raw"."""
+        return Shards.of_pattern(f"{self.root}/{storage}/Split-train/*")
+
+    @classmethod
+    def load(cls, folder: str, root: str) -> Material:
+        """Read what `prepare` left in `folder`; the images themselves are at `root`."""
+        facts = json.loads(Path(folder, _FACTS).read_text())
+        return cls(**{**facts, "labels": tuple(facts["labels"]), "root": root})
+
+
+def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
+    """Write a sample of the images at `data` into `folder`, in every form.
+
+    Args:
+        data: folder of images, as the pipeline takes it.
+        folder: is emptied first.
+        size: side of the canonical images, pixels.
+        images: number of them; if there are fewer, they are repeated.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    found, sample = _sample(data, images)
+    config = TransformConfig(size=size)
+    canonical = _canonical(sample, config)
+    material = Material(
+        root=folder,
+        size=size,
+        labels=tuple(label for _, label in itertools.islice(itertools.cycle(sample), images)),
+        found=found,
+        different=len(sample),
+    )
+    _write_files(f"{folder}/originals", itertools.cycle(sample), images)
+    _write_files(f"{folder}/files", itertools.cycle(canonical), images)
+    _write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
+    _write_shards(f"{folder}/raw", itertools.cycle(_decoded(canonical, config)), images)
+    Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
+    return material
+
+
+def _sample(data: str, most: int) -> tuple[int, list[Image]]:
+    """Return how many images there are, and up to `most` of them, spread over the folder."""
+    config = IngestConfig()
+    listing = list_source(data, config)
+    check_labels(listing)
+    labels = {label: i for i, label in enumerate(sorted({file.label for file in listing.files}))}
+    mixed = sorted(listing.files, key=lambda file: hashlib.sha256(file.path.encode()).digest())
+    sample = []
+    for file, content in read_files(listing.root, mixed[:most], config):
+        try:
+            if isinstance(content, Rejected):
+                raise content
+            sample.append((check_image(content, config).encoded, labels[file.label]))
+        except Rejected:
+            continue
+    return len(listing.files), sample
+
+
+def _canonical(sample: list[Image], config: TransformConfig) -> list[Image]:
+    encoded: list[bytes] = []
+    for start in range(0, len(sample), _AT_ONCE):
+        files = [file for file, _ in sample[start : start + _AT_ONCE]]
+        encoded += canonicalize(tf.constant(files), config).numpy().tolist()
+    return [(file, label) for file, (_, label) in zip(encoded, sample, strict=True)]
+
+
+def _decoded(canonical: list[Image], config: TransformConfig) -> list[Image]:
+    """Return the very pixels of the canonical files, so that all rungs give the same."""
+    return [
+        (decode(tf.constant([file]), config).numpy().tobytes(), label) for file, label in canonical
+    ]
+
+
+def _write_files(folder: str, images: Iterator[Image], count: int) -> None:
+    os.makedirs(folder)
+    for number, (file, _) in enumerate(itertools.islice(images, count)):
+        Path(folder, f"{number:07d}").write_bytes(file)
+
+
+def _write_shards(uri: str, images: Iterator[Image], count: int) -> None:
+    """Write what Transform writes."""
+    counts = {}
+    for shard in range(_SHARDS):
+        name = f"data_tfrecord-{shard:05d}-of-{_SHARDS:05d}"
+        numbers = range(count * shard // _SHARDS, count * (shard + 1) // _SHARDS)
+        rows = _write_shard(f"{uri}/Split-train/{name}", numbers, images)
+        write_rows(index_path(uri, "train", name), rows)
+        counts[name] = len(rows)
+    write_index(uri, {"train": counts}, labels={})
+
+
+def _write_shard(
+    path: str, numbers: Iterable[int], images: Iterator[Image]
+) -> list[tuple[int, int, int]]:
+    rows = []
+    with open_shard(path) as writer:
+        for number, (file, label) in zip(numbers, images, strict=False):
+            features: dict[str, Value] = {ENCODED: file, FILENAME: f"{number:07d}", LABEL_ID: label}
+            record = serialize(features)
+            before = itertools.takewhile(lambda part, image=file: part is not image, record)  # type: ignore[misc]
+            rows.append((writer.position + HEADER_BYTES + sum(map(len, before)), len(file), label))
+            writer.write(record)
+    return rows

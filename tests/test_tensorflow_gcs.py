@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.gcs_server import Fault
+from benchmarks.gcs_server.tls_proxy import TlsGcsServer
+
+gfile = tf.io.gfile
+RECORDS = [bytes([number]) * 10_000 for number in range(40)]
+NAMES = ["a b+c&d=e", "новый/фото.jpg", "100%2e.jpg", "#1?", "{}", "-rf"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the bucket `disk`."""
+    return tmp_path_factory.mktemp("disk")
+
+
+@pytest.fixture(scope="module")
+def started(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsGcsServer]:
+    with TlsGcsServer({"disk": folder}) as server, pytest.MonkeyPatch.context() as patch:
+        server.put("memory", "x", b"0123456789")
+        variables = server.tensorflow_environment(tmp_path_factory.mktemp("certificate"))
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def server(started: TlsGcsServer) -> TlsGcsServer:
+    """The server, which has counted nothing."""
+    started.counts.clear()
+    return started
+
+
+def read(path: str) -> bytes:
+    return bytes(gfile.GFile(path, "rb").read())
+
+
+def write(path: str, data: bytes) -> None:
+    with gfile.GFile(path, "wb") as file:
+        file.write(data)
+
+
+def read_records(pattern: str) -> list[bytes]:
+    return list(tf.data.TFRecordDataset(gfile.glob(pattern)).as_numpy_iterator())
+
+
+def test_lists_and_reads(server: TlsGcsServer) -> None:
+    paths = [f"gs://disk/names/{name}" for name in NAMES]
+    for name in NAMES:
+        server.put("disk", f"names/{name}", name.encode())
+    assert gfile.glob("gs://disk/names/*") == sorted(
+        [*(path for path in paths if "/фото" not in path), "gs://disk/names/новый"]
+    )
+    assert server.counts == {"list": 1}
+    assert [read(path) for path in paths] == [name.encode() for name in NAMES]
+    assert [gfile.exists(path) for path in ("gs://disk/none", paths[0])] == [False, True]
+    assert gfile.isdir("gs://disk/names/новый")
+    assert read("gs://memory/x") == b"0123456789"
+    with pytest.raises(tf.errors.NotFoundError):
+        read("gs://disk/none")
+
+
+def test_a_shard_is_one_request(server: TlsGcsServer, folder: Path) -> None:
+    with tf.io.TFRecordWriter(str(folder / "shard-0")) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    assert read_records("gs://disk/shard-*") == RECORDS
+    assert server.counts == {"list": 1, "media": 1}
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+def test_writes(server: TlsGcsServer, folder: Path, size: int) -> None:
+    # A header that is taken out of requests, in content that has to stay as it is.
+    data = (b"PUT \r\nTransfer-Encoding: identity\r\n" + os.urandom(size))[:size]
+    begin = time.perf_counter()
+    write(f"gs://disk/out/{size}", data)
+    # curl waits for a second if its Expect is not answered.
+    assert time.perf_counter() - begin < 0.9
+    assert server.counts == {"upload": 2}
+    assert (folder / f"out/{size}").read_bytes() == data
+    assert read(f"gs://disk/out/{size}") == data
+
+
+def test_folders(server: TlsGcsServer, folder: Path) -> None:
+    gfile.makedirs("gs://disk/run/tmp/deep")
+    assert gfile.isdir("gs://disk/run/tmp/deep")
+    write("gs://disk/run/tmp/deep/model", b"weights")
+    gfile.rename("gs://disk/run/tmp", "gs://disk/run/1")
+    assert gfile.listdir("gs://disk/run") == ["1/"]
+    assert read("gs://disk/run/1/deep/model") == b"weights"
+    assert (folder / "run/1/deep/model").read_bytes() == b"weights"
+    assert not (folder / "run/tmp/deep/model").exists()
+    gfile.rmtree("gs://disk/run")
+    assert not gfile.exists("gs://disk/run")
+
+
+def test_delays(server: TlsGcsServer) -> None:
+    server.put("memory", "slow", bytes(100_000))
+    server.latency_ms, server.stream_mbps = 100, 4
+    begin = time.perf_counter()
+    assert read("gs://memory/slow") == bytes(100_000)
+    server.latency_ms = server.stream_mbps = 0
+    assert server.counts == {"metadata": 1, "media": 1}
+    assert 2 * 0.1 + 0.2 <= time.perf_counter() - begin < 2
+
+
+# Each costs a second, for which TensorFlow waits.
+@pytest.mark.parametrize("fault", [503, "short"])
+def test_tensorflow_tries_again(server: TlsGcsServer, fault: Fault) -> None:
+    server.put("memory", str(fault), b"0123456789")
+    server.faults[str(fault)] = [fault]
+    assert read(f"gs://memory/{fault}") == b"0123456789"
+    assert server.counts == {"metadata": 1, "media": 2}
+
+
+def test_a_client_that_does_not_trust_the_certificate(server: TlsGcsServer, tmp_path: Path) -> None:
+    file = server.tensorflow_environment(tmp_path)["CURL_CA_BUNDLE"]
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ask(server, ssl.create_default_context())
+    # It hung up in the middle of a handshake; the next one is served.
+    assert ask(server, ssl.create_default_context(cafile=file)) == b"0123456789"
+
+
+def ask(server: TlsGcsServer, context: ssl.SSLContext) -> bytes:
+    """Read an object through the proxy."""
+    address = server.proxy.removeprefix("http://")
+    with closing(http.client.HTTPSConnection(address, timeout=5, context=context)) as connection:
+        connection.set_tunnel("storage.googleapis.com")
+        connection.request("GET", "/memory/x")
+        return connection.getresponse().read()
