@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
     parser.add_argument("--batch", type=int, default=128, help="images per batch")
     parser.add_argument("--images", type=int, default=3200, help="to read in an epoch, at most")
-    parser.add_argument("--epochs", type=int, default=2, help="of each repeat")
+    parser.add_argument(
+        "--epochs", type=int, default=2, help="of each repeat, which lasts 1 to 15 s"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", default="input_benchmark", help="folder for the results")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")

@@ -22,8 +22,9 @@ import simplejpeg
 
 from benchmarks.ladder_data import Material
 
-# One by one from a bucket, an epoch would take minutes.
-_MOST_SECONDS = 15.0
+# An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
+# from a bucket, it would take minutes.
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 15.0
 
 # Batches that were made before the clock started, by whatever reads ahead.
 _BUFFERED = 4
@@ -164,30 +165,33 @@ def _measure_all(
 
 
 def _rate(batches: Batches, steps: int, batch: int) -> float:
-    """Return images per second of up to `steps` batches."""
+    """Return images per second of `steps` batches, or as many as `_is_over` allows."""
     for _ in range(_BUFFERED):
         next(batches)
-    started = time.perf_counter()
-    done = 0
-    while done < steps and time.perf_counter() - started < _MOST_SECONDS:
+    done, started = 0, time.perf_counter()
+    while not _is_over(done, steps, time.perf_counter() - started):
         next(batches)
         done += 1
     return done * batch / (time.perf_counter() - started)
 
 
+def _is_over(done: int, steps: int, seconds: float) -> bool:
+    return seconds > _MOST_SECONDS or (done >= steps and seconds > _LEAST_SECONDS)
+
+
 def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
     """Return the share of its time that an accelerator which takes `rate` images/s waits."""
     pause = batch / rate
-    waited, started = 0.0, time.perf_counter()
-    for _ in range(steps):
+    for _ in range(_BUFFERED):
+        next(batches)
+    done, waited, started = 0, 0.0, time.perf_counter()
+    while not _is_over(done, steps, time.perf_counter() - started):
         asked = time.perf_counter()
         next(batches)
-        now = time.perf_counter()
-        waited += now - asked
+        waited += time.perf_counter() - asked
         # Sleeping is what the processor does while an accelerator works.
         time.sleep(pause)
-        if now - started > _MOST_SECONDS:
-            break
+        done += 1
     return waited / (time.perf_counter() - started)
 
 

@@ -50,6 +50,7 @@ _SOURCES = {
         "pipeline_def/colour.py",
         "pipeline_def/dataset.py",
         "pipeline_def/draws.py",
+        "pipeline_def/host_calls.py",
         "pipeline_def/host_decode.py",
         "pipeline_def/image.py",
         "pipeline_def/input_report.py",

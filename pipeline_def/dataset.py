@@ -16,6 +16,7 @@ from components.errors import UserError
 from components.example import ENCODED, LABEL_ID
 from pipeline_def.cache import DEFAULT_FOLDER, decode_all, load_shards, resolve_cache
 from pipeline_def.config import TransformConfig
+from pipeline_def.host_calls import guard
 from pipeline_def.host_decode import HostDecoder, cut_windows, map_shards
 from pipeline_def.image import CHANNELS, channel_sums, decode
 from pipeline_def.input_config import InputConfig
@@ -196,7 +197,7 @@ def _on_host(
     function: Callable[..., Any], records: tf.Tensor, corners: tf.Tensor, size: int
 ) -> tf.Tensor:
     """Call `function(records, corners)` of numpy arrays, which returns a batch of images."""
-    images = tf.numpy_function(function, [records, corners], tf.uint8, stateful=False)
+    images = tf.numpy_function(guard(function), [records, corners], tf.uint8, stateful=False)
     return tf.ensure_shape(images, [records.shape[0], size, size, CHANNELS])
 
 
@@ -217,7 +218,9 @@ def _record_batches(source: _Source) -> tf.data.Dataset:
         return batches, epochs.at(batches[:, np.newaxis] * size + np.arange(size))
 
     def in_chunks(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        batches, records = tf.numpy_function(chunk, [first], [tf.int64, tf.int64], stateful=False)
+        batches, records = tf.numpy_function(
+            guard(chunk), [first], [tf.int64, tf.int64], stateful=False
+        )
         return tf.ensure_shape(batches, [_CHUNK]), tf.ensure_shape(records, [_CHUNK, size])
 
     firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)

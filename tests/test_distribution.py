@@ -1,0 +1,116 @@
+"""The input pipeline under distribution strategies, in processes of their own.
+
+Logical devices and clusters must be set up before TensorFlow does anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests import nodes
+from tests.conftest import SIZE
+
+# What a process prints: the sorted hashes of the images of each step, of its replicas.
+_WORKER = """
+import hashlib, json, sys
+import tensorflow as tf
+
+examples, kind, reader, size = sys.argv[1:4] + [int(sys.argv[4])]
+if kind == "mirrored":
+    [cpu] = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+elif kind == "workers":
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+elif kind == "one":
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+else:
+    strategy = tf.distribute.get_strategy()
+
+from pipeline_def.config import TransformConfig
+from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.input_config import InputConfig
+from pipeline_def.records import Shards
+from components.example import ENCODED, LABEL_ID
+
+def read(part):
+    return make_dataset(
+        Shards.of_pattern(f"{examples}/Split-train/*"),
+        config=TransformConfig(size=size),
+        feature_spec={
+            ENCODED: tf.io.FixedLenFeature([], tf.string),
+            LABEL_ID: tf.io.FixedLenFeature([], tf.int64),
+        },
+        batch_size=part.get_per_replica_batch_size(8),
+        options=InputConfig(reader=reader, cache="none"),
+        order=TrainingOrder.of_worker(3, 2, part),
+    )
+
+def digests(images):
+    return [hashlib.sha256(image.tobytes()).hexdigest()[:16] for image in images.numpy()]
+
+batches = iter(strategy.distribute_datasets_from_function(read))
+for _ in range(6):
+    images, _ = next(batches)
+    local = strategy.experimental_local_results(images)
+    print(json.dumps(sorted(d for replica in local for d in digests(replica))))
+"""
+
+
+def run(transformed: nodes.Transformed, kind: str, reader: str, **environment: str) -> Any:
+    return subprocess.Popen(
+        [sys.executable, "-c", _WORKER, transformed.examples.uri, kind, reader, str(SIZE)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def steps(process: Any) -> list[list[str]]:
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return [json.loads(line) for line in output.splitlines() if line.startswith("[")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.slow
+def test_every_strategy_gives_a_step_the_same_images(transformed: nodes.Transformed) -> None:
+    expected = steps(run(transformed, "default", "indexed"))
+    assert len(expected) == 6
+    assert len({digest for step in expected for digest in step}) == 48
+    for kind in ("one", "mirrored"):
+        assert steps(run(transformed, kind, "indexed")) == expected
+    addresses = [f"localhost:{free_port()}" for _ in range(2)]
+    workers = [
+        run(
+            transformed,
+            "workers",
+            "indexed",
+            TF_CONFIG=json.dumps(
+                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            ),
+        )
+        for index in range(2)
+    ]
+    parts = [steps(worker) for worker in workers]
+    assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == expected
+
+
+@pytest.mark.slow
+def test_streaming_replicas_share_what_is_read(transformed: nodes.Transformed) -> None:
+    assert steps(run(transformed, "mirrored", "streamed")) == steps(
+        run(transformed, "default", "streamed")
+    )
