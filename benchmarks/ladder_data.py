@@ -95,8 +95,8 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     )
     _write_files(f"{folder}/originals", itertools.cycle(sample), images)
     _write_files(f"{folder}/files", itertools.cycle(canonical), images)
-    _write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
-    _write_shards(f"{folder}/raw", itertools.cycle(_decoded(canonical, config)), images)
+    write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
+    write_shards(f"{folder}/raw", itertools.cycle(_decoded(canonical, config)), images)
     Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
     return material
 
@@ -140,7 +140,7 @@ def _write_files(folder: str, images: Iterator[Image], count: int) -> None:
         Path(folder, f"{number:07d}").write_bytes(file)
 
 
-def _write_shards(uri: str, images: Iterator[Image], count: int) -> None:
+def write_shards(uri: str, images: Iterator[Image], count: int) -> None:
     """Write what Transform writes."""
     counts = {}
     for shard in range(_SHARDS):

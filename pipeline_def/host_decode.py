@@ -8,7 +8,9 @@ pixels are decoded or copied, so threads run in parallel.
 from __future__ import annotations
 
 import functools
+import math
 import mmap
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -28,16 +30,45 @@ Pixels = npt.NDArray[np.uint8]
 # TensorFlow takes over an array without a copy if it begins at a multiple of this.
 _ALIGNMENT = 64
 
+# References to memory that no batch lies in: from the list, from a variable, from the question.
+_UNUSED = 3
+
 # Mapped at the same time; a process may keep about a thousand files open.
 _OPEN_SHARDS = 64
 
 
 def empty_aligned(shape: tuple[int, ...]) -> Pixels:
     """Return an uninitialized uint8 array that TensorFlow can take over without a copy."""
-    size = int(np.prod(shape))
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    return _aligned(np.empty(math.prod(shape) + _ALIGNMENT, np.uint8), shape)
+
+
+def _aligned(memory: Pixels, shape: tuple[int, ...]) -> Pixels:
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].reshape(shape)
+    return memory[start : start + math.prod(shape)].reshape(shape)
+
+
+class BatchMemory:
+    """Memory for batches, used again once nobody has a batch that lies in it.
+
+    The system clears what it gives, page by page; for raw pixels that took as long as copying them.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._lock = threading.Lock()
+        self._memory: list[Pixels] = []
+
+    def take(self, shape: tuple[int, ...]) -> Pixels:
+        """Return an uninitialized uint8 array that TensorFlow can take over without a copy."""
+        size = math.prod(shape) + _ALIGNMENT
+        with self._lock:
+            for memory in self._memory:
+                # Arrays that lie in it, and tensors that have taken one over, refer to it.
+                if memory.size == size and sys.getrefcount(memory) == _UNUSED:
+                    return _aligned(memory, shape)
+            self._memory = [m for m in self._memory if m.size == size]
+            self._memory.append(np.empty(size, np.uint8))
+            return _aligned(self._memory[-1], shape)
 
 
 def map_shards(paths: list[str]) -> Callable[[int], memoryview]:
@@ -70,6 +101,7 @@ class HostDecoder:
         self._size = config.seen_size
         self._decode = _DECODERS[config.storage]
         self._scratch = threading.local()
+        self._memory = BatchMemory()
 
     def decode(self, records: Int64Array, corners: npt.NDArray[np.int32]) -> Pixels:
         """Decode `records` and cut out the windows whose top and left are `corners`, [batch, 2].
@@ -77,7 +109,7 @@ class HostDecoder:
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
-        batch = empty_aligned((len(records), self._size, self._size, CHANNELS))
+        batch = self._memory.take((len(records), self._size, self._size, CHANNELS))
         table = self._table
         shards, starts = table.shard[records].tolist(), table.offset[records].tolist()
         lengths = table.length[records].tolist()
