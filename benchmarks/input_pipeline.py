@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=128, help="images per batch")
     parser.add_argument("--images", type=int, default=3200, help="to read in an epoch, at most")
     parser.add_argument(
-        "--epochs", type=int, default=2, help="of each repeat, which lasts 1 to 15 s"
+        "--epochs", type=int, default=2, help="of each repeat, which lasts 1 to 10 s"
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", default="input_benchmark", help="folder for the results")

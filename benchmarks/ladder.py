@@ -14,7 +14,7 @@ from pipeline_def.dataset import TrainingOrder, make_dataset
 from pipeline_def.image import CHANNELS, decode_jpeg
 from pipeline_def.input_config import InputConfig
 
-SHUFFLE = 10_000
+SHUFFLE = InputConfig().shuffle_buffer
 INTERLEAVE = 8
 _BUFFER_BYTES = 8 * 2**20
 

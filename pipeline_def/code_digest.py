@@ -56,6 +56,7 @@ _SOURCES = {
         "pipeline_def/input_report.py",
         "pipeline_def/memory.py",
         "pipeline_def/model.py",
+        "pipeline_def/moments.py",
         "pipeline_def/placement.py",
         "pipeline_def/records.py",
         "pipeline_def/serving.py",

@@ -18,7 +18,7 @@ from pipeline_def.cache import DEFAULT_FOLDER, decode_all, load_shards, resolve_
 from pipeline_def.config import TransformConfig
 from pipeline_def.host_calls import guard
 from pipeline_def.host_decode import HostDecoder, cut_windows, map_shards
-from pipeline_def.image import CHANNELS, channel_sums, decode
+from pipeline_def.image import CHANNELS, decode
 from pipeline_def.input_config import InputConfig
 from pipeline_def.records import EpochOrder, Int64Array, RecordTable, Shards
 
@@ -33,9 +33,6 @@ _READ_BYTES = 4 * 2**20
 
 # A rough size of a stored image per pixel, bytes, to tell how many records that is.
 _BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0}
-
-_MOMENTS_OF = 1024
-_MOMENTS_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -141,16 +138,23 @@ class _Source:
 
 def _find_table(shards: Shards, options: InputConfig) -> RecordTable | None:
     """Read the index of the images for the indexed reader; None: the streamed one is to read."""
-    if options.reader == "streamed":
-        return None
-    if options.reader == "auto" and not (shards.local or options.cache == "encoded"):
+    random_access = shards.local or options.cache == "encoded"
+    if options.reader == "indexed" and not random_access:
+        raise UserError(
+            f"input.reader is 'indexed', which reads local shards, and these are at {shards.uri}: "
+            f"choose input.cache encoded or input.reader streamed."
+        )
+    if options.reader == "streamed" or not random_access:
         return None
     try:
         return RecordTable.read(shards)
-    except FileNotFoundError:
-        if options.reader == "indexed" or options.cache == "encoded":
-            raise
-        return None
+    except FileNotFoundError as error:
+        if options.reader == "auto" and options.cache != "encoded":
+            return None
+        raise UserError(
+            f"{shards.uri} has no index of its images, which our Transform writes: choose "
+            f"input.reader streamed, and another input.cache than encoded."
+        ) from error
 
 
 def _indexed(source: _Source, table: RecordTable) -> tf.data.Dataset:
@@ -295,23 +299,3 @@ def _shuffled_epochs(source: _Source, order: TrainingOrder) -> tf.data.Dataset:
     # of one epoch, not all that came before.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return epochs.flat_map(read_epoch).skip(position)
-
-
-def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:
-    """Return mean and variance, [3] each, 0 to 255, of the pixels of the first 1,024 images.
-
-    Records lie in the order of hashes, so the first ones are a random sample, and the same one
-    each time. 1,024 images put the mean within 1 % of the range; a pass of Transform over all of
-    them would double its time. Summed as integers, and so exactly.
-
-    Args:
-        dataset: batches of (uint8 [batch, height, width, 3], labels).
-    """
-    pixels = 0
-    sums, squares = np.zeros(CHANNELS, np.int64), np.zeros(CHANNELS, np.int64)
-    for images, _ in dataset.unbatch().take(_MOMENTS_OF).batch(_MOMENTS_BATCH):
-        of_images = [tf.reduce_sum(x, axis=0).numpy() for x in channel_sums(images)]
-        sums, squares = sums + of_images[0], squares + of_images[1]
-        pixels += images.shape[0] * images.shape[1] * images.shape[2]
-    mean = sums / pixels
-    return mean.tolist(), (squares / pixels - mean * mean).tolist()

@@ -113,22 +113,3 @@ def decode_jpeg(file: tf.Tensor) -> tf.Tensor:
     By default TensorFlow takes a faster cosine transform, some levels off for many pixels.
     """
     return tf.io.decode_jpeg(file, channels=CHANNELS, dct_method="INTEGER_ACCURATE")
-
-
-def channel_sums(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the sums of the values and of their squares, of each channel of each image.
-
-    Args:
-        images: uint8 [batch, height, width, 3].
-
-    Returns:
-        Two int64 [batch, 3]: exact, so that they add up to the same in whatever order.
-    """
-
-    def one(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        values = tf.cast(image, tf.int64)
-        return tf.reduce_sum(values, axis=[0, 1]), tf.reduce_sum(values * values, axis=[0, 1])
-
-    # Image by image: Beam's batches of 1,000 would take gigabytes as 64-bit integers.
-    spec = tf.TensorSpec([CHANNELS], tf.int64)
-    return tuple(tf.map_fn(one, images, fn_output_signature=(spec, spec)))

@@ -31,9 +31,10 @@ class InputConfig:
     interleave: int = 16
     """Shards read at the same time; their records are mixed. From a bucket, as many downloads."""
 
-    shuffle_buffer: int = 10_000
-    """Examples that the reader streamed holds, still encoded, to shuffle them. The reader indexed
-    needs none: it shuffles all records of `interleave` shards."""
+    shuffle_buffer: int = 2048
+    """Examples that the reader streamed holds, still encoded, to shuffle them; they must be there
+    before the first batch is. As records lie in shards in the order of hashes, few are enough. The
+    reader indexed needs none: it shuffles all records of `interleave` shards."""
 
     threads: int = 0
     """Threads that decode. 0: one for each core."""
@@ -60,6 +61,10 @@ class InputConfig:
         )
         require(
             0 <= self.max_wait <= 1, f"input.max_wait is {self.max_wait}: it must be from 0 to 1."
+        )
+        require(
+            not (self.reader == "streamed" and self.cache == "encoded"),
+            "input.cache is 'encoded': it is read by input.reader indexed, not streamed.",
         )
         require(
             self.cache_folder is None or self.cache == "file",

@@ -35,4 +35,4 @@ def _read(path: Path) -> int | None:
 
 def gib(size: float) -> str:
     """Say `size`, in bytes, in GiB."""
-    return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**30:,.1f} GiB"

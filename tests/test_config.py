@@ -43,6 +43,19 @@ WRONG = {
         ["--model.name", "cnn", "--model.weights", "imagenet"],
         "cnn has no pretrained weights",
     ),
+    "no interleave": (["--input.interleave", "0"], "input.interleave is 0: it must be at least 1"),
+    "negative threads": (["--input.threads", "-1"], "input.threads is -1: it must be from 0"),
+    "share of waiting above one": (["--input.max_wait", "2"], "input.max_wait is 2.0: it must be"),
+    "a cache that the reader cannot use": (
+        ["--input.reader", "streamed", "--input.cache", "encoded"],
+        "read by input.reader indexed, not streamed",
+    ),
+    "a folder without a cache for it": (
+        ["--input.cache_folder", "/ssd"],
+        "it needs input.cache file",
+    ),
+    "large margin": (["--transform.margin", "300"], "transform.margin is 300: it must be from 0"),
+    "negative steps": (["--training.profile_steps", "-1"], "training.profile_steps is -1"),
     "no such file": (["--config", "/no/such.yaml"], "/no/such.yaml"),
 }
 

@@ -14,9 +14,10 @@ from components import example
 from components.errors import UserError
 from pipeline_def import cache
 from pipeline_def.config import TransformConfig
-from pipeline_def.dataset import TrainingOrder, make_dataset, pixel_moments
+from pipeline_def.dataset import TrainingOrder, make_dataset
 from pipeline_def.image import decode
 from pipeline_def.input_config import InputConfig
+from pipeline_def.moments import pixel_moments
 from pipeline_def.records import Shards
 from tests import nodes
 from tests.conftest import SIZE
@@ -269,15 +270,23 @@ def test_shards_without_an_index_are_streamed(
     monkeypatch.setattr("components.record_index.FOLDER", "nowhere")
     found = list(examples(dataset(transformed, "eval", options=InputConfig(cache="none"))))
     assert found == stored(transformed, "eval")
-    with pytest.raises(FileNotFoundError):
-        dataset(transformed, "eval", options=InputConfig(cache="none", reader="indexed"))
+    for options in (InputConfig(cache="none", reader="indexed"), InputConfig(cache="encoded")):
+        with pytest.raises(UserError, match="has no index of its images"):
+            dataset(transformed, "eval", options=options)
+
+
+def test_the_indexed_reader_asks_for_local_shards() -> None:
+    shards = Shards("gs://bucket/examples", "train", {"data": 10})
+    options = InputConfig(cache="none", reader="indexed")
+    with pytest.raises(UserError, match="and these are at gs://bucket/examples: choose"):
+        make_dataset(shards, config=CONFIG, feature_spec={}, batch_size=2, options=options)
 
 
 @pytest.mark.parametrize("most", [1024, 20])
 def test_moments_are_those_of_the_first_training_images(
     transformed: nodes.Transformed, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("pipeline_def.dataset._MOMENTS_OF", most)
+    monkeypatch.setattr("pipeline_def.moments._IMAGES", most)
     images = [pixels for pixels, _ in stored(transformed, "train")[:most]]
     pixels = np.frombuffer(b"".join(images), np.uint8).reshape(-1, 3)
     mean, variance = pixel_moments(dataset(transformed, "train"))

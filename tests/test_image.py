@@ -10,7 +10,8 @@ import tensorflow as tf
 from PIL import Image
 
 from pipeline_def.config import TransformConfig
-from pipeline_def.image import canonicalize, channel_sums, decode
+from pipeline_def.image import canonicalize, decode
+from pipeline_def.moments import channel_sums
 from tests.images import encode, picture
 
 Canonicalize = Callable[..., tf.Tensor]
