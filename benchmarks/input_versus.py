@@ -150,9 +150,10 @@ def _batches(arguments: argparse.Namespace) -> Iterator[Any]:
     from pipeline_def.augmentation import augment
     from pipeline_def.augmentation_config import AugmentationConfig
     from pipeline_def.config import TransformConfig
-    from pipeline_def.dataset import TrainingOrder, make_dataset
+    from pipeline_def.dataset import make_dataset
     from pipeline_def.input_config import InputConfig
     from pipeline_def.records import Shards
+    from pipeline_def.source import TrainingOrder
 
     storage = _STORAGE[arguments.storage]
     uri = _shards(arguments, storage)

@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from benchmarks.ladder_data import Material
 from components.example import ENCODED, LABEL_ID
-from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.dataset import make_dataset
 from pipeline_def.image import CHANNELS, decode_jpeg
 from pipeline_def.input_config import InputConfig
+from pipeline_def.source import TrainingOrder
 
 SHUFFLE = InputConfig().shuffle_buffer
 INTERLEAVE = 8

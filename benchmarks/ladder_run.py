@@ -166,13 +166,21 @@ def _measure_all(
 
 def _rate(batches: Batches, steps: int, batch: int) -> float:
     """Return images per second of `steps` batches, or as many as `_is_over` allows."""
-    for _ in range(_BUFFERED):
-        next(batches)
+    _drain(batches)
     done, started = 0, time.perf_counter()
     while not _is_over(done, steps, time.perf_counter() - started):
         next(batches)
         done += 1
     return done * batch / (time.perf_counter() - started)
+
+
+def _drain(batches: Batches) -> None:
+    """Take what was made ahead; a rung that needs seconds for a batch makes none ahead."""
+    started = time.perf_counter()
+    for _ in range(_BUFFERED):
+        next(batches)
+        if time.perf_counter() - started > _LEAST_SECONDS:
+            break
 
 
 def _is_over(done: int, steps: int, seconds: float) -> bool:
@@ -182,8 +190,7 @@ def _is_over(done: int, steps: int, seconds: float) -> bool:
 def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
     """Return the share of its time that an accelerator which takes `rate` images/s waits."""
     pause = batch / rate
-    for _ in range(_BUFFERED):
-        next(batches)
+    _drain(batches)
     done, waited, started = 0, 0.0, time.perf_counter()
     while not _is_over(done, steps, time.perf_counter() - started):
         asked = time.perf_counter()

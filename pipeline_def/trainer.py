@@ -15,13 +15,14 @@ import tf_keras
 from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.cache import resolve_cache
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
-from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.dataset import make_dataset
 from pipeline_def.input_config import InputConfig
 from pipeline_def.input_report import report_input
 from pipeline_def.model import build_model
 from pipeline_def.moments import pixel_moments
 from pipeline_def.records import Shards
 from pipeline_def.serving import export_model
+from pipeline_def.source import TrainingOrder
 from pipeline_def.training import TrainingLoop
 from pipeline_def.transform import LABEL_VOCABULARY
 

@@ -14,11 +14,12 @@ from components import example
 from components.errors import UserError
 from pipeline_def import cache
 from pipeline_def.config import TransformConfig
-from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.dataset import make_dataset
 from pipeline_def.image import decode
 from pipeline_def.input_config import InputConfig
 from pipeline_def.moments import pixel_moments
 from pipeline_def.records import Shards
+from pipeline_def.source import TrainingOrder
 from tests import nodes
 from tests.conftest import SIZE
 
@@ -37,7 +38,7 @@ READERS = {
 
 @pytest.fixture(autouse=True)
 def _cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline_def.dataset.DEFAULT_FOLDER", str(tmp_path / "cache"))
+    monkeypatch.setattr("pipeline_def.indexed_reader.DEFAULT_FOLDER", str(tmp_path / "cache"))
 
 
 @pytest.fixture(params=list(READERS.values()), ids=list(READERS))

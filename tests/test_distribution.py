@@ -35,7 +35,8 @@ else:
     strategy = tf.distribute.get_strategy()
 
 from pipeline_def.config import TransformConfig
-from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.dataset import make_dataset
+from pipeline_def.source import TrainingOrder
 from pipeline_def.input_config import InputConfig
 from pipeline_def.records import Shards
 from components.example import ENCODED, LABEL_ID

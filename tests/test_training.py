@@ -16,10 +16,11 @@ from pipeline_def import training
 from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.checkpoint import Progress
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
-from pipeline_def.dataset import TrainingOrder, make_dataset
+from pipeline_def.dataset import make_dataset
 from pipeline_def.input_config import InputConfig
 from pipeline_def.model import build_model
 from pipeline_def.records import Shards
+from pipeline_def.source import TrainingOrder
 from pipeline_def.training import TrainingLoop
 from tests import nodes
 from tests.conftest import SIZE
