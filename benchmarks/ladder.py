@@ -16,7 +16,7 @@ from pipeline_def.input_config import InputConfig
 from pipeline_def.source import TrainingOrder
 
 SHUFFLE = InputConfig().shuffle_buffer
-INTERLEAVE = 8
+INTERLEAVE = InputConfig().interleave
 _BUFFER_BYTES = 8 * 2**20
 
 # Threads that wait for files: local files hardly keep one waiting, a bucket does.
@@ -162,8 +162,8 @@ RUNGS = (
         _files("files", _one, None, pool=True),
         "files",
     ),
-    Rung("TFRecord, sequential", "bundled in 8 shards", _record_by_record(1, None), "records"),
-    Rung("+ interleave", "8 shards at a time", _record_by_record(INTERLEAVE, None), "records"),
+    Rung("TFRecord, sequential", "bundled in 16 shards", _record_by_record(1, None), "records"),
+    Rung("+ interleave", "16 shards at a time", _record_by_record(INTERLEAVE, None), "records"),
     Rung(
         "+ parallel decode", "num_parallel_calls", _record_by_record(INTERLEAVE, _AUTO), "records"
     ),

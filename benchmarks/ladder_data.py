@@ -26,7 +26,7 @@ from pipeline_def.config import TransformConfig
 from pipeline_def.image import canonicalize, decode
 from pipeline_def.records import Shards
 
-_SHARDS = 8
+_SHARDS = 16
 _AT_ONCE = 64
 _FACTS = "material.json"
 

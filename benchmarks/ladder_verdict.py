@@ -63,7 +63,9 @@ def _choose(
         return _DECODED, size
     if target and _RAW in rates and rates[_RAW] > rates.get(plain, 0):
         return _RAW, f"{plain} is too slow for {target:,.0f} images/s; {size}"
-    return plain, f"{size}, too much for a cache of pixels"
+    if _DECODED not in rates:
+        return plain, "no cache was measured"
+    return plain, f"{size}, too little for a cache of pixels"
 
 
 def _explain_files(rates: Mapping[str, float]) -> list[str]:

@@ -112,8 +112,10 @@ class TrainingLoop:
         return self._strategy.distribute_datasets_from_function(lambda part: read(step, part))
 
     def _profiled_steps(self, first: int) -> range:
-        start = first + _PROFILE_AFTER
-        return range(start, start + self._config.profile_steps)
+        steps = self._config.profile_steps
+        # In a short training, its last ones.
+        start = min(first + _PROFILE_AFTER, self._config.epochs * self._steps - steps)
+        return range(max(first, start), max(first, start) + steps)
 
     def _is_out_of_patience(self, progress: Progress) -> bool:
         return progress.epochs_since_best >= self._config.patience

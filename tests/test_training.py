@@ -201,8 +201,17 @@ def test_a_slow_input_shows_as_waiting(
     assert history[training.WAIT_SHARE][1] > 0.5
 
 
-def test_a_profile_on_request(transformed: nodes.Transformed, tmp_path: Path) -> None:
-    Training(transformed, tmp_path, profile_steps=1).run()
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"profile_steps": 1}, id="after the tenth step"),
+        pytest.param({"profile_steps": 2, "epochs": 1}, id="of a training of four steps"),
+    ],
+)
+def test_a_profile_on_request(
+    transformed: nodes.Transformed, tmp_path: Path, options: dict[str, int]
+) -> None:
+    Training(transformed, tmp_path, **options).run()
     assert list((tmp_path / "logs").rglob("*.xplane.pb"))
 
 
