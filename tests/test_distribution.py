@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +116,78 @@ def test_streaming_replicas_share_what_is_read(transformed: nodes.Transformed) -
     assert steps(run(transformed, "mirrored", "streamed")) == steps(
         run(transformed, "default", "streamed")
     )
+
+
+_TRAINING = """
+import json, sys
+import tensorflow as tf
+
+examples, target, size = sys.argv[1:3] + [int(sys.argv[3])]
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+tf.keras.utils.set_random_seed(1)
+
+from pipeline_def.augmentation_config import AugmentationConfig
+from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
+from pipeline_def.dataset import make_dataset
+from pipeline_def.input_config import InputConfig
+from pipeline_def.model import build_model
+from pipeline_def.records import Shards
+from pipeline_def.source import TrainingOrder
+from pipeline_def.training import TrainingLoop
+
+def read(split, batch, order=None):
+    return make_dataset(
+        Shards.of_pattern(f"{examples}/Split-{split}/*"),
+        config=TransformConfig(size=size),
+        feature_spec={},
+        batch_size=batch,
+        options=InputConfig(reader="indexed", cache="none"),
+        order=order,
+    )
+
+with strategy.scope():
+    model = build_model(
+        ModelConfig(name="cnn", width=4), size=size, classes=3, mean=[128] * 3, variance=[5000] * 3
+    )
+    loop = TrainingLoop(
+        model,
+        config=TrainingConfig(epochs=4, learning_rate=1e-2),
+        augmentation=AugmentationConfig(mixup=0.2),
+        batch_size=16,
+        steps=6,
+    )
+history = loop.fit(
+    lambda step, part: read(
+        "train", part.get_per_replica_batch_size(16), TrainingOrder.of_worker(3, step, part)
+    ),
+    read("eval", 16),
+    log_dir=f"{target}/logs",
+    checkpoint_dir=f"{target}/checkpoints",
+)
+hits = labels = 0
+for images, ids in read("eval", 7):
+    hits += int(tf.reduce_sum(tf.cast(tf.argmax(model(images), axis=1) == ids, tf.int32)))
+    labels += len(ids)
+print(json.dumps({**history, "accuracy_again": hits / labels}))
+"""
+
+
+@pytest.mark.slow
+def test_training_on_two_replicas(transformed: nodes.Transformed, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _TRAINING, transformed.examples.uri, str(tmp_path), str(SIZE)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    history = json.loads(done.stdout.splitlines()[-1])
+    assert len(history["loss"]) == 4
+    assert history["loss"][-1] < history["loss"][0]
+    # Every example of eval counts once, on whichever replica.
+    best = history["val_loss"].index(min(history["val_loss"]))
+    assert history["accuracy_again"] == pytest.approx(history["val_accuracy"][best], abs=1e-6)
