@@ -103,8 +103,8 @@ class HostDecoder:
         self._scratch = threading.local()
         self._memory = BatchMemory()
 
-    def decode(self, records: Int64Array, corners: npt.NDArray[np.int32]) -> Pixels:
-        """Decode `records` and cut out the windows whose top and left are `corners`, [batch, 2].
+    def decode(self, records: Int64Array, windows: npt.NDArray[np.int32]) -> Pixels:
+        """Decode `records` and cut out `windows`, [batch, 3]: top, left, and 1 to mirror.
 
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
@@ -113,17 +113,16 @@ class HostDecoder:
         table = self._table
         shards, starts = table.shard[records].tolist(), table.offset[records].tolist()
         lengths = table.length[records].tolist()
-        for image, shard, start, length, corner in zip(
-            batch, shards, starts, lengths, corners.tolist(), strict=True
+        for image, shard, start, length, window in zip(
+            batch, shards, starts, lengths, windows.tolist(), strict=True
         ):
             encoded = self._open_shard(shard)[start : start + length]
-            if self._stored == self._size:
+            if self._stored == self._size and not window[2]:
                 self._decode(encoded, image)
             else:
                 whole = self._whole_image()
                 self._decode(encoded, whole)
-                top, left = corner
-                image[:] = whole[top : top + self._size, left : left + self._size]
+                _cut(whole, window, image)
         return batch
 
     def _whole_image(self) -> Pixels:
@@ -135,13 +134,24 @@ class HostDecoder:
 
 
 def cut_windows(
-    pixels: Pixels, records: Int64Array, corners: npt.NDArray[np.int32], *, size: int
+    pixels: Pixels, records: Int64Array, windows: npt.NDArray[np.int32], *, size: int
 ) -> Pixels:
     """Copy a window of each of the images `records` of `pixels`; else as `HostDecoder.decode`."""
     batch = empty_aligned((len(records), size, size, CHANNELS))
-    for image, record, (top, left) in zip(batch, records.tolist(), corners.tolist(), strict=True):
-        image[:] = pixels[record, top : top + size, left : left + size]
+    for image, record, window in zip(batch, records.tolist(), windows.tolist(), strict=True):
+        _cut(pixels[record], window, image)
     return batch
+
+
+def _cut(whole: Pixels, window: list[int], out: Pixels) -> None:
+    """Copy the part of `whole` that begins at a window's top and left; mirror it if it says so."""
+    top, left, mirrored = window
+    part = whole[top : top + len(out), left : left + len(out)]
+    if mirrored:
+        # NumPy would take ten times as long for pixels of three bytes in reverse.
+        cv2.flip(part, 1, dst=out)
+    else:
+        out[:] = part
 
 
 def _decode_jpeg(encoded: memoryview, out: Pixels) -> None:

@@ -66,36 +66,40 @@ def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
 
 
 def decode(
-    canonical: tf.Tensor, config: TransformConfig, *, corners: tf.Tensor | None = None
+    canonical: tf.Tensor, config: TransformConfig, *, windows: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Decode what `canonicalize` has made, and cut out the window that the model sees.
 
     Args:
         canonical: string [batch].
         config: that of `canonicalize`.
-        corners: int32 [batch, 2], top and left of each window, 0 to `config.margin`. None: the
-            windows in the middle.
+        windows: int32 [batch, 3], top and left of each, 0 to `config.margin`, and 1 to mirror it.
+            None: the windows in the middle, not mirrored.
 
     Returns:
         uint8 [batch, size, size, 3].
     """
-    stored, size = config.stored_size, config.seen_size
-    if corners is None:
-        corners = tf.fill([tf.shape(canonical)[0], 2], config.margin // 2)
+    size, middle = config.seen_size, config.margin // 2
 
-    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        image, corner = _decode_one(row[0], config.storage, stored), row[1]
-        return tf.slice(image, [corner[0], corner[1], 0], [size, size, CHANNELS])
+    def one(file: tf.Tensor) -> tf.Tensor:
+        image = _decode_one(file, config.storage, config.stored_size)
+        return image[middle : middle + size, middle : middle + size]
+
+    def window(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        image, (top, left, mirrored) = (
+            _decode_one(row[0], config.storage, config.stored_size),
+            tf.unstack(row[1]),
+        )
+        cut = tf.slice(image, [top, left, 0], [size, size, CHANNELS])
+        return tf.cond(tf.equal(mirrored, 1), lambda: tf.reverse(cut, [1]), lambda: cut)
 
     spec = tf.TensorSpec([size, size, CHANNELS], tf.uint8)
-    if config.margin:
-        return tf.map_fn(one, (canonical, corners), fn_output_signature=spec)
-    if config.storage == "raw":
+    if windows is not None:
+        return tf.map_fn(window, (canonical, windows), fn_output_signature=spec)
+    if config.storage == "raw" and not config.margin:
         pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
         return tf.reshape(pixels, [-1, size, size, CHANNELS])
-    return tf.map_fn(
-        lambda file: _decode_one(file, config.storage, stored), canonical, fn_output_signature=spec
-    )
+    return tf.map_fn(one, canonical, fn_output_signature=spec)
 
 
 def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:

@@ -15,7 +15,7 @@ from pipeline_def.host_calls import guard
 from pipeline_def.host_decode import HostDecoder, cut_windows, map_shards
 from pipeline_def.image import CHANNELS
 from pipeline_def.records import EpochOrder, Int64Array, RecordTable
-from pipeline_def.source import Source, corners_of, middle_corners
+from pipeline_def.source import Source, middle_windows, windows_of
 from pipeline_def.streamed_reader import streamed
 
 # One call of Python gives the records of so many batches; a call for each would cost more than
@@ -32,8 +32,8 @@ def indexed(source: Source, table: RecordTable) -> tf.data.Dataset:
     # Captured by the function below; an array would become a part of its graph.
     label_ids = tf.constant(table.label)
 
-    def read(records: tf.Tensor, corners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        images = _on_host(decoder.decode, records, corners, source.size)
+    def read(records: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        images = _on_host(decoder.decode, records, windows, source.size)
         return images, tf.gather(label_ids, records)
 
     return source.map(_record_batches(source), read)
@@ -54,28 +54,28 @@ def from_pixels(source: Source, table: RecordTable | None) -> tf.data.Dataset:
     images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
     label_ids = tf.constant(labels)
 
-    def gather(records: tf.Tensor, corners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        if source.config.margin:
+    def gather(records: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if source.config.margin or source.draws_windows:
             cut = functools.partial(cut_windows, pixels, size=source.size)
-            return _on_host(cut, records, corners, source.size), tf.gather(label_ids, records)
+            return _on_host(cut, records, windows, source.size), tf.gather(label_ids, records)
         return tf.gather(images, records), tf.gather(label_ids, records)
 
     return source.map(_record_batches(source), gather)
 
 
 def _on_host(
-    function: Callable[..., Any], records: tf.Tensor, corners: tf.Tensor, size: int
+    function: Callable[..., Any], records: tf.Tensor, windows: tf.Tensor, size: int
 ) -> tf.Tensor:
-    """Call `function(records, corners)` of numpy arrays, which returns a batch of images."""
-    images = tf.numpy_function(guard(function), [records, corners], tf.uint8, stateful=False)
+    """Call `function(records, windows)` of numpy arrays, which returns a batch of images."""
+    images = tf.numpy_function(guard(function), [records, windows], tf.uint8, stateful=False)
     return tf.ensure_shape(images, [records.shape[0], size, size, CHANNELS])
 
 
 def _record_batches(source: Source) -> tf.data.Dataset:
-    """Return batches of (record numbers int64 [batch], corners int32 [batch, 2])."""
+    """Return batches of (record numbers int64 [batch], windows int32 [batch, 3])."""
     if source.order is None:
         records = tf.data.Dataset.range(source.shards.total).batch(source.batch_size)
-        return records.map(lambda batch: (batch, middle_corners(batch, source.config)))
+        return records.map(lambda batch: (batch, middle_windows(batch, source.config)))
     order, size = source.order, source.batch_size
     epochs = EpochOrder(
         list(source.shards.counts.values()), mixed=source.options.interleave, seed=order.seed
@@ -95,4 +95,4 @@ def _record_batches(source: Source) -> tf.data.Dataset:
 
     firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)
     chunks = firsts.map(in_chunks).unbatch()
-    return chunks.map(lambda batch, records: (records, corners_of(batch, records, source)))
+    return chunks.map(lambda batch, records: (records, windows_of(batch, records, source)))

@@ -26,15 +26,20 @@ class TrainingOrder:
     """Input pipelines that share the examples, one for each worker of distributed training."""
     pipeline: int = 0
     """Number of this one, from 0."""
+    flip: bool = False
+    """Mirror half of the images left to right, by the seed, as they are decoded."""
 
     @classmethod
-    def of_worker(cls, seed: int, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
+    def of_worker(
+        cls, seed: int, step: int, worker: tf.distribute.InputContext, *, flip: bool = False
+    ) -> TrainingOrder:
         """Return the part of one worker, whose replicas take a batch each in every step.
 
         Args:
             seed: same seed, same order.
             step: number of steps that were done before.
             worker: which one, of how many.
+            flip: mirror half of the images.
         """
         replicas = worker.num_replicas_in_sync // worker.num_input_pipelines
         return cls(
@@ -42,6 +47,7 @@ class TrainingOrder:
             start=step * replicas,
             pipelines=worker.num_input_pipelines,
             pipeline=worker.input_pipeline_id,
+            flip=flip,
         )
 
 
@@ -62,6 +68,11 @@ class Source:
         return self.config.seen_size
 
     @property
+    def draws_windows(self) -> bool:
+        """Whether images are cut out or mirrored at random."""
+        return self.order is not None and (self.config.margin > 0 or self.order.flip)
+
+    @property
     def threads(self) -> int:
         """Threads that decode."""
         return self.options.threads or len(os.sched_getaffinity(0))
@@ -72,18 +83,21 @@ class Source:
         return dataset.map(function, num_parallel_calls=self.threads, deterministic=deterministic)
 
 
-def corners_of(batch: tf.Tensor, records: tf.Tensor, source: Source) -> tf.Tensor:
-    """Draw the windows of a batch, by the seed and the batch's number alone."""
-    if not (source.config.margin and source.order):
-        return middle_corners(records, source.config)
-    return tf.random.stateless_uniform(
-        [source.batch_size, 2],
-        [source.order.seed, batch],
-        maxval=source.config.margin + 1,
-        dtype=tf.int32,
-    )
+def windows_of(batch: tf.Tensor, records: tf.Tensor, source: Source) -> tf.Tensor:
+    """Draw the windows of a batch, by the seed and the batch's number alone.
+
+    Returns:
+        int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 where the image is mirrored.
+    """
+    order, margin = source.order, source.config.margin
+    if order is None or not source.draws_windows:
+        return middle_windows(records, source.config)
+    limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
+    draws = tf.random.stateless_uniform([source.batch_size, 3], [order.seed, batch])
+    return tf.cast(draws * limits, tf.int32)
 
 
-def middle_corners(batch: tf.Tensor, config: TransformConfig) -> tf.Tensor:
-    """Return the corners of the windows in the middle, one for each row of `batch`."""
-    return tf.fill([tf.shape(batch)[0], 2], config.margin // 2)
+def middle_windows(batch: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+    """Return the windows in the middle, not mirrored, one for each row of `batch`."""
+    middle = config.margin // 2
+    return tf.tile(tf.constant([[middle, middle, 0]]), [tf.shape(batch)[0], 1])

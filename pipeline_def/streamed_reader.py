@@ -11,7 +11,7 @@ from components.errors import UserError
 from components.example import ENCODED, LABEL_ID
 from pipeline_def.config import TransformConfig
 from pipeline_def.image import decode
-from pipeline_def.source import Source, TrainingOrder, corners_of
+from pipeline_def.source import Source, TrainingOrder, windows_of
 
 # What one read of a shard fetches, and how much of each shard is fetched ahead. From a bucket with
 # 30 ms a request, shards of 30 MB in 16 streams gave 9,300 images/s with 4 MiB and reading ahead,
@@ -29,8 +29,8 @@ def streamed(source: Source) -> tf.data.Dataset:
     def parse(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # Parsing a batch in one call costs far less than a call per record.
         features = tf.io.parse_example(serialized, spec)
-        corners = corners_of(batch, serialized, source)
-        return decode(features[ENCODED], source.config, corners=corners), features[LABEL_ID]
+        windows = windows_of(batch, serialized, source) if source.draws_windows else None
+        return decode(features[ENCODED], source.config, windows=windows), features[LABEL_ID]
 
     first = 0
     if source.order is None:

@@ -227,6 +227,29 @@ def test_windows_are_random_in_training_and_central_in_evaluation(
     assert again == first[3 * BATCH :]
 
 
+@pytest.mark.parametrize("margin", [0, 8])
+def test_about_half_of_the_images_are_mirrored(
+    transformed: nodes.Transformed, options: InputConfig, margin: int
+) -> None:
+    config = TransformConfig(size=SIZE - margin, margin=margin)
+    plain, flipped, again = (
+        first_examples(
+            transformed, options, TrainingOrder(seed=5, flip=flip), config=config, batches=12
+        )
+        for flip in (False, True, True)
+    )
+    assert flipped == again
+    side = SIZE - margin
+    mirrored = 0
+    for (pixels, label), (expected, expected_label) in zip(flipped, plain, strict=True):
+        assert label == expected_label
+        if pixels != expected:
+            image = np.frombuffer(expected, np.uint8).reshape(side, side, 3)
+            assert pixels == image[:, ::-1].tobytes()
+            mirrored += 1
+    assert 0.3 < mirrored / len(plain) < 0.7
+
+
 def test_a_file_cache_is_used_again_while_the_shards_are_the_same(
     transformed: nodes.Transformed, tmp_path: Path
 ) -> None:

@@ -24,14 +24,6 @@ def jpeg(mode: str = "RGB", size: int = SIZE, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def odd_subsampling() -> bytes:
-    """Return a JPEG that libjpeg-turbo's simple interface does not take: chroma 3 x 1."""
-    data = bytearray(jpeg(subsampling=0))
-    frame = data.index(b"\xff\xc0")
-    data[frame + 11] = 0x31
-    return bytes(data)
-
-
 def decoder(files: list[bytes], config: TransformConfig) -> HostDecoder:
     lengths = np.array([len(file) for file in files], np.int64)
     table = RecordTable(
@@ -44,10 +36,11 @@ def decoder(files: list[bytes], config: TransformConfig) -> HostDecoder:
     return HostDecoder(table, lambda number: content, config)
 
 
-def decode_all(files: list[bytes], config: TransformConfig) -> Any:
+def decode_all(files: list[bytes], config: TransformConfig, *, mirrored: bool = False) -> Any:
     count = len(files)
-    corners = np.full([count, 2], config.margin // 2, np.int32)
-    return decoder(files, config).decode(np.arange(count), corners)
+    middle = config.margin // 2
+    windows = np.tile(np.array([middle, middle, mirrored], np.int32), [count, 1])
+    return decoder(files, config).decode(np.arange(count), windows)
 
 
 FILES = {
@@ -84,6 +77,8 @@ def test_every_storage_gives_the_pixels_of_the_served_graph(
     file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
     expected = decode(tf.constant([file]), config).numpy()
     np.testing.assert_array_equal(decode_all([file], config), expected)
+    mirrored = decode_all([file], config, mirrored=True)
+    np.testing.assert_array_equal(mirrored, expected[:, :, ::-1])
 
 
 @pytest.mark.parametrize("size", [16, 64])

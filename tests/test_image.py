@@ -116,5 +116,7 @@ def test_windows_of_stored_images_that_are_larger_than_the_model_sees(
     [whole] = decode(canonical, config.without_margin()).numpy()
     assert whole.shape == (32, 32, 3)
     np.testing.assert_array_equal(decode(canonical, config)[0], whole[4:28, 4:28])
-    [moved] = decode(canonical, config, corners=tf.constant([[0, 8]])).numpy()
+    [moved] = decode(canonical, config, windows=tf.constant([[0, 8, 0]])).numpy()
     np.testing.assert_array_equal(moved, whole[0:24, 8:32])
+    [mirrored] = decode(canonical, config, windows=tf.constant([[0, 8, 1]])).numpy()
+    np.testing.assert_array_equal(mirrored, moved[:, ::-1])
