@@ -29,6 +29,9 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 # Batches that were made before the clock started, by whatever reads ahead.
 _BUFFERED = 4
 
+# More than the caches of a processor hold.
+_COPIED_BYTES = 256 * 2**20
+
 Batches = Iterator[tuple[Any, Any]]
 
 
@@ -234,8 +237,9 @@ def _in_memory(paths: tuple[str, ...]) -> list[bytes]:
 
 def _copy_limit(material: Material, seconds: float = 1.0) -> float:
     """Copy batches of pixels that lie in memory, and nothing else."""
-    count = min(material.images, 2048)
-    pixels, batch = _pixels(count, material.size), 128
+    batch = 128
+    count = batch * max(1, _COPIED_BYTES // (batch * material.size**2 * 3))
+    pixels = _pixels(count, material.size)
     target = np.empty_like(pixels[:batch])
     done, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
