@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from components.fetch import read_files
 from components.image_check import check_image
 from components.ingest_config import IngestConfig
 from components.listing import check_labels, list_source
-from components.record_index import index_path, write_rows
-from components.shards import open_shard, write_index
-from components.tfrecord import HEADER_BYTES, Value, serialize
+from components.record_index import write_indexed_shard
+from components.shards import path_hash, shard_path, write_index
 from components.verdict import Rejected
 from pipeline_def.config import TransformConfig
 from pipeline_def.image import canonicalize, decode
@@ -107,7 +105,7 @@ def _sample(data: str, most: int) -> tuple[int, list[Image]]:
     listing = list_source(data, config)
     check_labels(listing)
     labels = {label: i for i, label in enumerate(sorted({file.label for file in listing.files}))}
-    mixed = sorted(listing.files, key=lambda file: hashlib.sha256(file.path.encode()).digest())
+    mixed = sorted(listing.files, key=path_hash)
     sample = []
     for file, content in read_files(listing.root, mixed[:most], config):
         try:
@@ -144,23 +142,12 @@ def write_shards(uri: str, images: Iterator[Image], count: int) -> None:
     """Write what Transform writes."""
     counts = {}
     for shard in range(_SHARDS):
-        name = f"data_tfrecord-{shard:05d}-of-{_SHARDS:05d}"
+        name = os.path.basename(shard_path(uri, "train", shard, _SHARDS))
         numbers = range(count * shard // _SHARDS, count * (shard + 1) // _SHARDS)
-        rows = _write_shard(f"{uri}/Split-train/{name}", numbers, images)
-        write_rows(index_path(uri, "train", name), rows)
-        counts[name] = len(rows)
+        # The numbers first: at their end no image is taken, which would be lost.
+        examples = (
+            {ENCODED: file, FILENAME: f"{number:07d}", LABEL_ID: label}
+            for number, (file, label) in zip(numbers, images, strict=False)
+        )
+        counts[name] = write_indexed_shard(uri, "train", name, examples)
     write_index(uri, {"train": counts}, labels={})
-
-
-def _write_shard(
-    path: str, numbers: Iterable[int], images: Iterator[Image]
-) -> list[tuple[int, int, int]]:
-    rows = []
-    with open_shard(path) as writer:
-        for number, (file, label) in zip(numbers, images, strict=False):
-            features: dict[str, Value] = {ENCODED: file, FILENAME: f"{number:07d}", LABEL_ID: label}
-            record = serialize(features)
-            before = itertools.takewhile(lambda part, image=file: part is not image, record)  # type: ignore[misc]
-            rows.append((writer.position + HEADER_BYTES + sum(map(len, before)), len(file), label))
-            writer.write(record)
-    return rows

@@ -7,8 +7,9 @@ uncompressed output shard with its records in the same order.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -24,11 +25,9 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.concurrent import ConcurrentDoFn
-from components.example import ENCODED, LABEL_ID
 from components.progress import add_progress
-from components.record_index import index_path, write_rows
-from components.shards import count_examples, open_shard, read_index, write_index
-from components.tfrecord import HEADER_BYTES, serialize
+from components.record_index import write_indexed_shard
+from components.shards import count_examples, read_index, write_index
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64
@@ -104,15 +103,15 @@ class _TransformShard(ConcurrentDoFn):
             .map(self._transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
             .prefetch(1)
         )
-        rows: list[tuple[int, int, int]] = []
-        with open_shard(os.path.join(self._output_uri, relative)) as writer:
-            for batch in batches.as_numpy_iterator():
-                for features in _examples(batch):
-                    record = serialize(features)
-                    rows.append(_row(writer.position + HEADER_BYTES, record, features))
-                    writer.write(record)
-                    add_progress(self._output_uri, 1, total=self._total, unit="images")
-        write_rows(index_path(self._output_uri, *shard), rows)
+        examples = self._counted(
+            itertools.chain.from_iterable(map(_examples, batches.as_numpy_iterator()))
+        )
+        write_indexed_shard(self._output_uri, *shard, examples)
+
+    def _counted(self, examples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for features in examples:
+            yield features
+            add_progress(self._output_uri, 1, total=self._total, unit="images")
 
 
 def _examples(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, Any]]:
@@ -120,16 +119,6 @@ def _examples(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, A
     columns = {name: values.reshape(-1).tolist() for name, values in batch.items()}
     for row in zip(*columns.values(), strict=True):
         yield dict(zip(columns, row, strict=True))
-
-
-def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return offset and length of the image of a record whose data begin at `start`; label id."""
-    image = features[ENCODED]
-    for part in record:
-        if part is image:
-            return start, len(image), features[LABEL_ID]
-        start += len(part)
-    raise AssertionError("serialize() keeps the image as a part of its own")
 
 
 class ImageTransform(component.Transform):

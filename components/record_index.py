@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from components.example import ENCODED, LABEL_ID
+from components.shards import open_shard
+from components.tfrecord import HEADER_BYTES, serialize
 
 # Beside the split folders: TFX takes every file in those for a shard.
 FOLDER = "records"
@@ -27,8 +33,38 @@ def index_path(examples_uri: str, split: str, shard: str) -> str:
     return os.path.join(examples_uri, FOLDER, split, f"{shard}.npy")
 
 
-def write_rows(path: str, rows: list[tuple[int, int, int]]) -> None:
-    """Write the index of a shard."""
+def write_indexed_shard(
+    examples_uri: str, split: str, shard: str, examples: Iterable[Mapping[str, Any]]
+) -> int:
+    """Write a shard and its index; return the number of records.
+
+    Args:
+        examples_uri: of the artifact.
+        split: that the shard belongs to.
+        shard: its file name.
+        examples: the features of each record, `image/encoded` and `image/class/label` among them.
+    """
+    rows = []
+    with open_shard(os.path.join(examples_uri, f"Split-{split}", shard)) as writer:
+        for features in examples:
+            record = serialize(features)
+            rows.append(_row(writer.position + HEADER_BYTES, record, features))
+            writer.write(record)
+    _write_rows(index_path(examples_uri, split, shard), rows)
+    return len(rows)
+
+
+def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return offset and length of the image of a record whose data begin at `start`; label id."""
+    image = features[ENCODED]
+    for part in record:
+        if part is image:
+            return start, len(image), features[LABEL_ID]
+        start += len(part)
+    raise AssertionError("serialize() keeps the image as a part of its own")
+
+
+def _write_rows(path: str, rows: list[tuple[int, int, int]]) -> None:
     import tensorflow as tf
 
     buffer = io.BytesIO()

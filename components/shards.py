@@ -51,7 +51,7 @@ def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardP
         groups = {None: [file for group in groups.values() for file in group]}
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
-        group = sorted(groups[split], key=_path_hash)
+        group = sorted(groups[split], key=path_hash)
         largest = 1.0 if split else max(config.splits.values())
         count = _shard_count(group, config, share=largest)
         bounds = [len(group) * i // count for i in range(count + 1)]
@@ -62,7 +62,8 @@ def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardP
     return plans
 
 
-def _path_hash(file: ImageFile) -> bytes:
+def path_hash(file: ImageFile) -> bytes:
+    """Return what files are sorted by, so that the classes are mixed."""
     return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
 
 
