@@ -134,10 +134,15 @@ class HostDecoder:
 
 
 def cut_windows(
-    pixels: Pixels, records: Int64Array, windows: npt.NDArray[np.int32], *, size: int
+    pixels: Pixels,
+    records: Int64Array,
+    windows: npt.NDArray[np.int32],
+    *,
+    size: int,
+    memory: BatchMemory,
 ) -> Pixels:
     """Copy a window of each of the images `records` of `pixels`; else as `HostDecoder.decode`."""
-    batch = empty_aligned((len(records), size, size, CHANNELS))
+    batch = memory.take((len(records), size, size, CHANNELS))
     for image, record, window in zip(batch, records.tolist(), windows.tolist(), strict=True):
         _cut(pixels[record], window, image)
     return batch

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from pipeline_def.cache import DEFAULT_FOLDER, decode_all, load_shards
 from pipeline_def.host_calls import guard
-from pipeline_def.host_decode import HostDecoder, cut_windows, map_shards
+from pipeline_def.host_decode import BatchMemory, HostDecoder, cut_windows, map_shards
 from pipeline_def.image import CHANNELS
 from pipeline_def.records import EpochOrder, Int64Array, RecordTable
 from pipeline_def.source import Source, middle_windows, windows_of
@@ -53,10 +53,10 @@ def from_pixels(source: Source, table: RecordTable | None) -> tf.data.Dataset:
     # Shares the memory, where tf.constant() would copy it.
     images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
     label_ids = tf.constant(labels)
+    cut = functools.partial(cut_windows, pixels, size=source.size, memory=BatchMemory())
 
     def gather(records: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if source.config.margin or source.draws_windows:
-            cut = functools.partial(cut_windows, pixels, size=source.size)
             return _on_host(cut, records, windows, source.size), tf.gather(label_ids, records)
         return tf.gather(images, records), tf.gather(label_ids, records)
 

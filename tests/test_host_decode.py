@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from pipeline_def.config import TransformConfig
-from pipeline_def.host_decode import BatchMemory, HostDecoder, map_shards
+from pipeline_def.host_decode import BatchMemory, HostDecoder, cut_windows, map_shards
 from pipeline_def.image import decode
 from pipeline_def.records import RecordTable
 from tests.images import encode, picture
@@ -126,6 +126,23 @@ def test_a_tensor_that_took_a_batch_over_keeps_its_pixels() -> None:
     for number, pixels in enumerate(batches):
         assert (pixels.numpy() == number).all()
     assert len(memory._memory) < 400
+
+
+def test_windows_are_cut_into_memory_that_no_batch_lies_in() -> None:
+    pixels = np.asarray(picture(3, height=9, width=9))[np.newaxis]
+    memory = BatchMemory()
+
+    def cut(top: int, left: int, mirrored: int) -> Any:
+        window = np.array([[top, left, mirrored]], np.int32)
+        return cut_windows(pixels, np.array([0]), window, size=5, memory=memory)
+
+    first, second = cut(1, 2, 0), cut(3, 0, 1)
+    np.testing.assert_array_equal(first[0], pixels[0, 1:6, 2:7])
+    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
+    address = first.ctypes.data
+    del first
+    assert cut(0, 0, 0).ctypes.data == address
+    np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
 
 
 def test_shards_are_mapped_and_few_stay_open(tmp_path: Path) -> None:
