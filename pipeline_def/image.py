@@ -86,10 +86,8 @@ def decode(
         return image[middle : middle + size, middle : middle + size]
 
     def window(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        image, (top, left, mirrored) = (
-            _decode_one(row[0], config.storage, config.stored_size),
-            tf.unstack(row[1]),
-        )
+        image = _decode_one(row[0], config.storage, config.stored_size)
+        top, left, mirrored = tf.unstack(row[1])
         cut = tf.slice(image, [top, left, 0], [size, size, CHANNELS])
         return tf.cond(tf.equal(mirrored, 1), lambda: tf.reverse(cut, [1]), lambda: cut)
 
