@@ -73,11 +73,15 @@ def error_response(status: int, message: str) -> web.Response:
 class JsonApi:
     """The answers to requests, one at a time."""
 
+    _folder_bucket = FolderBucket
+
     def __init__(self, folders: Mapping[str, str | Path]) -> None:
         """Start with a bucket for each of `folders`."""
         self.endpoint = ""
         self.counts: Counter[str] = Counter()
-        self._buckets: dict[str, Bucket] = {n: FolderBucket(n, path) for n, path in folders.items()}
+        self._buckets: dict[str, Bucket] = {
+            name: self._folder_bucket(name, path) for name, path in folders.items()
+        }
         self._uploads: dict[str, Upload] = {}
 
     def put(self, bucket: str, name: str, data: bytes, content_type: str = "image/jpeg") -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,18 +126,8 @@ class Tunnel(asyncio.Protocol):
 class TlsGcsServer(GcsServer):
     """A `GcsServer` that TensorFlow can use, with the same delays, faults and counts."""
 
-    def __init__(
-        self,
-        folders: Mapping[str, str | Path] | None = None,
-        *,
-        latency_ms: float = 0,
-        stream_mbps: float = 0,
-        port: int = 0,
-    ) -> None:
-        """Set the server up; the arguments are those of `GcsServer`."""
-        super().__init__(latency_ms=latency_ms, stream_mbps=stream_mbps, port=port)
-        self._buckets.update({n: MarkedBucket(n, path) for n, path in (folders or {}).items()})
-        self.proxy = ""
+    _folder_bucket = MarkedBucket
+    proxy = ""
 
     def __enter__(self) -> Self:
         super().__enter__()
