@@ -11,16 +11,14 @@ says where its environment is; those of TensorFlow are in ours.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,16 @@ import numpy as np
 import simplejpeg
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.limits import (
+    Pixels,
+    copy_batches,
+    decode_files,
+    decode_jpeg,
+    measure,
+    on_every_core,
+    process_per_core,
+)
 
 _STORAGE = {"jpeg": "jpeg", "crop": "jpeg", "raw": "raw"}
 _HERE = ("tf.data", "tf.data-cache", "keras")
@@ -130,16 +138,13 @@ def _measure_here(arguments: argparse.Namespace) -> float:
     if arguments.contender == _LIMIT:
         return _measure_limit(arguments)
     batches = _batches(arguments)
-    _count(batches, arguments.batch, _SECONDS)
-    return _count(batches, arguments.batch, _SECONDS)
 
-
-def _count(batches: Iterator[Any], batch: int, seconds: float) -> float:
-    done, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
+    def take() -> int:
         next(batches)
-        done += batch
-    return done / (time.perf_counter() - started)
+        return int(arguments.batch)
+
+    measure(take, _SECONDS)
+    return measure(take, _SECONDS)
 
 
 def _batches(arguments: argparse.Namespace) -> Iterator[Any]:
@@ -194,60 +199,45 @@ def _shards(arguments: argparse.Namespace, storage: str) -> str:
 
 def _measure_limit(arguments: argparse.Namespace) -> float:
     """Return images per second of every core, each in a process that does nothing else."""
-    cores = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        for _ in range(2):
-            rates = list(pool.map(_limit_of_core, [arguments] * cores))
-    return float(sum(rates))
+    limit = functools.partial(_limit_of_core, arguments)
+    with process_per_core() as pool:
+        # Unmeasured: processes start at different times.
+        on_every_core(pool, limit)
+        return on_every_core(pool, limit)
 
 
 def _limit_of_core(arguments: argparse.Namespace) -> float:
-    work = _limit_work(arguments)
-    done, started = 0, time.perf_counter()
-    while time.perf_counter() - started < _SECONDS:
-        done += work()
-    return done / (time.perf_counter() - started)
+    return measure(_limit_work(arguments), _SECONDS)
 
 
 def _limit_work(arguments: argparse.Namespace) -> Callable[[], int]:
     """Return what does the least that must be done for some images, and says for how many."""
     cv2.setNumThreads(0)
-    size = arguments.size
-    out = np.empty((arguments.batch, size, size, 3), np.uint8)
+    out = np.empty((arguments.batch, arguments.size, arguments.size, 3), np.uint8)
     if arguments.storage == "raw":
         pixels = np.array(np.load(f"{arguments.data}/raw.npy", mmap_mode="r")[: 8 * len(out)])
-
-        def copy() -> int:
-            for start in range(0, len(pixels) - len(out) + 1, len(out)):
-                np.copyto(out, pixels[start : start + len(out)])
-            return len(pixels) // len(out) * len(out)
-
-        return copy
+        return functools.partial(copy_batches, pixels, out)
     files = [path.read_bytes() for path in _files(arguments)[:3200]]
-
-    def decode() -> int:
-        for number, file in enumerate(random.sample(files, min(256, len(files)))):
-            _decode_one(file, arguments.storage, out[number % len(out)])
-        return min(256, len(files))
-
-    return decode
+    decode = {"jpeg": decode_jpeg, "crop": _decode_crop, "original": _decode_square}
+    some = min(256, len(files))
+    return lambda: decode_files(random.sample(files, some), out, decode[arguments.storage])
 
 
-def _decode_one(file: bytes, storage: str, out: Any) -> None:
-    if storage == "jpeg":
-        simplejpeg.decode_jpeg(file, "RGB", buffer=out)
-        return
+def _decode_crop(file: bytes, out: Pixels) -> None:
     image = simplejpeg.decode_jpeg(file, "RGB")
     size = len(out)
     height, width = image.shape[:2]
-    if storage == "crop":
-        top, left = random.randrange(height - size + 1), random.randrange(width - size + 1)
-        out[:] = image[top : top + size, left : left + size]
-        return
+    top, left = random.randrange(height - size + 1), random.randrange(width - size + 1)
+    out[:] = image[top : top + size, left : left + size]
+
+
+def _decode_square(file: bytes, out: Pixels) -> None:
+    image = simplejpeg.decode_jpeg(file, "RGB")
+    height, width = image.shape[:2]
     side = min(height, width)
     top, left = (height - side) // 2, (width - side) // 2
     square = image[top : top + side, left : left + side]
-    cv2.resize(square, (size, size), dst=out, interpolation=cv2.INTER_LINEAR)
+    cv2.resize(square, out.shape[:2], dst=out, interpolation=cv2.INTER_LINEAR)
 
 
 if __name__ == "__main__":

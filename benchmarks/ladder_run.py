@@ -12,15 +12,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import simplejpeg
 
 from benchmarks.ladder_data import Material
+from benchmarks.limits import (
+    COPY_LIMIT,
+    DECODE_LIMIT,
+    copy_limit,
+    decode_limit,
+    on_every_core,
+    process_per_core,
+)
 
 # An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
 # from a bucket, it would take minutes.
@@ -28,9 +33,6 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 
 # Batches that were made before the clock started, by whatever reads ahead.
 _BUFFERED = 4
-
-# More than the caches of a processor hold.
-_COPIED_BYTES = 256 * 2**20
 
 Batches = Iterator[tuple[Any, Any]]
 
@@ -63,7 +65,7 @@ def main() -> None:
             }
             for name in started
         ],
-        "limits": {name: rates[name] for name in _LIMITS},
+        "limits": {name: rates[name] for name in (DECODE_LIMIT, COPY_LIMIT)},
         "accelerator_images_per_second": target,
         **{key: options[key] for key in ("batch", "epochs", "repeats")},
         "images": material.images,
@@ -155,10 +157,14 @@ def _measure_all(
         for name, (batches, _) in started.items()
     }
     rates: dict[str, list[float]] = {}
-    cores = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        for name, limit in _LIMITS.items():
-            turns[name] = functools.partial(_limit, pool, limit, material, cores)
+    files = tuple(material.files("files")[: material.different])
+    limits: dict[str, Callable[[], float]] = {
+        DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
+        COPY_LIMIT: functools.partial(copy_limit, material.size),
+    }
+    with process_per_core() as pool:
+        for name, limit in limits.items():
+            turns[name] = functools.partial(on_every_core, pool, limit)
             turns[name]()
         for number in range(options["repeats"]):
             _say(f"round {number + 1} of {options['repeats']}")
@@ -212,52 +218,6 @@ def _reference(rates: dict[str, list[float]]) -> float:
             return float(np.median(rates[name]))
     raise ValueError("nothing was measured")
 
-
-def _limit(pool: ProcessPoolExecutor, limit: Any, material: Material, cores: int) -> float:
-    """Return images per second of all cores together, a process each."""
-    return float(sum(pool.map(limit, [material] * cores)))
-
-
-def _decode_limit(material: Material, seconds: float = 1.0) -> float:
-    """Decode canonical files that lie in memory, and nothing else."""
-    files = _in_memory(tuple(material.files("files")[: material.different]))
-    image = np.empty((material.size, material.size, 3), np.uint8)
-    done, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        for file in files:
-            simplejpeg.decode_jpeg(file, "RGB", buffer=image)
-        done += len(files)
-    return done / (time.perf_counter() - started)
-
-
-@functools.cache
-def _in_memory(paths: tuple[str, ...]) -> list[bytes]:
-    return [Path(path).read_bytes() for path in paths]
-
-
-def _copy_limit(material: Material, seconds: float = 1.0) -> float:
-    """Copy batches of pixels that lie in memory, and nothing else."""
-    batch = 128
-    count = batch * max(1, _COPIED_BYTES // (batch * material.size**2 * 3))
-    pixels = _pixels(count, material.size)
-    target = np.empty_like(pixels[:batch])
-    done, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        for start in range(0, count - batch + 1, batch):
-            np.copyto(target, pixels[start : start + batch])
-            done += batch
-    return done / (time.perf_counter() - started)
-
-
-@functools.cache
-def _pixels(count: int, size: int) -> Any:
-    return np.ones((count, size, size, 3), np.uint8)
-
-
-_LIMITS = {
-    "limit: libjpeg-turbo on every core": _decode_limit,
-    "limit: memory copied on every core": _copy_limit,
-}
 
 if __name__ == "__main__":
     main()

@@ -11,18 +11,16 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from pipeline_def.cache import fits_in_memory
 from pipeline_def.memory import available_memory, gib
 
-DECODE_LIMIT = "limit: libjpeg-turbo on every core"
-COPY_LIMIT = "limit: memory copied on every core"
 _OWN_RATE = "reader indexed"
 _STREAMED = "+ prefetch: reader streamed"
 _DECODED = "cache decoded"
 _ENCODED = "cache encoded"
 _RAW = "storage raw"
 
-# Of the memory that is available, as `input.cache: auto` takes.
-_FITS = 0.5
 # A rung this close to a limit is held up by what the limit measures.
 _NEAR = 0.6
 # Of the table, where no terminal says how wide it is.
@@ -59,7 +57,7 @@ def _choose(
     size = f"the pixels of all images take {gib(pixels)}, and {gib(available)} of memory are free"
     if target and rates.get(plain, 0) * 0.9 >= target and not remote:
         return plain, f"it gives more than the {target:,.0f} images/s that are needed"
-    if pixels <= _FITS * available and _DECODED in rates:
+    if fits_in_memory(pixels, available) and _DECODED in rates:
         return _DECODED, size
     if target and _RAW in rates and rates[_RAW] > rates.get(plain, 0):
         return _RAW, f"{plain} is too slow for {target:,.0f} images/s; {size}"

@@ -55,7 +55,7 @@ def resolve_cache(
     cache = options.cache
     if cache == "auto":
         available = available_memory()
-        cache = "decoded" if decoded <= _AUTO_SHARE * available else "none"
+        cache = "decoded" if fits_in_memory(decoded, available) else "none"
         _LOGGER.info(
             "input.cache auto: %s, as all pixels take %s of %s of memory that are available",
             *(cache, gib(decoded), gib(available)),
@@ -65,6 +65,11 @@ def resolve_cache(
     if cache == "encoded":
         _require_memory("encoded", sum(map(_stored_bytes, splits)), instead="none")
     return dataclasses.replace(options, cache=cache)
+
+
+def fits_in_memory(size: int, available: int) -> bool:
+    """Return whether `size` bytes leave enough of the `available` ones for all else."""
+    return size <= _AUTO_SHARE * available
 
 
 def pixel_bytes(shards: Shards, config: TransformConfig) -> int:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline_def.cache import pixel_bytes
+from pipeline_def.cache import fits_in_memory, pixel_bytes
 from pipeline_def.config import TransformConfig
 from pipeline_def.input_config import InputConfig
 from pipeline_def.memory import available_memory, gib
@@ -15,9 +15,6 @@ from pipeline_def.records import Shards
 from pipeline_def.training import RATE, WAIT_SHARE
 
 _LOGGER = logging.getLogger(__name__)
-
-# Of the memory that is available; training itself needs some, too.
-_FITS = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> st
     pixels = pixel_bytes(shards, config)
     if options.cache in ("decoded", "file"):
         change = "pixels are cached already; a larger model or batch would use the time"
-    elif pixels <= _FITS * available_memory():
+    elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not shards.local:
         change = "read from a local disk, or raise input.interleave"

@@ -11,6 +11,7 @@ import yaml
 
 from benchmarks import ladder_verdict
 from benchmarks.ladder_plot import draw
+from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.command_line import make_parser, parse
 from tests.images import write_folder
 
@@ -38,7 +39,7 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
         }
         for name, rate in RATES.items()
     ]
-    limits = {ladder_verdict.DECODE_LIMIT: [7000], ladder_verdict.COPY_LIMIT: [110_000]}
+    limits = {DECODE_LIMIT: [7000], COPY_LIMIT: [110_000]}
     return {
         "rungs": rungs,
         "limits": limits,
