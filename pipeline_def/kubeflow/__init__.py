@@ -1,0 +1,1 @@
+"""What Kubeflow needs: the specification, the check of it, the steps' command, and clients."""
