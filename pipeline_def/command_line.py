@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -26,20 +27,29 @@ def _first_reason(message: str) -> str:
     return f"{text}."
 
 
-def make_parser(prog: str, description: str) -> jsonargparse.ArgumentParser:
+def make_parser(prog: str, description: str, *, output: bool = True) -> jsonargparse.ArgumentParser:
     """Build a parser of every field of the configuration, and of `--config FILE`, in YAML.
 
     Later options override earlier ones, so a file can be adjusted by the options after it.
+
+    Args:
+        prog: name of the command.
+        description: of the help.
+        output: whether the help shows `--output`, which a cluster ignores.
     """
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    own = "[--output DIR] " if output else ""
     parser = _Parser(
         prog=prog,
         allow_abbrev=False,
         description=description,
-        usage=f"{prog} [--config FILE] [--data DIR] [--output DIR] [OPTION ...]",
+        usage=f"{prog} [--config FILE] [--data DIR] {own}[OPTION ...]",
     )
     parser.add_argument("--config", action="config", help="YAML file with any of the options.")
     parser.add_class_arguments(Config)
+    if not output:
+        [action] = [action for action in parser._actions if action.dest == "output"]
+        action.help = argparse.SUPPRESS
     return parser
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from components.ingest_config import IngestConfig, require
 from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.input_config import InputConfig
+from pipeline_def.kubeflow_config import KubeflowConfig
 
 # Sizes that the models below were made for; the first that is not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
@@ -197,6 +198,7 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
     beam_pipeline_args: list[str] = field(
         default_factory=lambda: [

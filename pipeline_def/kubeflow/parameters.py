@@ -1,0 +1,104 @@
+"""What may differ from run to run of one compiled pipeline, and where each value goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_def.config import Config
+from pipeline_def.kubeflow.executor_io import STORAGE, STORAGE_PARAMETER, Setting
+
+_TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
+
+_TRAINING = ("epochs", "patience", "batch_size", "learning_rate", "seed")
+_LOWER_BOUND = "per_slice_thresholds.0.threshold.value_threshold.lower_bound"
+
+
+@dataclass(frozen=True)
+class RunParameter:
+    """A parameter of the run."""
+
+    name: str
+    default: str | int | float
+    description: str
+    setting: Setting
+    steps: tuple[str, ...] = ()
+    """Tasks that take it; none for `storage`, which every task takes that names it."""
+
+    @property
+    def type(self) -> str:
+        """As KFP's specification names it."""
+        return _TYPES[type(self.default)]
+
+    def definition(self) -> dict[str, Any]:
+        """Return what the specification says of it."""
+        return {
+            "parameterType": self.type,
+            "defaultValue": self.default,
+            "description": self.description,
+        }
+
+
+def run_parameters(config: Config) -> list[RunParameter]:
+    """Return the parameters of the pipeline, their defaults taken from `config`."""
+    training = [
+        RunParameter(
+            f"training_{name}",
+            getattr(config.training, name),
+            f"training.{name} of the configuration.",
+            Setting(f"training_{name}", "custom_config", ("training", name)),
+            ("Trainer",),
+        )
+        for name in _TRAINING
+    ]
+    return [
+        RunParameter(
+            "data",
+            str(config.data),
+            "Folder of images, a URL; label/image or split/label/image.",
+            Setting("data", "input_base"),
+            ("ImageExampleGen",),
+        ),
+        RunParameter(
+            STORAGE_PARAMETER,
+            config.kubeflow.storage or "",
+            "Where pushed models and checkpoints go; empty: below the pipeline root.",
+            Setting(STORAGE_PARAMETER, STORAGE),
+        ),
+        RunParameter(
+            "max_reject_fraction",
+            config.ingest.max_reject_fraction,
+            "Share of the files that may be unusable, 0 to 1.",
+            Setting("max_reject_fraction", "ingest", ("max_reject_fraction",)),
+            ("ImageExampleGen",),
+        ),
+        *training,
+        RunParameter(
+            "min_accuracy",
+            config.evaluation.min_accuracy,
+            "Lowest accuracy of a model that is blessed, 0 to 1.",
+            Setting("min_accuracy", "eval_config", _accuracy_bound()),
+            ("Evaluator",),
+        ),
+    ]
+
+
+def _accuracy_bound() -> tuple[str, ...]:
+    return ("metrics_specs", "0", "metrics", "0", *_LOWER_BOUND.split("."))
+
+
+def check_place(parameter: RunParameter, properties: Mapping[str, Any]) -> None:
+    """Make sure that the default of a parameter is found where its values will go.
+
+    Raises:
+        AssertionError: a change of the pipeline moved the place.
+    """
+    value = properties[parameter.setting.property]
+    if parameter.setting.path:
+        value = json.loads(value)
+    for key in parameter.setting.path:
+        value = value[int(key) if isinstance(value, list) else key]
+    if value != parameter.default:
+        raise AssertionError(f"{parameter.setting} holds {value!r}, not {parameter.default!r}")

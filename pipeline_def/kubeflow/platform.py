@@ -1,0 +1,109 @@
+"""Resources of each step: in the specification, and in the document that only Kubernetes reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pipeline_def.config import Config
+from pipeline_def.kubeflow_config import EVERY_STEP, KubeflowConfig, StepConfig
+
+_GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
+
+_STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+_STORE_SCHEMES = ("minio://", "s3://")
+
+_LOOKUP_SUFFIX = "-lookup"
+
+
+def add_resources(spec: dict[str, Any], config: KubeflowConfig, target: str) -> None:
+    """Write CPU, memory, accelerators and environment of every step into the specification."""
+    for label, container in _containers(spec):
+        step = _step(config, label)
+        resources: dict[str, Any] = {}
+        if step.cpu:
+            resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
+        if step.memory:
+            resources["memoryLimit"] = resources["memoryRequest"] = step.memory
+        if step.gpus and not label.endswith(f"{_LOOKUP_SUFFIX}_executor"):
+            kind = step.gpu_type or _GPU_TYPES[target]
+            # Protobuf's JSON has 64-bit integers as text.
+            resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
+        if resources:
+            container["resources"] = resources
+        if step.env:
+            container["env"] = [{"name": k, "value": v} for k, v in sorted(step.env.items())]
+
+
+def platform_document(spec: dict[str, Any], config: Config, target: str) -> dict[str, Any] | None:
+    """Return the second document, `platforms.kubernetes`; None when no step needs it."""
+    executors = {}
+    for label, _ in _containers(spec):
+        step = _step(config.kubeflow, label)
+        if target == "oss":
+            step = step.over(StepConfig(secrets=_store_secrets(config, _step_name(label))))
+        if settings := _kubernetes(step):
+            executors[label] = settings
+    if not executors:
+        return None
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
+
+
+def _containers(spec: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    executors = spec["deploymentSpec"]["executors"]
+    return [(label, executor["container"]) for label, executor in sorted(executors.items())]
+
+
+def _step_name(label: str) -> str:
+    """Return the step of an executor; a lookup gets what its step does."""
+    return label.removesuffix("_executor").removesuffix(_LOOKUP_SUFFIX)
+
+
+def _step(config: KubeflowConfig, label: str) -> StepConfig:
+    return config.step(_step_name(label))
+
+
+def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, where the step itself reads from it."""
+    kubeflow = config.kubeflow
+    models = kubeflow.storage or kubeflow.pipeline_root or _STORE_SCHEMES[0]
+    place = {"ImageExampleGen": config.data, "BaselineFinder": models, "Pusher": models}.get(step)
+    needed = str(place).startswith(_STORE_SCHEMES)
+    return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
+
+
+def _kubernetes(step: StepConfig) -> dict[str, Any]:
+    """Return a step's settings as kubernetes_executor_config.proto has them.
+
+    `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
+    """
+    settings: dict[str, Any] = {}
+    if step.node_selector:
+        settings["nodeSelector"] = {"labels": dict(sorted(step.node_selector.items()))}
+    if step.tolerations:
+        settings["tolerations"] = [
+            {k: v for k, v in vars(toleration).items() if v} for toleration in step.tolerations
+        ]
+    if step.secrets:
+        settings["secretAsEnv"] = [
+            {
+                "secretName": secret,
+                "keyToEnv": [
+                    {"secretKey": key, "envVar": variable} for key, variable in sorted(keys.items())
+                ],
+            }
+            for secret, keys in sorted(step.secrets.items())
+        ]
+    if step.volumes:
+        settings["pvcMount"] = [
+            {"constant": claim, "mountPath": folder}
+            for claim, folder in sorted(step.volumes.items())
+        ]
+    if step.shared_memory:
+        settings["enabledSharedMemory"] = {"volumeName": "shm", "size": step.shared_memory}
+    return settings
+
+
+def unknown_steps(config: KubeflowConfig, tasks: Collection[str]) -> list[str]:
+    """Return the names under `steps` that no task has."""
+    return sorted(set(config.steps) - set(tasks) - {EVERY_STEP})
