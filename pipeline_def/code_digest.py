@@ -69,6 +69,12 @@ _SOURCES = {
     ),
     "BaselineFinder": ("components/baseline.py",),
     "Evaluator": ("components/image_evaluator.py",),
+    "ImageReport": (
+        "components/image_report.py",
+        "components/predictions.py",
+        "components/report_page.py",
+        "components/ui_artifacts.py",
+    ),
 }
 
 

@@ -20,6 +20,7 @@ from components.baseline import BaselineFinder
 from components.example import ENCODED
 from components.image_evaluator import ImageEvaluator
 from components.image_example_gen import ImageExampleGen
+from components.image_report import ImageReport
 from components.image_schema_gen import ImageSchemaGen
 from components.image_transform import ImageTransform
 from pipeline_def.code_digest import code_digest
@@ -82,7 +83,13 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
         ),
     )
-    return [*data, transform.with_id("Transform"), trainer, baseline, evaluator, pusher]
+    report = ImageReport(
+        examples=examples,
+        model=model,
+        evaluation=evaluator.outputs["evaluation"],
+        blessing=evaluator.outputs["blessing"],
+    )
+    return [*data, transform.with_id("Transform"), trainer, baseline, evaluator, pusher, report]
 
 
 def _data_components(config: Config) -> list[BaseComponent]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import os
+import tempfile
 from typing import Any
 
 import tensorflow as tf
@@ -25,6 +27,9 @@ from pipeline_def.serving import export_model
 from pipeline_def.source import TrainingOrder
 from pipeline_def.training import TrainingLoop
 from pipeline_def.transform import LABEL_VOCABULARY
+
+# TensorFlow has no file system for these.
+_NOT_FOR_TENSORFLOW = ("minio://", "s3://")
 
 HISTORY_FILE = "history.json"
 """Metric → its value in every epoch."""
@@ -106,7 +111,11 @@ def _checkpoint_dir(fn_args: Any) -> str:
     """Name a folder that a second attempt at the same training finds, and no other training."""
     facts = [fn_args.train_files, fn_args.transform_graph_path, fn_args.custom_config]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    return os.path.join(fn_args.custom_config["checkpoints"], digest)
+    folder = fn_args.custom_config["checkpoints"]
+    if folder.startswith(_NOT_FOR_TENSORFLOW):
+        logging.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)
+        folder = os.path.join(tempfile.gettempdir(), "checkpoints")
+    return os.path.join(folder, digest)
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:

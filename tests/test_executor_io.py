@@ -130,6 +130,16 @@ def test_places_in_lists_and_fractions() -> None:
     assert json.loads(found["eval_config"]) == {"specs": [{"bound": 0.5}]}
 
 
+@pytest.mark.parametrize("written", [1, 1.0])
+def test_a_whole_number_is_a_fraction_where_one_was(written: float) -> None:
+    rate = Interface(settings=(Setting.parse("rate=custom_config:rate"),))
+    values = {"custom_config": '{"rate": 0.5}', "rate": written, "share": written}
+    executor_input = {"inputs": {"parameterValues": values}, "outputs": {}}
+    found = prepare_input(executor_input, rate)["inputs"]["parameterValues"]
+    assert found["custom_config"] == '{"rate": 1.0}'
+    assert isinstance(found["share"], float)
+
+
 def test_what_a_lookup_found_becomes_execution_properties() -> None:
     resolved = json.dumps({"span": 3, "version": None, "input_fingerprint": "abc"})
     assert properties(resolved=resolved) == {"span": 3, "input_fingerprint": "abc"}

@@ -135,6 +135,8 @@ def _properties(
     values: Mapping[str, Any], settings: tuple[Setting, ...], storage: str | None
 ) -> dict[str, Any]:
     """Return the execution properties: those of the specification, changed by the run's own."""
+    # The launcher writes 5 where it means 5.0; which ones are integers the specification says.
+    values = {key: float(v) if _is_integer(v) else v for key, v in values.items()}
     own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(setting.parameter for setting in settings)}
     properties = {key: value for key, value in values.items() if key not in own}
     for setting in settings:
@@ -156,7 +158,6 @@ def _set(text: Any, path: tuple[str, ...], value: Any) -> Any:
     for key in path[:-1]:
         place = place[int(key) if isinstance(place, list) else key]
     last: Any = int(path[-1]) if isinstance(place, list) else path[-1]
-    # Every number arrives as a double.
     place[last] = int(value) if _is_integer(place[last]) else value
     return json.dumps(document, sort_keys=True)
 
