@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
 from tfx import types
 from tfx.dsl.components.base import base_component, base_driver, base_executor, executor_spec
+from tfx.dsl.io import fileio
 from tfx.orchestration import data_types_utils
 from tfx.orchestration.portable import base_driver as portable_driver
 from tfx.orchestration.portable import data_types
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 from tfx.utils import io_utils, path_utils
+
+from components.object_store import register_object_stores
 
 # The execution property that the driver resolves: the folder of the baseline, or "".
 FOUND_KEY = "found_baseline"
@@ -35,14 +38,16 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
     """
-    if not tf.io.gfile.isdir(pushed_models):
+    register_object_stores()
+    if not fileio.isdir(pushed_models):
         return ""
-    names = [name.rstrip("/") for name in tf.io.gfile.listdir(pushed_models)]
+    # TensorFlow ends the names of remote folders with a slash.
+    names = [name.rstrip("/") for name in fileio.listdir(pushed_models)]
     same = _model_digest(candidate)
     for name in sorted((name for name in names if name.isdigit()), key=int, reverse=True):
         version = os.path.join(pushed_models, name)
         # Pusher copies saved_model.pb last, so a version without it is not whole.
-        whole = tf.io.gfile.exists(os.path.join(version, "saved_model.pb"))
+        whole = fileio.exists(os.path.join(version, "saved_model.pb"))
         if whole and _model_digest(version) != same:
             return version
     return ""
@@ -52,7 +57,7 @@ def _model_digest(saved_model: str) -> str:
     """Digest the graph and the checksums of the weights, which the variables' index holds."""
     digest = hashlib.sha256()
     for name in ("saved_model.pb", os.path.join("variables", "variables.index")):
-        with tf.io.gfile.GFile(os.path.join(saved_model, name), "rb") as file:
+        with fileio.open(os.path.join(saved_model, name), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()
 
@@ -64,6 +69,8 @@ def _serving_path(model: types.Artifact) -> str:
 class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
+    LOOKED_UP_FROM = ("pushed_models",)
+
     def __init__(self, metadata_handle: Any) -> None:
         """Initialise both bases, as TFX's own drivers do: it checks for one and calls the other."""
         base_driver.BaseDriver.__init__(self, metadata_handle)
@@ -71,13 +78,20 @@ class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):
 
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
         """Resolve the `found_baseline` property from the candidate and the pushed models."""
-        candidate = artifact_utils.get_single_instance(execution_info.input_dict["model"])
-        found = find_baseline(
-            execution_info.exec_properties["pushed_models"], _serving_path(candidate)
-        )
+        found = self.look_up(execution_info.input_dict, execution_info.exec_properties)
         output = driver_output_pb2.DriverOutput()
-        data_types_utils.set_metadata_value(output.exec_properties[FOUND_KEY], found)
+        data_types_utils.set_metadata_value(output.exec_properties[FOUND_KEY], found[FOUND_KEY])
         return output
+
+    @staticmethod
+    def look_up(
+        input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Resolve it likewise on Kubeflow Pipelines, which runs no drivers: in a step before."""
+        candidate = artifact_utils.get_single_instance(input_dict["model"])
+        return {
+            FOUND_KEY: find_baseline(exec_properties["pushed_models"], _serving_path(candidate))
+        }
 
 
 class Executor(base_executor.BaseExecutor):
@@ -93,9 +107,9 @@ class Executor(base_executor.BaseExecutor):
         baseline = artifact_utils.get_single_instance(output_dict["baseline"])
         found = exec_properties.get(FOUND_KEY)
         if found is None:
-            candidate = artifact_utils.get_single_instance(input_dict["model"])
-            found = find_baseline(exec_properties["pushed_models"], _serving_path(candidate))
+            found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
         if found:
+            register_object_stores()
             io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
             baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
         baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))

@@ -13,6 +13,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from components.errors import UserError
+from components.object_store import SCHEMES, explain_error, open_store
 
 MISSING = "missing"
 """The version of what is named but is not there, such as a broken link."""
@@ -43,7 +44,8 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
         UserError: there is no such kind of file system, or its package is missing.
     """
     try:
-        fs, root = fsspec.core.url_to_fs(folder)
+        is_store = folder.startswith(SCHEMES)
+        fs, root = open_store(folder) if is_store else fsspec.core.url_to_fs(folder)
     except (ImportError, ValueError) as error:
         raise UserError(f"Cannot open {folder}: {error}.") from error
     return fs, root.rstrip("/")
@@ -88,6 +90,8 @@ def list_folders(folder: str) -> list[str]:
 
 
 def _cannot_list(folder: str, error: Exception) -> UserError:
+    if folder.startswith(SCHEMES) and (explained := explain_error(folder, error)):
+        return explained
     reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return UserError(f"Cannot list {folder}: {reason}.")
 

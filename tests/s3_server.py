@@ -1,0 +1,67 @@
+"""moto's S3 server in a thread: the real protocol, with the objects in memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+ACCESS_KEY = "the-access-key"
+SECRET_KEY = "the-secret-key"
+
+
+def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    """Point everything that speaks S3 at `endpoint`, with credentials from the environment."""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    # Neither the developer's own settings nor those of a machine of AWS's.
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@contextmanager
+def serve_s3(*buckets: str) -> Iterator[str]:
+    """Serve `buckets`, empty at first, and point clients there; yield the endpoint."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_up_client(monkeypatch, endpoint)
+        for bucket in buckets:
+            _files(endpoint).mkdir(bucket)
+        try:
+            yield endpoint
+        finally:
+            empty(endpoint, *buckets)
+            forget_clients()
+            server.stop()
+            # moto leaves its socket open.
+            server._server.server_close()
+
+
+def empty(endpoint: str, *buckets: str) -> None:
+    """Remove all objects: moto keeps them for the whole process."""
+    fs = _files(endpoint)
+    for bucket in buckets:
+        for key in fs.find(bucket):
+            fs.call_s3("delete_object", Bucket=bucket, Key=key.partition("/")[2])
+
+
+def forget_clients() -> None:
+    """Close what fsspec remembers; it keeps the credentials of its first request."""
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def _files(endpoint: str) -> Any:
+    return fsspec.filesystem("s3", endpoint_url=endpoint, use_listings_cache=False)
