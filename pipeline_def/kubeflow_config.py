@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from components.ingest_config import require
+
+# Anything else makes KFP's driver panic.
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
 
 EVERY_STEP = "all"
 """The name under `steps` that stands for every step."""
@@ -72,6 +76,10 @@ class StepConfig:
         require(
             self.gpus is None or self.gpus >= 0,
             f"gpus of a step is {self.gpus}: it must not be negative.",
+        )
+        require(
+            self.shared_memory is None or bool(_QUANTITY.fullmatch(self.shared_memory)),
+            f"shared_memory of a step is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
         )
         for claim, folder in self.volumes.items():
             require(

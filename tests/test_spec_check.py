@@ -20,16 +20,18 @@ def artifact(title: str = "tfx.Examples") -> Spec:
     return {"artifactType": {"instanceSchema": f"title: {title}\ntype: object\n"}}
 
 
-def container(**more: Any) -> Spec:
-    found = {"image": "r/i:1", "command": ["python"], "args": ["--input", "{{$}}"], **more}
-    return {"container": found}
+def container(step: str) -> Spec:
+    arguments = ["--step", step, "--input", "{{$}}"]
+    return {"container": {"image": "r/i:1", "command": ["python"], "args": arguments}}
 
 
 SPEC: Spec = {
     "pipelineInfo": {"name": "images"},
     "schemaVersion": "2.1.0",
     "sdkVersion": "tfx-1.16.0",
-    "deploymentSpec": {"executors": {"Gen_executor": container(), "Train_executor": container()}},
+    "deploymentSpec": {
+        "executors": {"Gen_executor": container("Gen"), "Train_executor": container("Train")}
+    },
     "components": {
         "Gen": {
             "executorLabel": "Gen_executor",
@@ -200,6 +202,10 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     ),
     "pipeline-root": lambda s: s.update(defaultPipelineRoot="/data/run"),
     "fields": lambda s: s["root"].update(tasks={}),
+    "argo-tag": lambda s: executors(s)["Gen_executor"]["container"]["args"].append(
+        "{{workflow.name}}"
+    ),
+    "same-container": lambda s: executors(s).update(Gen_executor=container("Train")),
 }
 VERTEX_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     "accelerator": lambda s: executors(s)["Train_executor"]["container"].update(
@@ -246,9 +252,32 @@ def test_files_that_are_no_specification() -> None:
     assert codes([SPEC, PLATFORM], "vertex") == {"platform"}
 
 
-def test_the_platform_document_is_of_the_same_executors() -> None:
-    other: Spec = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"Other": {}}}}}}
-    assert codes([SPEC, other], "oss") == {"platform-executor"}
+@pytest.mark.parametrize(
+    ("code", "platform"),
+    [
+        ("platform-executor", {"kubernetes": {"deploymentSpec": {"executors": {"Other": {}}}}}),
+        ("platform-fields", {"kubernete": {}}),
+        ("platform-fields", {"kubernetes": {"deploymentSpecs": {}}}),
+        (
+            "platform-unread",
+            {
+                "kubernetes": {
+                    "deploymentSpec": {
+                        "executors": {"Train_executor": {"enabledSharedMemory": {"size": "1Gi"}}}
+                    }
+                }
+            },
+        ),
+    ],
+)
+def test_a_platform_document_that_would_be_ignored(code: str, platform: Spec) -> None:
+    assert codes([SPEC, {"platforms": platform}], "oss") == {code}
+
+
+def test_unknown_fields_of_executors_are_not_discarded_without_a_word() -> None:
+    spec = copy.deepcopy(SPEC)
+    executors(spec)["Gen_executor"]["container"]["imagee"] = "r/i:2"
+    assert codes([spec], "oss") == {"fields"}
 
 
 def test_check_names_all_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

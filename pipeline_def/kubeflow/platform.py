@@ -100,7 +100,9 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
             for claim, folder in sorted(step.volumes.items())
         ]
     if step.shared_memory:
-        settings["enabledSharedMemory"] = {"volumeName": "shm", "size": step.shared_memory}
+        # No release up to 2.17 reads enabledSharedMemory.
+        shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
+        settings["emptyDirMounts"] = [{**shm, "sizeLimit": step.shared_memory}]
     return settings
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline_def.kubeflow.spec_view import Problem, SpecView
 
@@ -13,8 +15,15 @@ _LONGEST_ARGUMENT = 131_072
 _ROOM_FOR_INPUT = 16_384
 
 _PLACEHOLDER = re.compile(r"\{\{\$\.(inputs|outputs)\.(parameters|artifacts)\['([^']+)'\]")
+_ARGO_TAG = re.compile(r"\{\{(?!\$)")
 _RESOURCE_NAME = re.compile(r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+")
 _VERTEX_ACCELERATOR = re.compile(r"(NVIDIA|TPU)_[A-Z0-9_]+")
+
+_INSTEAD = {
+    "enabledSharedMemory": "mount an emptyDir with medium Memory at /dev/shm",
+    "podAffinity": "use nodeAffinity or nodeSelector",
+}
+_UNREAD = frozenset(_INSTEAD)
 
 
 def commands(view: SpecView) -> Iterator[Problem]:
@@ -43,6 +52,12 @@ def arguments(view: SpecView) -> Iterator[Problem]:
                     f"{_LONGEST_ARGUMENT:,}: shorten the execution properties.",
                 )
             yield from _placeholders(view, task, str(argument))
+            if _ARGO_TAG.search(str(argument)) and view.target == "oss":
+                yield Problem(
+                    "argo-tag",
+                    f"An argument of {task} holds {{{{ without $, which is a tag of Argo's: write it "
+                    "otherwise.",
+                )
 
 
 def _input_length(view: SpecView, task: str) -> int:
@@ -102,14 +117,42 @@ def pipeline_root(view: SpecView) -> Iterator[Problem]:
         )
 
 
-def platform_executors(view: SpecView) -> Iterator[Problem]:
-    """The API server refuses a platform document with keys it does not know, and ignores labels."""
-    kubernetes = view.platform.get("platforms", {}).get("kubernetes", {})
-    for label in sorted(kubernetes.get("deploymentSpec", {}).get("executors", {})):
+def platform_fields(view: SpecView) -> Iterator[Problem]:
+    """The backend drops the whole platform document when it does not know a key of it."""
+    place: Any = view.platform
+    for key in ("platforms", "kubernetes", "deploymentSpec", "executors"):
+        if unknown := sorted(set(place) - {key}):
+            yield Problem(
+                "platform-fields",
+                f"The platform document has {', '.join(unknown)} where only {key} may stand: "
+                "Kubeflow Pipelines would ignore all of it.",
+            )
+        place = place.get(key, {})
+    for label, settings in sorted(place.items()):
         if label not in view.executors:
             yield Problem(
                 "platform-executor",
                 f"The platform document has settings for {label}, which no task runs: correct it.",
+            )
+        for name in sorted(_UNREAD & set(settings)):
+            yield Problem(
+                "platform-unread",
+                f"The platform document sets {name} for {label}, which no release up to 2.17 "
+                f"reads: {_INSTEAD[name]}.",
+            )
+
+
+def distinct(view: SpecView) -> Iterator[Problem]:
+    """The backend stores components by their containers: equal ones share inputs and outputs."""
+    seen: dict[str, str] = {}
+    for task, container in view.containers():
+        name = view.tasks[task]["componentRef"]["name"]
+        key = json.dumps(container, sort_keys=True)
+        if seen.setdefault(key, name) != name and view.target == "oss":
+            yield Problem(
+                "same-container",
+                f"{task} has the very container of {seen[key]}: Kubeflow Pipelines would give it "
+                "that one's inputs and outputs; make an argument differ.",
             )
 
 
@@ -119,5 +162,6 @@ RULES = (
     hooks,
     accelerators,
     pipeline_root,
-    platform_executors,
+    platform_fields,
+    distinct,
 )

@@ -13,7 +13,7 @@ _SCHEMA_VERSION = "2.1.0"
 
 # Both become parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
-_TASK_NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*")
+_TASK_NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,120}")
 
 
 def check_documents(documents: list[Any], target: str) -> Iterator[Problem]:
@@ -42,14 +42,23 @@ def check_documents(documents: list[Any], target: str) -> Iterator[Problem]:
 
 
 def _check_fields(spec: dict[str, Any]) -> Iterator[Problem]:
+    """Yield fields and values that no message of KFP has.
+
+    The backend discards unknown ones below deploymentSpec without a word, and refuses others.
+    """
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
 
-    try:
-        json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())
-    except json_format.ParseError as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        yield Problem("fields", f"It is no PipelineSpec: {reason}. Correct or remove it.")
+    for part, message in (
+        (spec, pipeline_spec_pb2.PipelineSpec()),
+        (spec.get("deploymentSpec", {}), pipeline_spec_pb2.PipelineDeploymentConfig()),
+    ):
+        try:
+            json_format.ParseDict(part, message)
+        except json_format.ParseError as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            yield Problem("fields", f"It is no PipelineSpec: {reason}. Correct or remove it.")
+            return
 
 
 def schema_version(view: SpecView) -> Iterator[Problem]:
@@ -79,8 +88,8 @@ def task_names(view: SpecView) -> Iterator[Problem]:
         if not _TASK_NAME.fullmatch(name):
             yield Problem(
                 "task-name",
-                f"The task {name!r} has a name that Argo refuses: use with_id() with letters, "
-                "digits and -, none of them first but the former.",
+                f"The task {name!r} has a name that Argo refuses: use with_id() with up to 121 "
+                "letters, digits and -, a letter first.",
             )
     if not view.tasks:
         yield Problem("no-tasks", "The pipeline has no tasks: add components.")
