@@ -74,6 +74,8 @@ class _InputProcessor(input_processor.InputProcessor):
 class Driver(driver.FileBasedDriver):
     """Resolves span, version and fingerprint of the folder before the cache is looked up."""
 
+    LOOKED_UP_FROM = ("input_base", "ingest")
+
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], *arguments: Any, **options: Any
     ) -> dict[str, Any]:
@@ -83,6 +85,20 @@ class Driver(driver.FileBasedDriver):
             exec_properties, *arguments, **options
         )
         return resolved
+
+    @staticmethod
+    def look_up(
+        input_dict: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Resolve the same on Kubeflow Pipelines, which runs no drivers: in a step before this."""
+        config = IngestConfig.from_json(exec_properties["ingest"])
+        processor = _InputProcessor(exec_properties["input_base"], [], config)
+        span, version = processor.resolve_span_and_version()
+        return {
+            utils.SPAN_PROPERTY_NAME: span,
+            utils.VERSION_PROPERTY_NAME: version,
+            utils.FINGERPRINT_PROPERTY_NAME: processor.get_input_fingerprint(span, version),
+        }
 
     def get_input_processor(
         self, splits: Any, range_config: Any = None, input_base_uri: str | None = None
@@ -122,6 +138,14 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         check_conflicts(duplicates, config)
         check_reports(reports, listing, config)
         _complete(examples, reports)
+        if exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
+            # TFX's own runners did that before this; Kubeflow has only what the step gives back.
+            found = {
+                utils.SPAN_PROPERTY_NAME: 0,
+                utils.VERSION_PROPERTY_NAME: None,
+                **exec_properties,
+            }
+            driver.update_output_artifact(found, examples.mlmd_artifact)
 
     def _write(self, plans: list[ShardPlan], job: IngestJob) -> None:
         with self._make_beam_pipeline() as pipeline:

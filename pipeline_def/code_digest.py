@@ -21,6 +21,7 @@ _SOURCES = {
         "components/jpeg_check.py",
         "components/listing.py",
         "components/manifest.py",
+        "components/object_store.py",
         "components/report.py",
         "components/shards.py",
         "components/spans.py",
@@ -67,12 +68,14 @@ _SOURCES = {
         "pipeline_def/training.py",
         "pipeline_def/training_log.py",
     ),
-    "BaselineFinder": ("components/baseline.py",),
+    "BaselineFinder": ("components/baseline.py", "components/object_store.py"),
     "Evaluator": ("components/image_evaluator.py",),
     "ImageReport": (
+        "components/example.py",
         "components/image_report.py",
         "components/predictions.py",
         "components/report_page.py",
+        "components/shards.py",
         "components/ui_artifacts.py",
     ),
 }

@@ -29,6 +29,7 @@ NODES = [
     "BaselineFinder",
     "Evaluator",
     "Pusher",
+    "ImageReport",
 ]
 
 IN_MEMORY = tuple(Config().beam_pipeline_args)

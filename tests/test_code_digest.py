@@ -24,6 +24,8 @@ def test_every_node_of_ours_has_a_digest_and_tfx_nodes_have_none() -> None:
         ("pipeline_def/image.py", {"Transform", "Trainer"}),
         ("pipeline_def/model.py", {"Trainer"}),
         ("components/baseline.py", {"BaselineFinder"}),
+        ("components/object_store.py", {"ImageExampleGen", "BaselineFinder"}),
+        ("components/predictions.py", {"ImageReport"}),
         ("README.md", set()),
     ],
 )

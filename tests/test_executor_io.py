@@ -214,7 +214,17 @@ def test_output_has_remote_uris_and_no_null() -> None:
             }
         }
     }
-    [model] = finish_output(output, direct=False)["artifacts"]["model"]["artifacts"]
+    [model] = finish_output(output, TRAINER)["artifacts"]["model"]["artifacts"]
     assert model == {"name": "7", "uri": "minio://b/model", "metadata": {"b": 1.0, "d": ""}}
-    [model] = finish_output(output, direct=True)["artifacts"]["model"]["artifacts"]
+    [model] = finish_output(output, Interface(direct=True))["artifacts"]["model"]["artifacts"]
     assert model["uri"] == "/minio/b/model"
+
+
+def test_what_the_interface_draws_holds_nothing_of_tfx() -> None:
+    drawn = Interface(outputs={"metrics": "components.ui_artifacts.Metrics"})
+    metadata = {"accuracy": 0.9, "tfx_version": "1.16.0"}
+    output = {
+        "artifacts": {"metrics": {"artifacts": [{"uri": "/minio/b/m", "metadata": metadata}]}}
+    }
+    [metrics] = finish_output(output, drawn)["artifacts"]["metrics"]["artifacts"]
+    assert metrics["metadata"] == {"accuracy": 0.9}

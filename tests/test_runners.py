@@ -4,13 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-import kfp_runner
 import local_runner
 from pipeline_def.sample import write_digits
 from tests.images import write_folder
-from tests.nodes import NODES
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -87,33 +84,3 @@ def test_the_sample_is_written_once(tmp_path: Path) -> None:
     times = [path.stat().st_mtime_ns for path in files]
     write_digits(str(tmp_path))
     assert [path.stat().st_mtime_ns for path in files] == times
-
-
-KFP = ("--image", "registry/image:1", "--data", "gs://bucket/images", "--output", "gs://bucket/out")
-
-
-def test_kfp_runner_compiles_the_same_nodes(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yaml"
-    resolved = ("--transform.size", "32", "--model.name", "cnn", "--spec", str(file))
-    assert kfp_runner.main([*KFP, *resolved]) == 0
-    spec = yaml.safe_load(file.read_text())
-    assert spec["schemaVersion"] == "2.1.0"
-    assert set(spec["root"]["dag"]["tasks"]) == set(NODES)
-    assert "AnomalyGate" in spec["root"]["dag"]["tasks"]["Transform"]["dependentTasks"]
-    executor = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]
-    assert executor["image"] == "registry/image:1"
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (KFP, "--transform.size and --model.name"),
-        ((*KFP, "--data", "/local"), "--data is /local: a cluster needs a URL"),
-        (KFP[2:], "image"),
-    ],
-)
-def test_kfp_runner_names_what_is_missing(
-    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
-) -> None:
-    assert kfp_runner.main(argv) == 2
-    assert message in capsys.readouterr().err

@@ -120,7 +120,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     _run_executor(arguments.executor, prepared, interface, beam_args)
     with _open(output_file, "r") as file:
         output = json.load(file)
-    _write(output_file, finish_output(output, direct=interface.direct))
+    _write(output_file, finish_output(output, interface))
 
 
 def _register_stores() -> None:

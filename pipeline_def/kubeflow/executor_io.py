@@ -26,6 +26,9 @@ RESOLVED_PARAMETER = "resolved"
 # KFP's launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
 
+_TFX_VERSION = "tfx_version"
+_DRAWN = "components.ui_artifacts."
+
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
@@ -202,18 +205,24 @@ def pipeline_folder(uri: str, pipeline: str) -> str | None:
     return None
 
 
-def finish_output(executor_output: Mapping[str, Any], *, direct: bool) -> dict[str, Any]:
+def finish_output(executor_output: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
     """Return TFX's executor output as the launcher takes it.
 
     URIs are remote again, and metadata without a value is left out: the launcher refuses null.
     """
     finished = copy.deepcopy(dict(executor_output))
-    for of_key in finished.get("artifacts", {}).values():
+    for key, of_key in finished.get("artifacts", {}).items():
+        # Kubeflow draws all metadata of its own types; TFX adds its version to every artifact.
+        hidden = {_TFX_VERSION} if interface.outputs.get(key, "").startswith(_DRAWN) else set()
         for artifact in of_key["artifacts"]:
-            if not direct:
+            if not interface.direct:
                 artifact["uri"] = remote_uri(artifact["uri"])
             metadata = artifact.get("metadata", {})
-            artifact["metadata"] = {k: v for k, v in metadata.items() if _is_recordable(v)}
+            artifact["metadata"] = {
+                name: value
+                for name, value in metadata.items()
+                if name not in hidden and _is_recordable(value)
+            }
     return finished
 
 
