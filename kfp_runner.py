@@ -109,6 +109,11 @@ def _for_cluster(config: Config) -> Config:
                 f"--{name} is {value}: a cluster needs a URL, such as gs://bucket/dir, or a folder "
                 "on a volume that kubeflow.steps mounts."
             )
+    if f"{config.kubeflow.storage}/".startswith(f"{config.data.rstrip('/')}/"):
+        raise UserError(
+            f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so that models would be "
+            "taken for images: choose another folder."
+        )
     side = _UNSEEN_SIDE[config.model.weights != "none" or config.model.name == "mobilenet_v2"]
     try:
         return resolve(config, shorter_side=side, images=0)

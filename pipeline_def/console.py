@@ -157,6 +157,7 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
         yield "", f"uv run saved_model_cli show --all --dir {shlex.quote(summary.pushed_model)}"
     else:
         yield "Model", "not pushed"
+    yield "Report", summary.paths["report"]
     yield "Logs", summary.paths["training_logs"]
     yield "", f"uv run tensorboard --logdir {paths['training_logs']}"
     yield "Report data", summary_file

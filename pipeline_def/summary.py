@@ -15,6 +15,7 @@ from components.baseline import VERSION_PROPERTY
 from components.image_evaluator import ACCURACY, FLOOR_PROPERTY, SPLIT_PROPERTY
 from components.report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.shards import count_examples, read_index
+from components.ui_artifacts import PAGE_FILE
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local_run import NodeRun
@@ -154,6 +155,7 @@ def _pushed_model(pushed: types.Artifact) -> str | None:
 
 def _paths(nodes: Mapping[str, NodeRun], rejects_uri: str, layout: Layout) -> dict[str, str]:
     return {
+        "report": os.path.join(nodes["ImageReport"].outputs["html"].uri, PAGE_FILE),
         "training_logs": nodes["Trainer"].outputs["model_run"].uri,
         "evaluation": nodes["Evaluator"].outputs["evaluation"].uri,
         "statistics": nodes["StatisticsGen"].outputs["statistics"].uri,

@@ -28,8 +28,8 @@ NODES = [
     "Trainer",
     "BaselineFinder",
     "Evaluator",
-    "Pusher",
     "ImageReport",
+    "Pusher",
 ]
 
 IN_MEMORY = tuple(Config().beam_pipeline_args)

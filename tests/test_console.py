@@ -35,6 +35,7 @@ SUMMARY = Summary(
     pushed_model="/a folder/" + "long/" * 40,
     nodes={},
     paths={
+        "report": "/out/report.html",
         "rejects": "/out/rejects.jsonl",
         "duplicates": "/out/d.jsonl",
         "training_logs": "/out/run",

@@ -16,6 +16,7 @@ from pipeline_def.kubeflow.executor_io import (
     pipeline_folder,
     prepare_input,
     remote_uri,
+    store_endpoint,
 )
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
@@ -180,6 +181,28 @@ def test_storage_that_cannot_be_told_is_a_sentence() -> None:
 )
 def test_the_folder_that_all_runs_of_a_pipeline_share(uri: str, folder: str | None) -> None:
     assert pipeline_folder(uri, "images") == folder
+
+
+@pytest.mark.parametrize(
+    ("noted", "endpoint"),
+    [
+        (
+            {"endpoint": "seaweedfs.kubeflow:9000", "disableSSL": "true"},
+            "http://seaweedfs.kubeflow:9000",
+        ),
+        ({"endpoint": "s3.example.org", "disableSSL": "false"}, "https://s3.example.org"),
+        ({"endpoint": "http://minio:9000"}, "http://minio:9000"),
+        ({"fromEnv": "true"}, None),
+        (None, None),
+    ],
+)
+def test_the_clusters_store_is_noted_with_its_artifacts(
+    noted: dict[str, str] | None, endpoint: str | None
+) -> None:
+    executor_input = given()
+    [examples] = executor_input["inputs"]["artifacts"]["examples"]["artifacts"]
+    examples["metadata"]["store_session_info"] = json.dumps({"Provider": "minio", "Params": noted})
+    assert store_endpoint(executor_input) == endpoint
 
 
 def test_an_input_that_is_missing_is_a_sentence() -> None:

@@ -246,6 +246,7 @@ def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
 MISTAKES = {
     ("--data", "/local"): "--data is /local: a cluster needs a URL",
     ("--kubeflow.storage", "models"): "--kubeflow.storage is models: a cluster needs a URL",
+    ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
     ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "kubeflow.steps names Trainr: the steps are all, ",
     ("--kubeflow.steps", "{Trainer: {shared_memory: 4 GB}}"): "shared_memory of a step is '4 GB'",
     ("--kubeflow.steps", "{Trainer: {cpu: 0}}"): "cpu of a step is 0.0: it must be above 0",

@@ -23,6 +23,7 @@ from pipeline_def.kubeflow.executor_io import (
     Setting,
     finish_output,
     prepare_input,
+    store_endpoint,
 )
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
@@ -38,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What Google's libraries say about the Python version is nothing a user can act on.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("apache_beam").setLevel(logging.WARNING)
     try:
         run_step(arguments, beam_args)
     except UserError as error:
@@ -111,7 +113,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
             f"{type(error).__name__} {error}."
         ) from error
     prepared = prepare_input(given, interface)
-    _register_stores()
+    _register_stores(given)
     if arguments.lookup:
         found = _look_up(arguments.lookup, prepared, interface)
         _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
@@ -123,7 +125,10 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     _write(output_file, finish_output(output, interface))
 
 
-def _register_stores() -> None:
+def _register_stores(executor_input: Mapping[str, Any]) -> None:
+    endpoint = store_endpoint(executor_input)
+    if endpoint and not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
+        os.environ["AWS_ENDPOINT_URL"] = endpoint
     from components.object_store import register_object_stores
 
     register_object_stores()

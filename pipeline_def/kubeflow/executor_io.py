@@ -191,6 +191,17 @@ def _storage(executor_input: Mapping[str, Any], interface: Interface) -> str | N
     return None
 
 
+def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
+    """Return the URL of the cluster's object store, which KFP notes with every artifact."""
+    for artifact in _artifacts(executor_input):
+        noted = json.loads(artifact.get("metadata", {}).get("store_session_info") or "{}")
+        settings = noted.get("Params") or {}
+        if endpoint := settings.get("endpoint"):
+            plain = str(settings.get("disableSSL", "")).lower() == "true"
+            return endpoint if "://" in endpoint else f"http{'' if plain else 's'}://{endpoint}"
+    return None
+
+
 def pipeline_folder(uri: str, pipeline: str) -> str | None:
     """Return the folder of `pipeline` that all its runs share, from the URI of any artifact.
 

@@ -55,7 +55,7 @@ def arguments(view: SpecView) -> Iterator[Problem]:
             if _ARGO_TAG.search(str(argument)) and view.target == "oss":
                 yield Problem(
                     "argo-tag",
-                    f"An argument of {task} holds {{{{ without $, which is a tag of Argo's: write it "
+                    f"An argument of {task} holds {{{{ without $, a tag of Argo's: write it "
                     "otherwise.",
                 )
 
