@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import kfp_runner
 from tests import kfp_backend
 from tests.kfp_backend import Refused, Release, argo_workflow
 
@@ -202,6 +203,38 @@ def test_a_run_gets_its_parameters_and_the_spec_the_defaults(
     driver = templates["entrypoint"]["dag"]["tasks"][0]["arguments"]["parameters"]
     config = next(value["value"] for value in driver if value["name"] == "runtime-config")
     assert json.loads(config) == {"parameterValues": {"data": "gs://images", "steps": 100}}
+
+
+STEPS = """{all: {cpu: 2, memory: 4, secrets: {s: {key: VARIABLE}}}, Trainer: {gpus: 1,
+node_selector: {pool: gpu}, tolerations: [{key: nvidia.com/gpu, operator: Exists}],
+volumes: {claim: /mnt/data}, shared_memory: 4Gi, env: {A: b}}}"""
+
+
+def test_our_own_pipeline_is_taken(tmp_path: Path, release: Release) -> None:
+    """All that can be configured at once, and a parameter of the run."""
+    file = tmp_path / "pipeline.yaml"
+    images = ("--image", "i:1", "--data", "gs://bucket/images")
+    options = ("--kubeflow.steps", STEPS, "--kubeflow.pipeline_root", "minio://mlpipeline/root")
+    assert kfp_runner.main(["compile", *images, *options, "--output", str(file)]) == 0
+    spec, platform = yaml.safe_load_all(file.read_text())
+    workflow = argo_workflow(file, release, {"training_epochs": 3, "data": "gs://other"})
+    found = arguments(workflow)
+    containers = [value for name, value in found.items() if "implementations" in name]
+    wanted = [executor["container"] for executor in spec["deploymentSpec"]["executors"].values()]
+    assert sorted(containers, key=str) == sorted(wanted, key=str)
+    settings = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert found["kubernetes-Trainer"] == settings["Trainer_executor"]
+    templates = {template["name"]: template for template in workflow["spec"]["templates"]}
+    tasks = {task["name"] for task in templates["root"]["dag"]["tasks"]}
+    assert tasks >= {f"{name}-driver" for name in spec["root"]["dag"]["tasks"]}
+    driver = templates["entrypoint"]["dag"]["tasks"][0]["arguments"]["parameters"]
+    config = next(value["value"] for value in driver if value["name"] == "runtime-config")
+    given = json.loads(config)["parameterValues"]
+    assert (given["training_epochs"], given["data"], given["training_patience"]) == (
+        3,
+        "gs://other",
+        5,
+    )
 
 
 INGEST = "root/dag/tasks/ingest"

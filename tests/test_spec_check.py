@@ -259,6 +259,14 @@ def test_files_that_are_no_specification() -> None:
         ("platform-fields", {"kubernete": {}}),
         ("platform-fields", {"kubernetes": {"deploymentSpecs": {}}}),
         (
+            "platform-settings",
+            {
+                "kubernetes": {
+                    "deploymentSpec": {"executors": {"Train_executor": {"nodeSelectors": {}}}}
+                }
+            },
+        ),
+        (
             "platform-unread",
             {
                 "kubernetes": {

@@ -134,12 +134,28 @@ def platform_fields(view: SpecView) -> Iterator[Problem]:
                 "platform-executor",
                 f"The platform document has settings for {label}, which no task runs: correct it.",
             )
+        yield from _settings(label, settings)
         for name in sorted(_UNREAD & set(settings)):
             yield Problem(
                 "platform-unread",
                 f"The platform document sets {name} for {label}, which no release up to 2.17 "
                 f"reads: {_INSTEAD[name]}.",
             )
+
+
+def _settings(label: str, settings: dict[str, Any]) -> Iterator[Problem]:
+    from google.protobuf import json_format
+    from kfp.kubernetes import kubernetes_executor_config_pb2
+
+    try:
+        json_format.ParseDict(settings, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
+    except json_format.ParseError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        yield Problem(
+            "platform-settings",
+            f"The platform document's settings for {label} are none of Kubernetes': {reason}. "
+            "Correct or remove them.",
+        )
 
 
 def distinct(view: SpecView) -> Iterator[Problem]:
