@@ -103,7 +103,7 @@ def test_defaults_of_runtime_parameters_are_dropped() -> None:
 
 def test_a_condition_on_an_artifact_is_refused() -> None:
     imported = importer()
-    with Cond(imported.outputs["result"].future()[0].uri != "gs://b"):  # type: ignore[attr-defined]
+    with Cond(imported.outputs["result"].future()[0].uri != "gs://b"):
         trainer = Trainer(run_fn="m.f", examples=example_gen().outputs["examples"])
     producer = trainer.inputs["examples"].producer_component
     assert "condition" in codes(compile_with_tfx(imported, producer, trainer))
