@@ -138,14 +138,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         check_conflicts(duplicates, config)
         check_reports(reports, listing, config)
         _complete(examples, reports)
-        if exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
-            # TFX's own runners did that before this; Kubeflow has only what the step gives back.
-            found = {
-                utils.SPAN_PROPERTY_NAME: 0,
-                utils.VERSION_PROPERTY_NAME: None,
-                **exec_properties,
-            }
-            driver.update_output_artifact(found, examples.mlmd_artifact)
+        _note_source(examples, exec_properties)
 
     def _write(self, plans: list[ShardPlan], job: IngestJob) -> None:
         with self._make_beam_pipeline() as pipeline:
@@ -193,6 +186,15 @@ def _complete(examples: types.Artifact, reports: list[Report]) -> None:
     examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
     # TFX has one name for TFRecord files; its readers tell gzip by the end of the file name.
     examples_utils.set_file_format(examples, "tfrecords_gzip")
+
+
+def _note_source(examples: types.Artifact, exec_properties: dict[str, Any]) -> None:
+    """Keep what the driver resolved; on Kubeflow the step's output is all there is to keep it."""
+    if fingerprint := exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
+        examples.set_string_custom_property(utils.FINGERPRINT_PROPERTY_NAME, fingerprint)
+    for name in (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME):
+        if exec_properties.get(name) is not None:
+            setattr(examples, name, exec_properties[name])
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):

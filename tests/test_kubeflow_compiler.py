@@ -20,6 +20,7 @@ import kfp_runner
 from components.errors import UserError
 from pipeline_def.config import Config, ModelConfig, TransformConfig
 from pipeline_def.kubeflow import compiler, parameters
+from pipeline_def.kubeflow.executor_io import Setting
 from pipeline_def.kubeflow.spec_check import find_problems
 from pipeline_def.kubeflow_config import KubeflowConfig, StepConfig, Toleration
 from tests.nodes import NODES
@@ -131,10 +132,10 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
 
 
 def test_a_parameter_whose_place_has_moved_is_noticed() -> None:
-    [epochs] = [p for p in parameters.run_parameters(config()) if p.name == "training_epochs"]
-    parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 20}}'})
+    epochs = Setting.parse("training_epochs=custom_config:training.epochs")
+    parameters.check_place(epochs, 20, {"custom_config": '{"training": {"epochs": 20}}'})
     with pytest.raises(AssertionError, match="holds 21, not 20"):
-        parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 21}}'})
+        parameters.check_place(epochs, 20, {"custom_config": '{"training": {"epochs": 21}}'})
 
 
 def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> None:

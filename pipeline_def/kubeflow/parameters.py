@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline_def.config import Config
 from pipeline_def.kubeflow.executor_io import STORAGE, STORAGE_PARAMETER, Setting
+from pipeline_def.kubeflow.spec_document import SpecDocument, lookup_of
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
 
@@ -23,9 +24,10 @@ class RunParameter:
     name: str
     default: str | int | float
     description: str
-    setting: Setting
-    steps: tuple[str, ...] = ()
-    """Tasks that take it; none for `storage`, which every task takes that names it."""
+    setting: Setting | None = None
+    """Where the value goes; none for `storage`, which goes wherever it is named."""
+    step: str = ""
+    """The one that takes it, and its lookup; none for `storage`."""
 
     @property
     def type(self) -> str:
@@ -49,7 +51,7 @@ def run_parameters(config: Config) -> list[RunParameter]:
             getattr(config.training, name),
             f"training.{name} of the configuration.",
             Setting(f"training_{name}", "custom_config", ("training", name)),
-            ("Trainer",),
+            "Trainer",
         )
         for name in _TRAINING
     ]
@@ -59,20 +61,19 @@ def run_parameters(config: Config) -> list[RunParameter]:
             str(config.data),
             "Folder of images, a URL; label/image or split/label/image.",
             Setting("data", "input_base"),
-            ("ImageExampleGen",),
+            "ImageExampleGen",
         ),
         RunParameter(
             STORAGE_PARAMETER,
             config.kubeflow.storage or "",
             "Where pushed models and checkpoints go; empty: below the pipeline root.",
-            Setting(STORAGE_PARAMETER, STORAGE),
         ),
         RunParameter(
             "max_reject_fraction",
             config.ingest.max_reject_fraction,
             "Share of the files that may be unusable, 0 to 1.",
             Setting("max_reject_fraction", "ingest", ("max_reject_fraction",)),
-            ("ImageExampleGen",),
+            "ImageExampleGen",
         ),
         *training,
         RunParameter(
@@ -80,7 +81,7 @@ def run_parameters(config: Config) -> list[RunParameter]:
             config.evaluation.min_accuracy,
             "Lowest accuracy of a model that is blessed, 0 to 1.",
             Setting("min_accuracy", "eval_config", _accuracy_bound()),
-            ("Evaluator",),
+            "Evaluator",
         ),
     ]
 
@@ -89,16 +90,39 @@ def _accuracy_bound() -> tuple[str, ...]:
     return ("metrics_specs", "0", "metrics", "0", *_LOWER_BOUND.split("."))
 
 
-def check_place(parameter: RunParameter, properties: Mapping[str, Any]) -> None:
+def takes(document: SpecDocument, task: str, parameter: RunParameter) -> bool:
+    """Say whether a task takes `parameter`."""
+    if parameter.setting is None:
+        return any(STORAGE in str(value) for value in document.constants(task).values())
+    return task in (parameter.step, lookup_of(parameter.step))
+
+
+def add_parameter(document: SpecDocument, parameter: RunParameter) -> None:
+    """Make `parameter` one of the run, with its default, and give it to the steps that take it."""
+    root = document.spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
+    root[parameter.name] = parameter.definition()
+    for task in document.tasks:
+        if not takes(document, task, parameter):
+            continue
+        setting = parameter.setting
+        if setting:
+            check_place(setting, parameter.default, document.constants(task))
+        if setting and not setting.path:
+            document.unbind(task, setting.property)
+        source = {"componentInputParameter": parameter.name}
+        document.bind(task, parameter.name, parameter.type, source)
+
+
+def check_place(setting: Setting, default: Any, properties: Mapping[str, Any]) -> None:
     """Make sure that the default of a parameter is found where its values will go.
 
     Raises:
         AssertionError: a change of the pipeline moved the place.
     """
-    value = properties[parameter.setting.property]
-    if parameter.setting.path:
+    value = properties[setting.property]
+    if setting.path:
         value = json.loads(value)
-    for key in parameter.setting.path:
+    for key in setting.path:
         value = value[int(key) if isinstance(value, list) else key]
-    if value != parameter.default:
-        raise AssertionError(f"{parameter.setting} holds {value!r}, not {parameter.default!r}")
+    if value != default:
+        raise AssertionError(f"{setting} holds {value!r}, not {default!r}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from pipeline_def.config import Config
+from pipeline_def.kubeflow.spec_document import Spec, SpecDocument, step_of
 from pipeline_def.kubeflow_config import EVERY_STEP, KubeflowConfig, StepConfig
 
 _GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
@@ -13,19 +14,18 @@ _GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 _STORE_SCHEMES = ("minio://", "s3://")
 
-_LOOKUP_SUFFIX = "-lookup"
 
-
-def add_resources(spec: dict[str, Any], config: KubeflowConfig, target: str) -> None:
+def add_resources(document: SpecDocument, config: KubeflowConfig, target: str) -> None:
     """Write CPU, memory, accelerators and environment of every step into the specification."""
-    for label, container in _containers(spec):
-        step = _step(config, label)
+    for label, container in document.containers().items():
+        name, is_lookup = step_of(label)
+        step = config.step(name)
         resources: dict[str, Any] = {}
         if step.cpu:
             resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
         if step.memory:
             resources["memoryLimit"] = resources["memoryRequest"] = step.memory
-        if step.gpus and not label.endswith(f"{_LOOKUP_SUFFIX}_executor"):
+        if step.gpus and not is_lookup:
             kind = step.gpu_type or _GPU_TYPES[target]
             # Protobuf's JSON has 64-bit integers as text.
             resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
@@ -35,32 +35,19 @@ def add_resources(spec: dict[str, Any], config: KubeflowConfig, target: str) -> 
             container["env"] = [{"name": k, "value": v} for k, v in sorted(step.env.items())]
 
 
-def platform_document(spec: dict[str, Any], config: Config, target: str) -> dict[str, Any] | None:
+def platform_document(document: SpecDocument, config: Config, target: str) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None when no step needs it."""
     executors = {}
-    for label, _ in _containers(spec):
-        step = _step(config.kubeflow, label)
+    for label in document.containers():
+        name, _ = step_of(label)
+        step = config.kubeflow.step(name)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, _step_name(label))))
+            step = step.over(StepConfig(secrets=_store_secrets(config, name)))
         if settings := _kubernetes(step):
             executors[label] = settings
     if not executors:
         return None
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
-
-
-def _containers(spec: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    executors = spec["deploymentSpec"]["executors"]
-    return [(label, executor["container"]) for label, executor in sorted(executors.items())]
-
-
-def _step_name(label: str) -> str:
-    """Return the step of an executor; a lookup gets what its step does."""
-    return label.removesuffix("_executor").removesuffix(_LOOKUP_SUFFIX)
-
-
-def _step(config: KubeflowConfig, label: str) -> StepConfig:
-    return config.step(_step_name(label))
 
 
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:

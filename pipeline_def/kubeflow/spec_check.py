@@ -56,7 +56,20 @@ def check_documents(documents: list[Any], target: str) -> None:
     Raises:
         UserError: names everything that it would refuse.
     """
-    problems = find_problems(documents, target)
+    _refuse(find_problems(documents, target), target)
+
+
+def check_name(name: str) -> None:
+    """Make sure that `name` may be that of a pipeline, before TFX's compiler stumbles over it.
+
+    Raises:
+        UserError: says what a name is made of.
+    """
+    view = SpecView({"pipelineInfo": {"name": name}}, {}, "oss")
+    _refuse(list(spec_structure.pipeline_name(view)), "oss")
+
+
+def _refuse(problems: list[Problem], target: str) -> None:
     if problems:
         found = " ".join(f"[{problem.code}] {problem.text}" for problem in problems)
         where = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
