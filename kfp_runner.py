@@ -176,9 +176,7 @@ def _run(argv: list[str]) -> int:
     print(f"Run: {started.run_id}\n{started.url}", flush=True)
     if not own.wait:
         return 0
-    state = submission.follow(own, started.run_id)
-    print(f"The run ended: {state}")
-    return 0 if state in submission.SUCCEEDED else 1
+    return 0 if submission.follow(own, started.run_id) in submission.SUCCEEDED else 1
 
 
 if __name__ == "__main__":
