@@ -1,0 +1,136 @@
+"""Checks a container image from within.
+
+Run it so: `docker run --rm -i IMAGE python - < .ci/check_image.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# What the steps import. Those with shared libraries come first: after TensorFlow, which loads many,
+# they might find what the image lacks.
+_MODULES = (
+    "cv2",
+    "simplejpeg",
+    "PIL.Image",
+    "sklearn.linear_model",
+    "pyarrow",
+    "tfx.components",
+    "tensorflow",
+    "tensorflow_model_analysis",
+    "kfp",
+    "gcsfs",
+    "s3fs",
+    "pipeline_def.config",
+    "pipeline_def.pipeline",
+    "pipeline_def.trainer",
+)
+# The launcher, and the steps, write here.
+_WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])
+_PACKAGES = Path(sysconfig.get_path("platlib"))
+_UNCHECKED_HASH = (1).to_bytes(4, "little")  # PEP 552
+_BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
+
+
+def main() -> int:
+    """Print what is wrong; return the exit status, 1 if anything is."""
+    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help)
+    faults = [fault for check in checks for fault in check()]
+    for fault in faults:
+        print(f"FAULT {fault}")
+    print(f"{len(faults)} faults, as user {os.getuid()}:{os.getgid()}")
+    return 1 if faults else 0
+
+
+def _user() -> Iterator[str]:
+    if os.getuid() == 0:
+        yield "the user is root"
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        print(f"user {os.getuid()} has no entry in /etc/passwd, as on OpenShift")
+
+
+def _folders() -> Iterator[str]:
+    for folder in _WRITABLE:
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            yield f"{folder} cannot be written to: {error.strerror}"
+    for fixed in ("/app", "/app/components", "/opt/venv", _PACKAGES):
+        if os.access(fixed, os.W_OK):
+            yield f"{fixed} can be written to"
+    if Path.cwd() != Path("/app"):
+        yield f"the working directory is {Path.cwd()}"
+
+
+def _leftovers() -> Iterator[str]:
+    yield from (f"{name} is there" for name in _BUILD_TOOLS if shutil.which(name))
+    for name in (".git", ".venv", "tests", "benchmarks", "pyproject.toml", "uv.lock"):
+        if os.path.exists(os.path.join("/app", name)):
+            yield f"/app/{name} is there"
+    if importlib.util.find_spec("pytest"):
+        yield "development dependencies are there"
+
+
+def _imports() -> Iterator[str]:
+    for module in _MODULES:
+        # Seconds of the processor: other programs do not slow them down.
+        started = time.process_time()
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            yield f"import {module}: {type(error).__name__} {error}"
+        print(f"{time.process_time() - started:6.1f} s  import {module}")
+
+
+def _byte_code() -> Iterator[str]:
+    for folder in (_PACKAGES / "tfx", Path("/app")):
+        sources = list(folder.rglob("*.py"))
+        missing = [source for source in sources if not _is_compiled(source)]
+        print(f"{len(sources) - len(missing)} of {len(sources)} with byte code in {folder}")
+        if missing or not sources:
+            yield f"no lasting byte code for {len(missing)} files in {folder}: {missing[:3]}"
+
+
+def _is_compiled(source: Path) -> bool:
+    """Return whether there is byte code that is used whatever the time of the source."""
+    compiled = Path(importlib.util.cache_from_source(str(source)))
+    return compiled.exists() and compiled.read_bytes()[4:8] == _UNCHECKED_HASH
+
+
+def _nvidia() -> Iterator[str]:
+    """Load every library of NVIDIA's by its bare name, as TensorFlow does."""
+    files = sorted(_PACKAGES.glob("nvidia/*/lib/*.so.*"))
+    loaded = 0
+    for file in files:
+        try:
+            ctypes.CDLL(file.name)
+            loaded += 1
+        except OSError as error:
+            yield f"{file.name}: {error}"
+    print(f"{loaded} of {len(files)} of NVIDIA's libraries load by name")
+
+
+def _help() -> Iterator[str]:
+    command = [sys.executable, "-m", "pipeline_def.kubeflow.entrypoint", "--help"]
+    # Elsewhere, as a pod may set another working directory.
+    result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, check=False)
+    if result.returncode or "--executor_input" not in result.stdout:
+        yield f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
