@@ -227,14 +227,16 @@ def test_the_object_stores_secret_is_asked_for_where_it_is_needed(
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:
-    remote = dataclasses.replace(
-        config(), beam_pipeline_args=["--runner=DataflowRunner", "--project=p"]
-    )
-    [made, _] = compiler.compile_documents(remote, target="oss", image="i")
-    arguments = container(made, "Transform")["args"]
-    assert "--direct" in arguments
-    assert arguments[-3:] == ["--", "--runner=DataflowRunner", "--project=p"]
-    assert "--" not in container(made, "Pusher")["args"]
+    arguments = ["--runner=DataflowRunner", "--project=p"]
+    remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
+    [made] = compiler.compile_documents(remote, target="oss", image="i")
+    assert "--direct" in container(made, "Transform")["args"]
+    assert container(made, "Transform")["args"][-3:] == ["--", *arguments]
+    # The launcher has copied the shards for the Trainer, which runs no Beam.
+    assert {"--direct", "--"}.isdisjoint(container(made, "Trainer")["args"])
+    elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
+    with pytest.raises(UserError, match=r"set kubeflow.pipeline_root to a folder on gs://"):
+        compiler.compile_documents(elsewhere, target="oss", image="i")
 
 
 def test_what_tfx_compiles_by_itself_would_be_refused() -> None:

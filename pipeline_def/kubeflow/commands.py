@@ -36,11 +36,13 @@ def replace_command(
         component: TFX's.
         parameters: of the run.
         pipeline: its name.
-        direct: whether steps use remote URIs instead of the launcher's copies.
+        direct: whether all steps use remote URIs instead of the launcher's copies. Steps that run
+            Beam on other machines do in any case.
         beam_args: Beam's options, for the steps that run Beam.
     """
     task, lookup = component.id, lookup_of(component.id)
-    more = ["--direct"] if direct else []
+    beam = _runs_beam(component)
+    more = ["--direct"] if direct or (beam and uses_other_machines(beam_args)) else []
     _write(
         document,
         task,
@@ -51,7 +53,7 @@ def replace_command(
             *_values(document, task, parameters),
             *more,
         ],
-        ["--", *beam_args] if _runs_beam(component) else [],
+        ["--", *beam_args] if beam else [],
     )
     if lookup in document.tasks:
         _write(
@@ -61,7 +63,7 @@ def replace_command(
                 *("--lookup", _path(component.driver_class), "--pipeline", pipeline),
                 *_artifacts("--input", component.inputs),
                 *_values(document, lookup, parameters),
-                *more,
+                *(["--direct"] if direct else []),
             ],
             [],
         )

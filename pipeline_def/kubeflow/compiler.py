@@ -55,6 +55,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
         UserError: the target would refuse it, and why.
     """
     check_name(config.name)
+    _check_beam(config)
     pipeline = _create_pipeline(config)
     document = SpecDocument(_compile(pipeline, image))
     parameters = run_parameters(config)
@@ -69,7 +70,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
             component,
             parameters,
             pipeline=config.name,
-            direct=target == "vertex" or uses_other_machines(config.beam_pipeline_args),
+            direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
         )
     _name_system_types(document)
@@ -113,6 +114,15 @@ def _check_steps(document: SpecDocument, config: Config) -> None:
     if unknown := unknown_steps(config.kubeflow, tasks):
         raise UserError(
             f"kubeflow.steps names {', '.join(unknown)}: the steps are all, {', '.join(tasks)}."
+        )
+
+
+def _check_beam(config: Config) -> None:
+    root = config.kubeflow.pipeline_root or ""
+    if uses_other_machines(config.beam_pipeline_args) and not root.startswith("gs://"):
+        raise UserError(
+            "beam_pipeline_args names a runner on other machines, which cannot see a step's own "
+            "disk: set kubeflow.pipeline_root to a folder on gs://."
         )
 
 
