@@ -1,12 +1,11 @@
 """Every command of the specification, run as KFP would run it, several times in a row.
 
-Driver, launcher and ML Metadata are emulated (tests/launcher.py); commands, images, models and the
+Driver, launcher and ML Metadata are emulated (tests/launcher); commands, images, models and the
 S3 server are real. Not a cluster: no scheduling, no pods, no network between them.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +89,7 @@ def serve(version: str, folder: Path) -> list[bytes]:
 
 
 def test_a_pipeline_on_kubeflow(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    """A first run; the same again; other parameters, with a baseline; another image."""
+    """A first run; the same again; other parameters, with a baseline; other images, broken."""
     first = kubeflow.run()
     assert set(first.tasks) == {*NODES, *LOOKUPS}
     assert states(first, "CACHED") == set()
@@ -120,11 +119,14 @@ def test_a_pipeline_on_kubeflow(kubeflow: Kubeflow, tmp_path: Path) -> None:
     assert b"baseline" in (evaluation / "eval_config.json").read_bytes()
     assert len(versions()) == 2
 
-    moved = next((kubeflow.images / "red").glob("*.jpeg"))
-    shutil.move(moved, kubeflow.images / "blue" / f"moved-{moved.name}")
-    fourth = kubeflow.run(training_epochs=9)
-    assert "ImageExampleGen" in states(fourth, "SUCCEEDED")
-    assert "Trainer" in states(fourth, "SUCCEEDED")
+    for number in range(5):
+        (kubeflow.images / "red" / f"broken-{number}.jpeg").write_bytes(b"no image")
+    fourth = kubeflow.cluster.run(kubeflow.spec, {"training_epochs": 9})
+    failed = fourth.tasks["ImageExampleGen"]
+    assert failed.state == "FAILED"
+    assert "ImageExampleGen: error: 5 of 185 files in /mnt/images are not usable" in failed.log
+    assert "Traceback" not in failed.log
+    assert states(fourth, "SUCCEEDED") == {"ImageExampleGen-lookup"}
 
 
 def check_what_the_interface_shows(kubeflow: Kubeflow, run: Run) -> None:

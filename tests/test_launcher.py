@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import launcher_pod
-from tests.launcher import Cluster, Release
-from tests.launcher_pod import REPOSITORY, isolation
-from tests.launcher_store import upload_uri
-from tests.launcher_values import StepError, driver_text, launcher_text, parsed_output
+from tests.launcher import Cluster, Release, pod
+from tests.launcher.pod import REPOSITORY, isolation
+from tests.launcher.store import upload_uri
+from tests.launcher.values import StepError, driver_text, launcher_text, parsed_output
 
 Compile = Callable[..., Path]
 EXAMPLES = {"instanceSchema": "title: tfx.Examples\ntype: object\n"}
@@ -532,7 +531,7 @@ def test_a_repository_under_tmp_is_kept_read_only(
     tmp_path: Path, cluster: Cluster, compile_steps: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "repository").mkdir()
-    monkeypatch.setattr(launcher_pod, "REPOSITORY", tmp_path / "repository")
+    monkeypatch.setattr(pod, "REPOSITORY", tmp_path / "repository")
     step = {"command": _shell("pwd; ls ..; touch new")}
     task = cluster.run(compile_steps({"a": step})).tasks["a"]
     assert task.log.splitlines()[:2] == [str(tmp_path / "repository"), "repository"]

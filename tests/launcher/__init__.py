@@ -19,7 +19,7 @@ import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from tests.launcher_driver import (
+from tests.launcher.driver import (
     Release,
     Scope,
     fingerprint,
@@ -28,11 +28,11 @@ from tests.launcher_driver import (
     resolve_inputs,
     submitted,
 )
-from tests.launcher_platform import pod_settings
-from tests.launcher_records import Artifact, Metadata, Run, TaskRun, session_info
-from tests.launcher_step import Launcher, Surroundings
-from tests.launcher_store import local_path, object_path
-from tests.launcher_values import StepError, executor_input_message
+from tests.launcher.platform import pod_settings
+from tests.launcher.records import Artifact, Metadata, Run, TaskRun, session_info
+from tests.launcher.step import Launcher, Surroundings
+from tests.launcher.store import local_path, object_path
+from tests.launcher.values import StepError, executor_input_message
 
 __all__ = ["Artifact", "Cluster", "Release", "Run", "TaskRun"]
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import yaml
 
-from tests.launcher_driver import Release
-from tests.launcher_values import StepError, custom_property
+from tests.launcher.driver import Release
+from tests.launcher.values import StepError, custom_property
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.launcher_driver import LOGS, Release, driver_arguments
-from tests.launcher_platform import Settings, expanded, step_environment
-from tests.launcher_pod import Pod
-from tests.launcher_records import Metadata, TaskRun
-from tests.launcher_store import download, local_path, object_path, upload, upload_uri
-from tests.launcher_values import (
+from tests.launcher.driver import LOGS, Release, driver_arguments
+from tests.launcher.platform import Settings, expanded, step_environment
+from tests.launcher.pod import Pod
+from tests.launcher.records import Metadata, TaskRun
+from tests.launcher.store import download, local_path, object_path, upload, upload_uri
+from tests.launcher.values import (
     StepError,
     launcher_text,
     parsed_output,

@@ -1,6 +1,6 @@
 """Makes a step's root directory in a new mount namespace and runs the step there.
 
-It is process 1 of that namespace, run by launcher_pod.py; system calls take it milliseconds, for
+It is process 1 of that namespace, run by pod.py; system calls take it milliseconds, for
 which dozens of mount commands would need a second.
 """
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.launcher_values import StepError
+from tests.launcher.values import StepError
 
 _MOUNTS = {"gs": "gcs", "minio": "minio", "s3": "s3"}
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.launcher_driver import NullParameter, Scope, resolve_parameter
-from tests.launcher_values import StepError
+from tests.launcher.driver import NullParameter, Scope, resolve_parameter
+from tests.launcher.values import StepError
 
 _UNSUPPORTED = (
     "secretAsVolume",

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.launcher_store import local_path
-from tests.launcher_values import MISSING, TYPES, StepError, checked_input, driver_text, normal
+from tests.launcher.store import local_path
+from tests.launcher.values import MISSING, TYPES, StepError, checked_input, driver_text, normal
 
 if TYPE_CHECKING:
-    from tests.launcher_records import Artifact, TaskRun
+    from tests.launcher.records import Artifact, TaskRun
 
 LOGS = "executor-logs"
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['(.+?)'\]\}\}")

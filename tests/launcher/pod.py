@@ -15,9 +15,9 @@ from typing import Literal
 
 import pytest
 
-from tests import launcher_root
+from tests.launcher import isolate
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 FRESH = ("/dev/shm", "/gcs", "/minio", "/s3", "/tmp")
 """Folders that are empty when a step starts."""
 
@@ -99,7 +99,7 @@ class Pod:
             "env": dict(env),
         }
         plan.write_text(json.dumps(content))
-        return [*_unshare(), sys.executable, "-I", "-S", launcher_root.__file__, str(plan)]
+        return [*_unshare(), sys.executable, "-I", "-S", isolate.__file__, str(plan)]
 
     def _opened(self) -> set[str]:
         """Find the folders whose entries are shown one by one, to add mount points to them."""
