@@ -15,7 +15,6 @@ from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.dsl.components.common.importer import Importer
 from tfx.dsl.components.common.resolver import Resolver
-from tfx.dsl.experimental.conditionals.conditional import Cond
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import (
     LatestBlessedModelStrategy,
 )
@@ -99,14 +98,6 @@ def test_defaults_of_runtime_parameters_are_dropped() -> None:
     [definition] = job["pipelineSpec"]["root"]["inputDefinitions"]["parameters"].values()
     assert definition == {"parameterType": "STRING"}
     assert "default" in codes(job)
-
-
-def test_a_condition_on_an_artifact_is_refused() -> None:
-    imported = importer()
-    with Cond(imported.outputs["result"].future()[0].uri != "gs://b"):
-        trainer = Trainer(run_fn="m.f", examples=example_gen().outputs["examples"])
-    producer = trainer.inputs["examples"].producer_component
-    assert "condition" in codes(compile_with_tfx(imported, producer, trainer))
 
 
 def test_infra_validator_is_not_compiled() -> None:

@@ -147,20 +147,17 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     "importer-parameter": lambda s: executors(s).update(
         Gen_executor={"importer": {"artifactUri": {"runtimeParameter": "artifact_uri"}}}
     ),
-    "exit-handler": lambda s: tasks(s)["Train"].update(
-        triggerPolicy={"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    "importer-uri": lambda s: executors(s).update(
+        Gen_executor={"importer": {"artifactUri": {"constant": "/data/model"}}}
     ),
-    "condition": lambda s: tasks(s)["Train"].update(
-        triggerPolicy={"condition": "inputs.artifacts['examples'].artifacts[0].metadata['x'] == 1"}
-    ),
+    "exit-handler": lambda s: tasks(s).update({"tfx-dag": tasks(s)["Gen"]}),
     "default": lambda s: s["root"]["inputDefinitions"]["parameters"]["data"].pop("defaultValue"),
-    "default-type": lambda s: s["root"]["inputDefinitions"]["parameters"]["data"].update(
-        defaultValue=3
+    "default-type": lambda s: s["root"]["inputDefinitions"]["parameters"].update(
+        rate={"parameterType": "NUMBER_DOUBLE", "defaultValue": "fast"}
     ),
     "parameter-type": lambda s: s["components"]["Train"]["inputDefinitions"]["parameters"].update(
         steps={"type": "INT"}
     ),
-    "undefined-input": lambda s: parameter(s, "rate", {"runtimeValue": {"constant": 1.0}}),
     "run-parameter": lambda s: parameter(s, "found", {"componentInputParameter": "fuond"}),
     "runtime-value": lambda s: parameter(
         s, "steps", {"runtimeValue": {"constantValue": {"intValue": "5"}}}
@@ -175,8 +172,10 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     "output": lambda s: parameter(
         s, "found", {"taskOutputParameter": {"producerTask": "Gen", "outputParameterKey": "fuond"}}
     ),
-    "order": lambda s: tasks(s)["Train"].pop("dependentTasks"),
     "missing-input": lambda s: tasks(s)["Train"]["inputs"]["parameters"].pop("steps"),
+    "lost-default": lambda s: s["components"]["Train"]["inputDefinitions"]["parameters"].update(
+        rate={"parameterType": "NUMBER_DOUBLE", "defaultValue": 0.1}
+    ),
     "artifact-type": lambda s: s["components"]["Gen"]["outputDefinitions"]["artifacts"].update(
         examples={"artifactType": {"instanceSchema": "type: object\n"}}
     ),
@@ -187,7 +186,7 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
         artifactIterator={"itemInput": "x", "items": {"inputArtifact": "y"}}
     ),
     "image": lambda s: executors(s)["Gen_executor"]["container"].pop("image"),
-    "command": lambda s: executors(s)["Gen_executor"]["container"].pop("command"),
+    "command": lambda s: executors(s)["Gen_executor"]["container"].update(command=[], args=[]),
     "argument-length": lambda s: executors(s)["Gen_executor"]["container"]["args"].append(
         "x" * 131_073
     ),
@@ -203,7 +202,7 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     "pipeline-root": lambda s: s.update(defaultPipelineRoot="/data/run"),
     "fields": lambda s: s["root"].update(tasks={}),
     "argo-tag": lambda s: executors(s)["Gen_executor"]["container"]["args"].append(
-        "{{workflow.name}}"
+        "{{inputs.parameters.x}}"
     ),
     "same-container": lambda s: executors(s).update(Gen_executor=container("Train")),
 }
@@ -238,9 +237,33 @@ def test_a_mistake_is_named(target: str, code: str, mistake: Callable[[Spec], An
     assert code in codes([spec], target)
 
 
+CORRECT: dict[str, Callable[[Spec], Any]] = {
+    "a condition on an artifact": lambda s: tasks(s)["Train"].update(
+        triggerPolicy={"condition": "inputs.artifacts['examples'].artifacts[0].uri == 'gs://b'"}
+    ),
+    "an exit handler of KFP's": lambda s: tasks(s)["Train"].update(
+        triggerPolicy={"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    ),
+    "an importer whose URI the run gives": lambda s: executors(s).update(
+        Gen_executor={"importer": {"artifactUri": {"runtimeParameter": "data"}}}
+    ),
+    "a number for a text": lambda s: parameter(s, "found", {"runtimeValue": {"constant": 5.0}}),
+    "tasks in the order of their data": lambda s: tasks(s)["Train"].pop("dependentTasks"),
+    "arguments only": lambda s: executors(s)["Gen_executor"]["container"].pop("command"),
+    "braces": lambda s: executors(s)["Gen_executor"]["container"]["args"].append("{{ x }}"),
+}
+
+
+@pytest.mark.parametrize("correct", CORRECT.values(), ids=CORRECT.keys())
+def test_what_kubeflow_takes_is_not_refused(correct: Callable[[Spec], Any]) -> None:
+    spec = copy.deepcopy(SPEC)
+    correct(spec)
+    assert codes([spec], "oss") == set()
+
+
 def test_what_only_vertex_runs_is_no_mistake_there() -> None:
     spec = copy.deepcopy(SPEC)
-    for code in ("exit-handler", "pre-cache-check"):
+    for code in ("schema-version", "exit-handler", "pre-cache-check", "resolver"):
         OSS_MISTAKES[code](spec)
     assert codes([spec], "vertex") == set()
 

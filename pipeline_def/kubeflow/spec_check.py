@@ -73,4 +73,4 @@ def _refuse(problems: list[Problem], target: str) -> None:
     if problems:
         found = " ".join(f"[{problem.code}] {problem.text}" for problem in problems)
         where = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
-        raise UserError(f"{where} would refuse this pipeline. {found}")
+        raise UserError(f"{where} would not run this pipeline as it is meant. {found}")

@@ -15,7 +15,7 @@ _LONGEST_ARGUMENT = 131_072
 _ROOM_FOR_INPUT = 16_384
 
 _PLACEHOLDER = re.compile(r"\{\{\$\.(inputs|outputs)\.(parameters|artifacts)\['([^']+)'\]")
-_ARGO_TAG = re.compile(r"\{\{(?!\$)")
+_ARGO_TAG = re.compile(r"\{\{\s*(inputs|outputs|steps|tasks)\.")
 _RESOURCE_NAME = re.compile(r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+")
 _VERTEX_ACCELERATOR = re.compile(r"(NVIDIA|TPU)_[A-Z0-9_]+")
 
@@ -31,10 +31,11 @@ def commands(view: SpecView) -> Iterator[Problem]:
     for task, container in view.containers():
         if not container.get("image"):
             yield Problem("image", f"{task} has no container image: give --image.")
-        if not container.get("command") and view.target == "oss":
+        if not (container.get("command") or container.get("args")) and view.target == "oss":
             yield Problem(
                 "command",
-                f"{task} has no command; KFP's launcher cannot use the image's own: set it.",
+                f"{task} has neither command nor arguments; KFP's launcher cannot use the image's "
+                "own: set them.",
             )
 
 
@@ -52,11 +53,11 @@ def arguments(view: SpecView) -> Iterator[Problem]:
                     f"{_LONGEST_ARGUMENT:,}: shorten the execution properties.",
                 )
             yield from _placeholders(view, task, str(argument))
-            if _ARGO_TAG.search(str(argument)) and view.target == "oss":
+            if view.target == "oss" and (tag := _ARGO_TAG.search(str(argument))):
                 yield Problem(
                     "argo-tag",
-                    f"An argument of {task} holds {{{{ without $, a tag of Argo's: write it "
-                    "otherwise.",
+                    f"An argument of {task} holds {tag[0]}…, which Argo takes for a tag of its own "
+                    "and cannot resolve: write it otherwise.",
                 )
 
 

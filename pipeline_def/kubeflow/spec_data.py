@@ -10,7 +10,6 @@ import yaml
 from pipeline_def.kubeflow.spec_view import Problem, SpecView
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    "STRING": (str,),
     "NUMBER_INTEGER": (int, float),
     "NUMBER_DOUBLE": (int, float),
     "BOOLEAN": (bool,),
@@ -20,7 +19,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def _fits(value: Any, kind: str) -> bool:
-    if isinstance(value, bool) and kind != "BOOLEAN":
+    """Say whether the driver takes `value` for a parameter; for STRING it takes any."""
+    if isinstance(value, bool) and kind.startswith("NUMBER"):
         return False
     return kind not in _KINDS or isinstance(value, _KINDS[kind])
 
@@ -36,7 +36,7 @@ def run_parameter_defaults(view: SpecView) -> Iterator[Problem]:
                 f"The parameter {name} of the run has no default: write defaultValue to the "
                 "root's inputDefinitions.",
             )
-        elif not _fits(definition["defaultValue"], definition.get("parameterType", "")):
+        elif not _fits(definition["defaultValue"], definition.get("parameterType", "STRING")):
             yield Problem(
                 "default-type",
                 f"The default of {name} is {definition['defaultValue']!r}, not a "
@@ -64,10 +64,7 @@ def parameter_sources(view: SpecView) -> Iterator[Problem]:
     """Every input parameter comes from somewhere that exists, and has the right type."""
     for task, name, source in view.inputs("parameters"):
         where = f"The parameter {name} of {task}"
-        definition = view.definitions(task, "inputDefinitions", "parameters").get(name)
-        if definition is None:
-            yield Problem("undefined-input", f"{where} is not among the component's inputs.")
-            continue
+        definition = view.definitions(task, "inputDefinitions", "parameters").get(name, {})
         kind = definition.get("parameterType", "")
         yield from _constant(where, source.get("runtimeValue"), kind)
         if "componentInputParameter" in source:
@@ -75,7 +72,7 @@ def parameter_sources(view: SpecView) -> Iterator[Problem]:
             if given not in view.run_parameters:
                 yield Problem("run-parameter", f"{where} is {given}, which the run has not got.")
         if output := source.get("taskOutputParameter"):
-            yield from _producer(view, task, where, output, "parameters", "outputParameterKey")
+            yield from _producer(view, where, output, "parameters", "outputParameterKey")
 
 
 def _constant(where: str, value: dict[str, Any] | None, kind: str) -> Iterator[Problem]:
@@ -88,7 +85,7 @@ def _constant(where: str, value: dict[str, Any] | None, kind: str) -> Iterator[P
         )
     elif value["constant"] is None:
         yield Problem("null-constant", f"{where} is null, which the driver refuses: leave it out.")
-    elif kind != "STRING" and not _fits(value["constant"], kind):
+    elif not _fits(value["constant"], kind):
         yield Problem("constant-type", f"{where} is {value['constant']!r}, not a {kind}.")
 
 
@@ -97,11 +94,11 @@ def artifact_sources(view: SpecView) -> Iterator[Problem]:
     for task, name, source in view.inputs("artifacts"):
         where = f"The input {name} of {task}"
         if output := source.get("taskOutputArtifact"):
-            yield from _producer(view, task, where, output, "artifacts", "outputArtifactKey")
+            yield from _producer(view, where, output, "artifacts", "outputArtifactKey")
 
 
 def _producer(
-    view: SpecView, task: str, where: str, output: dict[str, str], kind: str, key: str
+    view: SpecView, where: str, output: dict[str, str], kind: str, key: str
 ) -> Iterator[Problem]:
     producer = output.get("producerTask", "")
     if producer not in view.tasks:
@@ -109,26 +106,24 @@ def _producer(
         return
     if output.get(key) not in view.definitions(producer, "outputDefinitions", kind):
         yield Problem("output", f"{where} is {output.get(key)!r}, which {producer} does not give.")
-    if producer not in view.tasks[task].get("dependentTasks", []):
-        yield Problem(
-            "order",
-            f"{where} comes from {producer}, but {task} does not wait for it: add it to "
-            "dependentTasks.",
-        )
 
 
 def required_inputs(view: SpecView) -> Iterator[Problem]:
-    """The driver stops a task whose inputs have neither value nor default."""
+    """The driver stops a task whose parameters have no value, and does not pass defaults on."""
     for task, definition in sorted(view.tasks.items()):
-        for kind in ("parameters", "artifacts"):
-            given = definition.get("inputs", {}).get(kind, {})
-            for name, wanted in sorted(view.definitions(task, "inputDefinitions", kind).items()):
-                if name in given or wanted.get("isOptional"):
-                    continue
-                if wanted.get("defaultValue") is None:
-                    yield Problem(
-                        "missing-input", f"{task} gets no value for its input {name}: bind it."
-                    )
+        given = definition.get("inputs", {}).get("parameters", {})
+        wanted = view.definitions(task, "inputDefinitions", "parameters")
+        for name, parameter in sorted(wanted.items()):
+            if name in given or parameter.get("isOptional"):
+                continue
+            if parameter.get("defaultValue") is None:
+                yield Problem("missing-input", f"{task} gets no value for its input {name}.")
+            elif view.target == "oss":
+                yield Problem(
+                    "lost-default",
+                    f"{task} has a default for its input {name} but not isOptional: Kubeflow "
+                    "Pipelines loses the default; set isOptional.",
+                )
 
 
 def artifact_types(view: SpecView) -> Iterator[Problem]:

@@ -11,6 +11,8 @@ from pipeline_def.kubeflow.spec_view import Problem, SpecView
 
 _SCHEMA_VERSION = "2.1.0"
 
+_TFX_DAG = "tfx-dag"
+
 # Both become parts of names of Kubernetes objects.
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
 _TASK_NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,120}")
@@ -62,9 +64,9 @@ def _check_fields(spec: dict[str, Any]) -> Iterator[Problem]:
 
 
 def schema_version(view: SpecView) -> Iterator[Problem]:
-    """The backend takes 2.1.0 only; TFX's default is 2.0.0."""
+    """Open-source Kubeflow takes 2.1.0 only; TFX's default is 2.0.0."""
     version = view.spec.get("schemaVersion")
-    if version != _SCHEMA_VERSION:
+    if version != _SCHEMA_VERSION and view.target == "oss":
         yield Problem(
             "schema-version",
             f"schemaVersion is {version!r}: compile with use_pipeline_spec_2_1, for 2.1.0.",
@@ -85,7 +87,7 @@ def pipeline_name(view: SpecView) -> Iterator[Problem]:
 def task_names(view: SpecView) -> Iterator[Problem]:
     """Argo, which runs the tasks, takes no other characters."""
     for name in sorted(view.tasks):
-        if not _TASK_NAME.fullmatch(name):
+        if not _TASK_NAME.fullmatch(name) and view.target == "oss":
             yield Problem(
                 "task-name",
                 f"The task {name!r} has a name that Argo refuses: use with_id() with up to 121 "
@@ -140,51 +142,42 @@ def resolvers(view: SpecView) -> Iterator[Problem]:
 
 
 def importers(view: SpecView) -> Iterator[Problem]:
-    """Open-source Kubeflow refuses conditions on importers."""
+    """Open-source Kubeflow takes no conditions on importers, and URIs from two sources only."""
     for task, definition in sorted(view.tasks.items()):
         importer = view.executor(task).get("importer")
-        if importer is None:
+        if importer is None or view.target != "oss":
             continue
-        if definition.get("triggerPolicy", {}).get("condition") and view.target == "oss":
+        if definition.get("triggerPolicy", {}).get("condition"):
             yield Problem(
                 "importer-condition",
                 f"The importer {task} has a condition, which Kubeflow Pipelines refuses: move it "
                 "out of the Cond block.",
             )
-        if "runtimeParameter" in importer.get("artifactUri", {}) and view.target == "oss":
+        uri = importer.get("artifactUri", {})
+        given = definition.get("inputs", {}).get("parameters", {})
+        source = given.get(uri.get("runtimeParameter"), {})
+        if "runtimeParameter" in uri and "componentInputParameter" not in source:
             yield Problem(
                 "importer-parameter",
-                f"The importer {task} takes its URI from a runtimeParameter, which Kubeflow "
-                "Pipelines does not resolve: give a constant.",
+                f"The importer {task} takes its URI from {uri['runtimeParameter']!r}, which is no "
+                "input that comes from the run: bind it to a parameter of the run.",
+            )
+        elif "runtimeParameter" not in uri and "://" not in str(uri.get("constant", "")):
+            yield Problem(
+                "importer-uri",
+                f"The importer {task} has the URI {uri.get('constant')!r}: it needs a scheme, such "
+                "as gs://.",
             )
 
 
 def exit_handlers(view: SpecView) -> Iterator[Problem]:
-    """TFX's exit handler wraps all tasks in a nested DAG that gets no parameters of the run."""
-    for task, definition in sorted(view.tasks.items()):
-        strategy = definition.get("triggerPolicy", {}).get("strategy")
-        status = any(
-            "taskFinalStatus" in source
-            for source in definition.get("inputs", {}).get("parameters", {}).values()
+    """TFX wraps all other tasks in a nested DAG, and hands it no parameters of the run."""
+    if _TFX_DAG in view.tasks and view.target == "oss":
+        yield Problem(
+            "exit-handler",
+            f"The pipeline has an exit handler as TFX compiles it: the tasks in {_TFX_DAG} get no "
+            "parameters of the run. Watch the run from outside: `kfp_runner.py run --wait`.",
         )
-        if view.target == "oss" and (strategy == "ALL_UPSTREAM_TASKS_COMPLETED" or status):
-            yield Problem(
-                "exit-handler",
-                f"{task} is an exit handler as TFX compiles it, which does not work on Kubeflow "
-                "Pipelines: watch the run from outside, with `kfp_runner.py run --wait`.",
-            )
-
-
-def conditions(view: SpecView) -> Iterator[Problem]:
-    """TFX's conditions read artifacts by index; a type blanked by the driver breaks them."""
-    for task, definition in sorted(view.tasks.items()):
-        condition = definition.get("triggerPolicy", {}).get("condition", "")
-        if "inputs.artifacts" in condition and view.target == "oss":
-            yield Problem(
-                "condition",
-                f"{task} runs under a condition on an artifact, which Kubeflow Pipelines does not "
-                "evaluate as TFX means it: decide inside the component, as Pusher does.",
-            )
 
 
 RULES = (
@@ -196,5 +189,4 @@ RULES = (
     resolvers,
     importers,
     exit_handlers,
-    conditions,
 )
