@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+import kfp_runner
 from components.errors import UserError
 from pipeline_def.kubeflow.run_follower import StartedRun
 from pipeline_def.kubeflow.vertex_client import follow_run, start_run
@@ -303,3 +304,21 @@ def test_follow_without_rights(vertex: Vertex) -> None:
 def test_a_request_that_timed_out(vertex: Vertex, spec: str) -> None:
     vertex.refusal = grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
     assert "did not answer in time: Deadline Exceeded" in sentence(spec)
+
+
+def test_our_own_pipeline_is_submitted(vertex: Vertex, tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    options = ("--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/compiled")
+    images = ("--image", "i:1", "--data", "gs://bucket/images", "--output", str(file))
+    assert kfp_runner.main(["compile", *options, *images]) == 0
+    start(str(file), pipeline_root=None, parameters={"training_epochs": 3})
+    [request] = vertex.created
+    job = pipeline_job.PipelineJob.to_dict(request.pipeline_job)
+    assert job["runtime_config"]["gcs_output_directory"] == "gs://bucket/compiled"
+    assert job["runtime_config"]["parameter_values"] == {"training_epochs": 3.0}
+    compiled = yaml.safe_load(file.read_text())
+    assert (
+        job["pipeline_spec"]["root"]["dag"]["tasks"].keys()
+        == compiled["root"]["dag"]["tasks"].keys()
+    )
+    assert "lifecycle" not in str(job["pipeline_spec"])
