@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -124,3 +127,18 @@ def test_the_vocabulary_travels_with_the_model(
     names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
     served = serve(trained, [encode(picture(1), "PNG")])
     np.testing.assert_array_equal(served["labels"][0], names)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "parent"),
+    [
+        ("gs://bucket/checkpoints", "gs://bucket/checkpoints"),
+        ("/mnt/checkpoints", "/mnt/checkpoints"),
+        ("minio://bucket/checkpoints", os.path.join(tempfile.gettempdir(), "checkpoints")),
+    ],
+)
+def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
+    arguments = SimpleNamespace(
+        train_files=["a"], transform_graph_path="b", custom_config={"checkpoints": checkpoints}
+    )
+    assert os.path.dirname(trainer._checkpoint_dir(arguments)) == parent
