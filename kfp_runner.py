@@ -81,6 +81,8 @@ def _compile(argv: list[str]) -> int:
     if {"-h", "--help"} & set(argv):
         print(f"{parser.format_help()}\n{choices.format_help()}")
         return 0
+    if parts := [text for text in argv if text.startswith("--") and text.endswith(".help")]:
+        parse(choices, parts)
     own, rest = parser.parse_known_args(argv)
     config, _ = parse(choices, rest)
     config = _for_cluster(config)

@@ -50,11 +50,20 @@ class StepConfig:
     """Kind of accelerator. Unset: nvidia.com/gpu on open-source Kubeflow, where it is the name of
     a resource of the nodes; NVIDIA_TESLA_T4 on Vertex AI."""
 
+    image: str | None = None
+    """Container image, where it is not that of the others: one with GPU libraries."""
+
+    retries: int | None = None
+    """Start the step again so many times when it fails. Training goes on from its checkpoint."""
+
     node_selector: dict[str, str] = field(default_factory=dict)
     """Labels that a node must have. Open-source Kubeflow only, as is all that follows."""
 
     tolerations: list[Toleration] = field(default_factory=list)
     """Taints of nodes that are tolerated."""
+
+    image_pull_secrets: list[str] = field(default_factory=list)
+    """Kubernetes secrets with the login of a private registry."""
 
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)
     """Kubernetes secret → its keys → the environment variables that take their values."""
@@ -73,10 +82,12 @@ class StepConfig:
         for name in ("cpu", "memory"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} of a step is {value}: it must be above 0.")
-        require(
-            self.gpus is None or self.gpus >= 0,
-            f"gpus of a step is {self.gpus}: it must not be negative.",
-        )
+        for name in ("gpus", "retries"):
+            value = getattr(self, name)
+            require(
+                value is None or value >= 0,
+                f"{name} of a step is {value}: it must not be negative.",
+            )
         require(
             self.shared_memory is None or bool(_QUANTITY.fullmatch(self.shared_memory)),
             f"shared_memory of a step is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
@@ -125,3 +136,10 @@ class KubeflowConfig:
         """Return what step `name` gets."""
         general = self.steps.get(EVERY_STEP, StepConfig())
         return self.steps.get(name, StepConfig()).over(general)
+
+    def lookup(self, name: str, step: str) -> StepConfig:
+        """Return what the lookup `name` of `step` gets: the same access, but no large machine."""
+        own, full = self.step(name), self.step(step)
+        return dataclasses.replace(
+            own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries
+        )

@@ -205,7 +205,8 @@ def test_a_run_gets_its_parameters_and_the_spec_the_defaults(
     assert json.loads(config) == {"parameterValues": {"data": "gs://images", "steps": 100}}
 
 
-STEPS = """{all: {cpu: 2, memory: 4, secrets: {s: {key: VARIABLE}}}, Trainer: {gpus: 1,
+STEPS = """{all: {cpu: 2, memory: 4, secrets: {s: {key: VARIABLE}}, image_pull_secrets: [login]},
+Trainer: {gpus: 1, image: "i:gpu", retries: 3,
 node_selector: {pool: gpu}, tolerations: [{key: nvidia.com/gpu, operator: Exists}],
 volumes: {claim: /mnt/data}, shared_memory: 4Gi, env: {A: b}}}"""
 

@@ -149,10 +149,20 @@ def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> N
 
 
 STEPS = {
-    "all": StepConfig(cpu=2, memory=4, env={"A": "1"}, secrets={"s": {"key": "VARIABLE"}}),
+    "BaselineFinder": StepConfig(memory=64, gpus=1),
+    "BaselineFinder-lookup": StepConfig(cpu=1),
+    "all": StepConfig(
+        image_pull_secrets=["login"],
+        cpu=2,
+        memory=4,
+        env={"A": "1"},
+        secrets={"s": {"key": "VARIABLE"}},
+    ),
     "Trainer": StepConfig(
         cpu=8,
         gpus=2,
+        image="i:gpu",
+        retries=3,
         node_selector={"pool": "gpu"},
         tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
         volumes={"claim": "/mnt/data"},
@@ -173,12 +183,22 @@ def test_resources_of_each_step() -> None:
     }
     assert trainer["env"] == [{"name": "A", "value": "1"}]
     assert "accelerator" not in container(made, "Evaluator")["resources"]
-    # A lookup gets what its step gets: its images may lie on the same volume.
-    assert container(made, "BaselineFinder-lookup")["resources"]["cpuLimit"] == 2
+    assert (trainer["image"], container(made, "Pusher")["image"]) == ("i:gpu", "i")
+    assert task(made, "Trainer")["retryPolicy"]["maxRetryCount"] == 3
+    assert "retryPolicy" not in task(made, "Pusher")
+    # A lookup reaches what its step does, but needs no large machine for it.
+    lookup = container(made, "BaselineFinder-lookup")
+    assert lookup["resources"] == {
+        "cpuLimit": 1,
+        "cpuRequest": 1,
+        "memoryLimit": 4,
+        "memoryRequest": 4,
+    }
     settings = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "imagePullSecret": [{"secretName": "login"}],
         "secretAsEnv": [
             {"secretName": "s", "keyToEnv": [{"secretKey": "key", "envVar": "VARIABLE"}]}
         ],
@@ -187,7 +207,7 @@ def test_resources_of_each_step() -> None:
             {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": "4Gi"}
         ],
     }
-    assert set(settings["Transform_executor"]) == {"secretAsEnv"}
+    assert set(settings["Transform_executor"]) == {"imagePullSecret", "secretAsEnv"}
 
 
 def test_resources_on_vertex() -> None:
@@ -274,3 +294,21 @@ def test_missing_options(capsys: pytest.CaptureFixture[str], argv: tuple[str, ..
     assert kfp_runner.main(argv) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("kfp_runner.py: error: ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (("--help",), "compile|run|check"),
+        (("compile", "--help"), "--kubeflow.storage"),
+        (("compile", "--kubeflow.steps.help"), "image_pull_secrets"),
+        (("run", "--help"), "--token-file"),
+        (("check", "--help"), "--target"),
+    ],
+)
+def test_help(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], text: str) -> None:
+    try:
+        assert kfp_runner.main(argv) == 0
+    except SystemExit as end:
+        assert end.code == 0
+    assert text in capsys.readouterr().out

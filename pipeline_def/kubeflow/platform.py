@@ -6,45 +6,60 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeline_def.config import Config
-from pipeline_def.kubeflow.spec_document import Spec, SpecDocument, step_of
+from pipeline_def.kubeflow.spec_document import Spec, SpecDocument, executor_label, step_of
 from pipeline_def.kubeflow_config import EVERY_STEP, KubeflowConfig, StepConfig
 
 _GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
+
+_BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
+# To Vertex AI the longest pause; to Argo the time since the first attempt, training included.
+_LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 _STORE_SCHEMES = ("minio://", "s3://")
 
 
 def add_resources(document: SpecDocument, config: KubeflowConfig, target: str) -> None:
-    """Write CPU, memory, accelerators and environment of every step into the specification."""
-    for label, container in document.containers().items():
-        name, is_lookup = step_of(label)
-        step = config.step(name)
-        resources: dict[str, Any] = {}
-        if step.cpu:
-            resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
-        if step.memory:
-            resources["memoryLimit"] = resources["memoryRequest"] = step.memory
-        if step.gpus and not is_lookup:
-            kind = step.gpu_type or _GPU_TYPES[target]
-            # Protobuf's JSON has 64-bit integers as text.
-            resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
-        if resources:
+    """Write what every step gets into the specification: all but what only Kubernetes has."""
+    for task, definition in document.tasks.items():
+        step, container = _step(config, task), document.container(task)
+        container["image"] = step.image or container["image"]
+        if resources := _resources(step, target):
             container["resources"] = resources
         if step.env:
             container["env"] = [{"name": k, "value": v} for k, v in sorted(step.env.items())]
+        if step.retries:
+            longest = {"backoffMaxDuration": _LONGEST[target]}
+            definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
+
+
+def _step(config: KubeflowConfig, task: str) -> StepConfig:
+    step = step_of(task)
+    return config.lookup(task, step) if step else config.step(task)
+
+
+def _resources(step: StepConfig, target: str) -> Spec:
+    resources: Spec = {}
+    if step.cpu:
+        resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
+    if step.memory:
+        resources["memoryLimit"] = resources["memoryRequest"] = step.memory
+    if step.gpus:
+        kind = step.gpu_type or _GPU_TYPES[target]
+        # Protobuf's JSON has 64-bit integers as text.
+        resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
+    return resources
 
 
 def platform_document(document: SpecDocument, config: Config, target: str) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None when no step needs it."""
     executors = {}
-    for label in document.containers():
-        name, _ = step_of(label)
-        step = config.kubeflow.step(name)
+    for task in sorted(document.tasks):
+        step = _step(config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, name)))
+            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task) or task)))
         if settings := _kubernetes(step):
-            executors[label] = settings
+            executors[executor_label(task)] = settings
     if not executors:
         return None
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
@@ -71,6 +86,9 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
         settings["tolerations"] = [
             {k: v for k, v in vars(toleration).items() if v} for toleration in step.tolerations
         ]
+    if step.image_pull_secrets:
+        names = sorted(step.image_pull_secrets)
+        settings["imagePullSecret"] = [{"secretName": name} for name in names]
     if step.secrets:
         settings["secretAsEnv"] = [
             {

@@ -22,10 +22,9 @@ def executor_label(task: str) -> str:
     return f"{task}{_EXECUTOR}"
 
 
-def step_of(label: str) -> tuple[str, bool]:
-    """Return the step that an executor's label belongs to, and whether it is its lookup."""
-    task = label.removesuffix(_EXECUTOR)
-    return task.removesuffix(_LOOKUP), task.endswith(_LOOKUP)
+def step_of(task: str) -> str | None:
+    """Return the step that `task` looks things up for; None when it is no lookup."""
+    return task.removesuffix(_LOOKUP) if task.endswith(_LOOKUP) else None
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,11 @@ class SpecDocument:
         components: dict[str, Spec] = self.spec["components"]
         return components
 
-    def containers(self) -> dict[str, Spec]:
-        """Return the containers of all executors, by label."""
-        executors = self.spec["deploymentSpec"]["executors"]
-        return {label: executors[label]["container"] for label in sorted(executors)}
-
     def container(self, task: str) -> Spec:
         """Return the container of a task."""
-        return self.containers()[self.components[task]["executorLabel"]]
+        executors = self.spec["deploymentSpec"]["executors"]
+        container: Spec = executors[executor_label(task)]["container"]
+        return container
 
     def definitions(self, task: str) -> Spec:
         """Return the input parameters that the component of a task defines."""
