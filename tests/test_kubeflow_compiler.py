@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -265,6 +266,16 @@ def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
     pipeline = compiler._create_pipeline(config())
     codes = {problem.code for problem in find_problems([compiler._compile(pipeline, "i")], "oss")}
     assert codes == {"pre-cache-check"}
+
+
+def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "kubeflow.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        file = tmp_path / "cluster.yaml"
+        file.write_text(block)
+        assert compile_file(tmp_path, "--config", str(file))
 
 
 MISTAKES = {
