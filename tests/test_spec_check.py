@@ -305,6 +305,12 @@ def test_a_platform_document_that_would_be_ignored(code: str, platform: Spec) ->
     assert codes([SPEC, {"platforms": platform}], "oss") == {code}
 
 
+def test_a_platform_document_may_hold_more_than_executors() -> None:
+    platform = copy.deepcopy(PLATFORM)
+    platform["platforms"]["kubernetes"]["pipelineConfig"] = {}
+    assert codes([SPEC, platform], "oss") == set()
+
+
 def test_unknown_fields_of_executors_are_not_discarded_without_a_word() -> None:
     spec = copy.deepcopy(SPEC)
     executors(spec)["Gen_executor"]["container"]["imagee"] = "r/i:2"

@@ -120,15 +120,21 @@ def pipeline_root(view: SpecView) -> Iterator[Problem]:
 
 def platform_fields(view: SpecView) -> Iterator[Problem]:
     """The backend drops the whole platform document when it does not know a key of it."""
-    place: Any = view.platform
-    for key in ("platforms", "kubernetes", "deploymentSpec", "executors"):
-        if unknown := sorted(set(place) - {key}):
-            yield Problem(
-                "platform-fields",
-                f"The platform document has {', '.join(unknown)} where only {key} may stand: "
-                "Kubeflow Pipelines would ignore all of it.",
-            )
-        place = place.get(key, {})
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    platforms = view.platform.get("platforms", {})
+    reasons = [f"{name!r} is no platform" for name in sorted(set(platforms) - {"kubernetes"})]
+    try:
+        json_format.ParseDict(view.platform, pipeline_spec_pb2.PlatformSpec())
+    except json_format.ParseError as error:
+        reasons.append(str(error).splitlines()[0].rstrip("."))
+    for reason in reasons:
+        yield Problem(
+            "platform-fields",
+            f"The platform document is none of KFP's: {reason}. All of it would be ignored.",
+        )
+    place: Any = platforms.get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
     for label, settings in sorted(place.items()):
         if label not in view.executors:
             yield Problem(
