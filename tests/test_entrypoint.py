@@ -11,6 +11,7 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 
 from components.errors import UserError
+from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow import entrypoint
 
 MODEL = "tfx.types.standard_artifacts.Model"
@@ -123,6 +124,16 @@ def test_a_lookup_gives_a_parameter(tmp_path: Path) -> None:
         "seen": {"count": "int 5", "share": "float 1.0"},
         "model": "Model",
     }
+
+
+@pytest.mark.parametrize(("digest", "status"), [(code_digest("Trainer"), 0), ("0" * 16, 2)])
+def test_image_and_specification_are_of_the_same_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str, status: int
+) -> None:
+    argv = arguments(tmp_path, *executor("Copier"), "--step", "Trainer", code_digest=digest)
+    assert entrypoint.main(argv) == status
+    told = "This container image holds other code for Trainer" in capsys.readouterr().err
+    assert told is (status == 2)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.errors import UserError
+from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_io import (
     RESOLVED_PARAMETER,
     Interface,
@@ -118,6 +119,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
         found = _look_up(arguments.lookup, prepared, interface)
         _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
+    _check_code(arguments.step, prepared)
     _import(arguments.executor)
     _run_executor(arguments.executor, prepared, interface, beam_args)
     with _open(output_file, "r") as file:
@@ -148,6 +150,20 @@ def _import(path: str) -> Any:
             f"This container image has no {path} ({error}): build it from the code that the "
             "pipeline was compiled with."
         ) from error
+
+
+def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
+    """Make sure that the result is not cached as that of other code.
+
+    Raises:
+        UserError: image and specification come from different versions of our code.
+    """
+    compiled = prepared["inputs"]["parameterValues"].get("code_digest")
+    if compiled and compiled != code_digest(step):
+        raise UserError(
+            f"This container image holds other code for {step} than the pipeline was compiled "
+            "from: build the image and compile the pipeline from the same commit."
+        )
 
 
 def _tfx_arguments(
