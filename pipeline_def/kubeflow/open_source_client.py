@@ -52,7 +52,7 @@ def start_run(
         reference, name = _version(api, pipeline, version, text)
         body = {
             "display_name": run_name,
-            "experiment_id": _experiment(api, experiment),
+            "experiment_id": _found_or_made(api, "experiment", experiment),
             "pipeline_version_reference": reference,
             "runtime_config": _present(parameters=dict(parameters), pipeline_root=pipeline_root),
         } | _present(service_account=service_account)
@@ -130,35 +130,32 @@ def _field(answer: dict[str, Any], name: str, api: Api) -> str:
     return str(value)
 
 
-def _pipeline(api: Api, name: str) -> str:
-    service = "PipelineServiceApi"
+def _found_or_made(api: Api, kind: str, name: str) -> str:
+    """Return the identifier of the pipeline or experiment `name`, a new one where there is none.
+
+    A pipeline is not made by an upload, which would name the first version like the pipeline.
+    """
+    service, calls = f"{kind.title()}ServiceApi", f"{kind}_service"
     space = _present(namespace=api.connection.namespace)
     listed = api.call(
-        service,
-        "pipeline_service_list_pipelines",
-        "list pipelines",
-        filter=_named(name),
-        **space,
+        service, f"{calls}_list_{kind}s", f"list {kind}s", filter=_named(name), **space
     )
-    found = listed.get("pipelines") or []
-    if len(found) > 1:
+    found = listed.get(f"{kind}s") or []
+    if kind == "pipeline" and len(found) > 1:
         raise UserError(f"There are {len(found)} pipelines named {name}: take another name.")
-    if found:
-        return _field(found[0], "pipeline_id", api)
-    # Not by an upload, which would name the first version like the pipeline.
-    made = api.call(
-        service,
-        "pipeline_service_create_pipeline",
-        f"make the pipeline {name}",
-        body={"display_name": name} | space,
+    body = {"display_name": name} | space
+    one = (
+        found[0]
+        if found
+        else api.call(service, f"{calls}_create_{kind}", f"make the {kind} {name}", body=body)
     )
-    return _field(made, "pipeline_id", api)
+    return _field(one, f"{kind}_id", api)
 
 
 def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[dict[str, str], str]:
     """Return the reference to the stored version, and its name."""
     name = version or _version_name(text)
-    pipeline_id = _pipeline(api, pipeline)
+    pipeline_id = _found_or_made(api, "pipeline", pipeline)
     version_id = _stored(api, pipeline_id, name)
     if version_id and version:
         raise UserError(
@@ -195,25 +192,3 @@ def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
             pipelineid=pipeline_id,
         )
     return _field(made, "pipeline_version_id", api)
-
-
-def _experiment(api: Api, name: str) -> str:
-    service = "ExperimentServiceApi"
-    space = _present(namespace=api.connection.namespace)
-    listed = api.call(
-        service,
-        "experiment_service_list_experiments",
-        "list experiments",
-        filter=_named(name),
-        **space,
-    )
-    found = listed.get("experiments") or []
-    if found:
-        return _field(found[0], "experiment_id", api)
-    made = api.call(
-        service,
-        "experiment_service_create_experiment",
-        f"make the experiment {name}",
-        body={"display_name": name} | space,
-    )
-    return _field(made, "experiment_id", api)
