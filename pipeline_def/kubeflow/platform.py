@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from components.object_store import SCHEMES
 from pipeline_def.config import Config
 from pipeline_def.kubeflow.spec_document import Spec, SpecDocument, executor_label, step_of
 from pipeline_def.kubeflow_config import EVERY_STEP, KubeflowConfig, StepConfig
@@ -16,7 +17,6 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
-_STORE_SCHEMES = ("minio://", "s3://")
 
 
 def add_resources(document: SpecDocument, config: KubeflowConfig, target: str) -> None:
@@ -68,9 +68,9 @@ def platform_document(document: SpecDocument, config: Config, target: str) -> Sp
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, where the step itself reads from it."""
     kubeflow = config.kubeflow
-    models = kubeflow.storage or kubeflow.pipeline_root or _STORE_SCHEMES[0]
+    models = kubeflow.storage or kubeflow.pipeline_root or "minio://"
     place = {"ImageExampleGen": config.data, "BaselineFinder": models, "Pusher": models}.get(step)
-    needed = str(place).startswith(_STORE_SCHEMES)
+    needed = str(place).startswith(SCHEMES)
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 
