@@ -117,7 +117,8 @@ def test_a_second_run_adds_a_version_named_by_time_and_content(
 
 def test_a_version_name_is_used_once(server: KfpServer, spec: str) -> None:
     start(server, spec, version="v1")
-    assert "already has a version v1" in sentence(server, spec, version="v1")
+    said = sentence(server, spec, version="v1")
+    assert "already has a version v1: give another --pipeline-version" in said
     assert len(server.runs) == 1
 
 

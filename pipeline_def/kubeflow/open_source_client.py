@@ -15,12 +15,11 @@ import yaml
 
 from components.errors import UserError
 from pipeline_def.kubeflow.api_connection import Api, Connection
-from pipeline_def.kubeflow.run_follower import RunView, StartedRun, follow
+from pipeline_def.kubeflow.run_follower import Parameter, RunView, StartedRun, follow
 from pipeline_def.kubeflow.workflow_tasks import run_view
 
 __all__ = ["Connection", "StartedRun", "follow_run", "start_run"]
 
-Parameter = str | int | float | bool
 # The SDK's variable for a UI that has another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
 
@@ -159,8 +158,8 @@ def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[d
     version_id = _stored(api, pipeline_id, name)
     if version_id and version:
         raise UserError(
-            f"The pipeline {pipeline} already has a version {version}: give another --version, or "
-            "none to have it named by time and content."
+            f"The pipeline {pipeline} already has a version {version}: give another "
+            "--pipeline-version, or none to have it named by time and content."
         )
     version_id = version_id or _upload(api, pipeline_id, name, text)
     return {"pipeline_id": pipeline_id, "pipeline_version_id": version_id}, name

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from pipeline_def.kubeflow.api_errors import Unreachable, one_line
 
+Parameter = str | int | float | bool
+"""The value of a parameter of a run."""
+
 RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
 _TASK_ENDS = RUN_ENDS | {"CACHED"}
 _LOST_POLLS = 10

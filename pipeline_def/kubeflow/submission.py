@@ -8,12 +8,10 @@ from typing import Any
 
 from components.errors import UserError
 from pipeline_def.kubeflow import open_source_client, vertex_client
-from pipeline_def.kubeflow.run_follower import StartedRun
+from pipeline_def.kubeflow.run_follower import Parameter, StartedRun
 from pipeline_def.kubeflow.spec_check import check_documents, read_documents
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
-
-Parameter = str | int | float | bool
 
 _BOOLEANS = {"true": True, "false": False}
 

@@ -11,9 +11,8 @@ import yaml
 
 from components.errors import UserError
 from pipeline_def.kubeflow.api_errors import Unreachable, one_line
-from pipeline_def.kubeflow.run_follower import RunView, StartedRun, TaskView, follow
+from pipeline_def.kubeflow.run_follower import Parameter, RunView, StartedRun, TaskView, follow
 
-Parameter = str | int | float | bool
 # Vertex AI's words for what the open-source API calls otherwise.
 _TASK_STATES = {
     "STATE_UNSPECIFIED": "",
