@@ -1,23 +1,35 @@
-"""ImageEvaluator: TFX's Evaluator on the right split, with a floor no useful model is below."""
+"""ImageEvaluator: TFX's Evaluator on the right split, which keeps what the models answered.
+
+No useful model is below its floor: always answering with the most frequent class needs no model.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.components.evaluator import component, executor
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import json_utils, proto_utils
+from tfx.utils import json_utils, path_utils, proto_utils
 
+from components import evaluation_hooks
 from components.baseline import FOUND_PROPERTY
+from components.evaluation_extractors import keep_predictions
+from components.example import ENCODED
+from components.prediction_file import join_parts
 from components.shards import read_index
 
 SPLIT_PROPERTY = "split"
 FLOOR_PROPERTY = "share_of_most_frequent_class"
-ACCURACY = "SparseCategoricalAccuracy"
+ACCURACY, AUC = "accuracy", "auc"
+
+# Answers, 4 bytes each, that may be held in memory once for each slicing.
+_MOST_SCORES = 10_000_000
 
 
 class Executor(executor.Executor):
@@ -31,38 +43,85 @@ class Executor(executor.Executor):
     ) -> None:
         """Evaluate on `test` where there is one: early stopping has looked at `eval`."""
         examples = artifact_utils.get_single_instance(input_dict["examples"])
+        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
         labels = read_index(examples.uri)["labels"]
         split = "test" if "test" in labels else "eval"
-        floor = max(labels[split].values()) / sum(labels[split].values())
+        total = sum(labels[split].values())
+        floor = max(labels[split].values()) / total
         config = proto_utils.json_to_proto(
             exec_properties[standard_component_specs.EVAL_CONFIG_KEY], tfma.EvalConfig()
         )
         raise_accuracy_floor(config, floor)
-        super().Do(
-            _without_empty_baseline(input_dict),
-            output_dict,
-            {
-                **exec_properties,
-                standard_component_specs.EVAL_CONFIG_KEY: proto_utils.proto_to_json(config),
-                standard_component_specs.EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
-            },
-        )
-        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        if total * len(labels["train"]) > _MOST_SCORES:
+            leave_out_auc(config)
+        given = _without_empty_baseline(input_dict)
+        properties = {
+            **exec_properties,
+            standard_component_specs.EVAL_CONFIG_KEY: proto_utils.proto_to_json(config),
+            standard_component_specs.EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
+        }
+        with keep_predictions(evaluation.uri):
+            super().Do(given, output_dict, properties)
+        join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(FLOOR_PROPERTY, floor)
 
 
+def _read_labels(
+    given: Mapping[str, list[types.Artifact]], examples_uri: str, split: str
+) -> dict[str, Any]:
+    """Ask the models for the labels of their columns, which come with the answer to an image."""
+    shards = sorted(read_index(examples_uri)["splits"][split])
+    paths = [os.path.join(examples_uri, f"Split-{split}", name) for name in shards]
+    [record] = tf.data.TFRecordDataset(paths).take(1)
+    image = tf.io.parse_example([record], {ENCODED: tf.io.FixedLenFeature([], tf.string)})[ENCODED]
+    labels = {}
+    for name, key in (
+        ("labels", standard_component_specs.MODEL_KEY),
+        ("baseline_labels", standard_component_specs.BASELINE_MODEL_KEY),
+    ):
+        labels[name] = _ask_labels(given[key][0], image) if key in given else None
+    return labels
+
+
+def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
+    old = path_utils.is_old_model_artifact(artifact)
+    # Signatures alone do not keep the model's variables alive.
+    model = tf.saved_model.load(path_utils.serving_model_path(artifact.uri, old))
+    answer = model.signatures["serving_default"](image_bytes=image)
+    labels: list[bytes] = answer["labels"][0].numpy().tolist()
+    return labels
+
+
 def raise_accuracy_floor(config: tfma.EvalConfig, floor: float) -> None:
-    """Raise every lower bound on the accuracy to `floor`, 0 to 1, where it is lower.
+    """Raise the lower bound on the accuracy over all examples to `floor`, 0 to 1, if it is lower.
 
     Always answering with the most frequent class scores its share of the examples.
     """
+    for metric in _metrics(config, ACCURACY):
+        for bounds in metric.per_slice_thresholds:
+            everywhere = bounds.slicing_specs == [tfma.SlicingSpec()]
+            if everywhere and bounds.threshold.value_threshold.HasField("lower_bound"):
+                lowest = bounds.threshold.value_threshold.lower_bound
+                lowest.value = max(lowest.value, floor)
+
+
+def leave_out_auc(config: tfma.EvalConfig) -> None:
+    """Drop the AUC where no threshold is for it; the report has that of all examples."""
     for specs in config.metrics_specs:
-        for metric in specs.metrics:
-            if metric.class_name == ACCURACY:
-                for per_slice in metric.per_slice_thresholds:
-                    bound = per_slice.threshold.value_threshold.lower_bound
-                    bound.value = max(bound.value, floor)
+        unused = [m for m in _metrics(config, AUC) if not m.per_slice_thresholds]
+        kept = [metric for metric in specs.metrics if metric not in unused]
+        del specs.metrics[:]
+        specs.metrics.extend(kept)
+
+
+def _metrics(config: tfma.EvalConfig, name: str) -> list[Any]:
+    return [
+        metric
+        for specs in config.metrics_specs
+        for metric in specs.metrics
+        if json_utils.loads(metric.config or "{}").get("name") == name
+    ]
 
 
 def _without_empty_baseline(
@@ -76,6 +135,26 @@ def _without_empty_baseline(
 
 
 class ImageEvaluator(component.Evaluator):
-    """TFX's Evaluator with a baseline that may be missing and the split chosen at run time."""
+    """TFX's Evaluator with a baseline that may be missing and the split chosen at run time.
+
+    The evaluation has, beside TFMA's files, `prediction_file.PREDICTIONS_FILE`.
+    """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+    def __init__(
+        self,
+        *,
+        examples: types.BaseChannel,
+        model: types.BaseChannel,
+        baseline_model: types.BaseChannel,
+        eval_config: tfma.EvalConfig,
+    ) -> None:
+        """Take ImageExampleGen's examples, Trainer's model and BaselineFinder's."""
+        super().__init__(
+            examples=examples,
+            model=model,
+            baseline_model=baseline_model,
+            eval_config=eval_config,
+            module_path=evaluation_hooks.__name__,
+        )

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import tensorflow_model_analysis as tfma
 from tfx.types import standard_artifacts
 
 from components.baseline import FOUND_PROPERTY, find_baseline
-from components.image_evaluator import _without_empty_baseline, raise_accuracy_floor
-from pipeline_def.config import EvaluationConfig
+from components.blessing import describe_thresholds
+from components.errors import UserError
+from components.evaluation_slices import SLICINGS
+from components.image_evaluator import (
+    _without_empty_baseline,
+    leave_out_auc,
+    raise_accuracy_floor,
+)
+from components.measures import METRICS
+from pipeline_def.command_line import make_parser, parse
 from pipeline_def.evaluation import make_eval_config
+from pipeline_def.evaluation_config import EvaluationConfig, MetricName, Slicing, Threshold
 
 
 def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
@@ -79,3 +89,86 @@ def test_thresholds_hold_for_all_examples_together_not_for_each_class() -> None:
     [threshold] = thresholds(make_eval_config(EvaluationConfig()))
     assert list(threshold.slicing_specs) == [tfma.SlicingSpec()]
     assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.01)
+
+
+def test_the_floor_is_for_the_accuracy_on_all_examples_only() -> None:
+    more = [
+        Threshold("accuracy", slice="class", at_least=0.1),
+        Threshold("macro_f1", at_least=0.1),
+        Threshold("accuracy", max_worsening=0.5),
+    ]
+    config = make_eval_config(EvaluationConfig(thresholds=more))
+    raise_accuracy_floor(config, 0.3)
+    assert describe_thresholds(config) == {
+        "accuracy": "at least 0.3, at most 0.01 behind the model in use; at most 0.5 behind the "
+        "model in use",
+        "accuracy on class": "at least 0.1",
+        "macro_f1": "at least 0.1",
+    }
+
+
+def test_lower_is_better_for_errors() -> None:
+    more = [Threshold("ece", max_worsening=0.02), Threshold("auc", max_worsening=0.02)]
+    _, auc, ece = thresholds(make_eval_config(EvaluationConfig(thresholds=more)))
+    changes = [bounds.threshold.change_threshold for bounds in (auc, ece)]
+    assert [change.absolute.value for change in changes] == [-0.02, 0.02]
+    assert [change.direction for change in changes] == [
+        tfma.MetricDirection.HIGHER_IS_BETTER,
+        tfma.MetricDirection.LOWER_IS_BETTER,
+    ]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_auc_of_very_many_answers_only_if_a_threshold_is_for_it(wanted: bool) -> None:
+    more = [Threshold("auc", at_least=0.9)] if wanted else []
+    config = make_eval_config(EvaluationConfig(thresholds=more))
+    before = len(config.metrics_specs[0].metrics)
+    leave_out_auc(config)
+    assert len(config.metrics_specs[0].metrics) == before - (not wanted)
+    assert ("auc" in str(config)) == wanted
+
+
+def test_names_are_those_of_the_measures() -> None:
+    assert get_args(MetricName) == METRICS
+    assert get_args(Slicing) == SLICINGS
+
+
+FILE = """
+evaluation:
+  thresholds:
+  - {metric: accuracy, slice: class, at_least: 0.7}
+  - {metric: ece, at_most: 0.1, max_worsening: 0.02}
+"""
+
+
+def test_thresholds_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(FILE)
+    parser = make_parser("program", "description")
+    config, _ = parse(parser, ["--config", str(tmp_path / "config.yaml")])
+    assert config.evaluation.thresholds == [
+        Threshold("accuracy", slice="class", at_least=0.7),
+        Threshold("ece", at_most=0.1, max_worsening=0.02),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{metric: acuracy, at_least: 0.7}", "acuracy"),
+        ("{metric: accuracy}", "set at_least, at_most or max_worsening"),
+        ("{metric: accuracy, slice: colour, at_least: 0.7}", "slice is 'colour'"),
+        ("{metric: accuracy, max_worsening: -1}", "max_worsening is -1"),
+        ("{metric: accuracy, at_least: high}", "high"),
+    ],
+)
+def test_mistakes_in_thresholds_are_told(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"evaluation:\n  thresholds: [{text}]\n")
+    with pytest.raises(UserError, match=message):
+        parse(make_parser("program", "description"), ["--config", str(tmp_path / "config.yaml")])
+
+
+def test_a_threshold_on_a_slicing_that_is_left_out() -> None:
+    with pytest.raises(ValueError, match=r"size is not in evaluation\.slices"):
+        EvaluationConfig(
+            slices=["class"], thresholds=[Threshold("accuracy", slice="size", at_least=0.5)]
+        )

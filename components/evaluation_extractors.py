@@ -1,0 +1,112 @@
+"""What TFMA does between the models' answers and its metrics: adds slices, keeps the answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import tensorflow_model_analysis as tfma
+
+from components.evaluation_slices import describe_slices
+from components.example import ENCODED, FILENAME, LABEL
+from components.prediction_file import Row, write_part
+
+# Rows that a worker collects, as bytes of probabilities, before it writes them.
+_MOST_BYTES = 2**26
+_INPUT = "input"
+
+# TFX's hook for extractors is not told where the outputs go.
+_evaluation_uri: ContextVar[str] = ContextVar("_evaluation_uri")
+
+
+@contextlib.contextmanager
+def keep_predictions(evaluation_uri: str) -> Iterator[None]:
+    """Say where extractors that are made within this block keep the answers."""
+    token = _evaluation_uri.set(evaluation_uri)
+    try:
+        yield
+    finally:
+        _evaluation_uri.reset(token)
+
+
+def make_extractors(
+    eval_shared_model: Any, eval_config: tfma.EvalConfig, tensor_adapter_config: Any
+) -> list[Any]:
+    """Return TFMA's own extractors with ours before the last one, which finds the slices."""
+    *first, slice_keys = tfma.default_extractors(
+        eval_shared_model=eval_shared_model,
+        eval_config=eval_config,
+        tensor_adapter_config=tensor_adapter_config,
+    )
+    ours = tfma.extractors.Extractor(
+        stage_name="KeepPredictions", ptransform=KeepPredictions(_evaluation_uri.get())
+    )
+    return [*first, ours, slice_keys]
+
+
+class KeepPredictions(beam.PTransform):
+    """Writes down what the models answered, and gives each example the features of its slices."""
+
+    def __init__(self, evaluation_uri: str) -> None:
+        """Write below `evaluation_uri`."""
+        super().__init__()
+        self._evaluation_uri = evaluation_uri
+
+    def expand(self, extracts: beam.PCollection) -> beam.PCollection:
+        """Take extracts of single examples, return them without their images."""
+        described = extracts | "Describe" >> beam.Map(_describe)
+        _ = described | "Write" >> beam.ParDo(_WriteRows(self._evaluation_uri))
+        return described
+
+
+def _describe(extracts: dict[str, Any]) -> dict[str, Any]:
+    """Add the slices, and drop the image, which nothing after the models needs."""
+    features = {k: v for k, v in extracts[tfma.FEATURES_KEY].items() if k != ENCODED}
+    for name, value in describe_slices(features).items():
+        # TFMA takes text only, while names of files may be any bytes.
+        features[name] = np.array([value.encode("utf-8", "replace")], object)
+    return {**extracts, _INPUT: np.array([b""], object), tfma.FEATURES_KEY: features}
+
+
+class _WriteRows(beam.DoFn):
+    """Writes the answers of a bundle, in parts of bounded size."""
+
+    def __init__(self, evaluation_uri: str) -> None:
+        super().__init__()
+        self._evaluation_uri = evaluation_uri
+
+    def start_bundle(self) -> None:
+        self._rows: list[Row] = []
+        self._bytes = 0
+
+    def process(self, extracts: dict[str, Any]) -> Iterable[None]:
+        row = _make_row(extracts)
+        self._rows.append(row)
+        self._bytes += row.probabilities.nbytes
+        if self._bytes > _MOST_BYTES:
+            self._flush()
+        return ()
+
+    def finish_bundle(self) -> None:
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            write_part(self._evaluation_uri, self._rows)
+        self.start_bundle()
+
+
+def _make_row(extracts: dict[str, Any]) -> Row:
+    features, answers = extracts[tfma.FEATURES_KEY], extracts[tfma.PREDICTIONS_KEY]
+    several = isinstance(answers, dict)
+    return Row(
+        filename=features[FILENAME][0],
+        label=features[LABEL][0],
+        slices=describe_slices(features),
+        probabilities=answers["candidate"] if several else answers,
+        baseline=answers["baseline"] if several else None,
+    )
