@@ -82,7 +82,7 @@ def ingested(source: str, target: str) -> None:
     from tfx.types import standard_artifacts
 
     from components.image_schema_gen import Executor as SchemaGen
-    from pipeline_def.pipeline import statistics_options
+    from components.image_statistics import statistics_options
 
     _ingest(source, target, "header")
     examples = _examples(target)

@@ -1,59 +1,62 @@
-"""AnomalyGate: stops the run when ExampleValidator found anomalies, and names them.
+"""AnomalyGate: stops the run for what ExampleValidator found, or says it and goes on.
 
 ExampleValidator by itself only records a property; every node after it would run all the same.
 """
 
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
-import os
+import logging
 
-import tensorflow as tf
-from tensorflow_metadata.proto.v0 import anomalies_pb2
-from tfx.dsl.component.experimental.annotations import InputArtifact, OutputDict
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputDict, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import standard_artifacts
 
 from components.errors import UserError
+from components.findings import Finding, read_findings
+from components.kept_statistics import keep_statistics
+from components.validation_config import ValidationConfig
 
 _NAMED_ANOMALIES = 5
 
-
-def describe_anomalies(anomalies: anomalies_pb2.Anomalies) -> list[str]:
-    """Say each anomaly of a split in words."""
-    found = []
-    if anomalies.HasField("dataset_anomaly_info"):
-        found.append(f"dataset: {anomalies.dataset_anomaly_info.description.rstrip('.')}")
-    for feature, info in sorted(anomalies.anomaly_info.items()):
-        found.append(f"{feature}: {info.description.rstrip('.')}")
-    return found
-
-
-def read_anomalies(artifact: standard_artifacts.ExampleAnomalies) -> dict[str, list[str]]:
-    """Read what ExampleValidator found: split → anomalies in words."""
-    found = {}
-    for split in artifact_utils.decode_split_names(artifact.split_names):
-        path = os.path.join(artifact_utils.get_split_uri([artifact], split), "SchemaDiff.pb")
-        anomalies = anomalies_pb2.Anomalies()
-        with tf.io.gfile.GFile(path, "rb") as file:
-            anomalies.ParseFromString(file.read())
-        found[split] = describe_anomalies(anomalies)
-    return found
+_LOGGER = logging.getLogger(__name__)
 
 
 @component
 def AnomalyGate(
     anomalies: InputArtifact[standard_artifacts.ExampleAnomalies],
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics],
+    kept_statistics: Parameter[str],
+    on_anomalies: Parameter[str] = "stop",
+    on_drift: Parameter[str] = "warn",
 ) -> OutputDict(passed=int):  # type: ignore[valid-type]
-    """Let the run go on when no split has anomalies.
+    """Let the run go on when nothing was found for which it must stop.
+
+    What goes on is kept in the folder `kept_statistics`, for the next span to be compared with.
 
     Raises:
         UserError: names the anomalies of every split.
     """
-    found = read_anomalies(anomalies)
-    named = [f"{split}: {text}" for split, texts in sorted(found.items()) for text in texts]
-    if named:
-        more = len(named) - _NAMED_ANOMALIES
-        raise UserError(
-            f"The examples do not fit their schema: {' | '.join(named[:_NAMED_ANOMALIES])}"
-            f"{f' | and {more} more' if more > 0 else ''}. Repair the images or their folders."
-        )
+    config = ValidationConfig(anomalies=on_anomalies, drift=on_drift)
+    found = read_findings(anomalies)
+    stopping = [finding for finding in found if finding.stops(config)]
+    if stopping:
+        raise UserError(_say(stopping))
+    for finding in found:
+        _LOGGER.warning("The run goes on, although: %s.", finding)
+    keep_statistics(kept_statistics, statistics)
     return {"passed": 1}
+
+
+def _say(stopping: list[Finding]) -> str:
+    kinds = {finding.kind for finding in stopping}
+    wrong = "do not fit their schema" if "anomaly" in kinds else "have changed"
+    named = " | ".join(map(str, stopping[:_NAMED_ANOMALIES]))
+    more = len(stopping) - _NAMED_ANOMALIES
+    ways = []
+    if "anomaly" in kinds:
+        ways.append("Repair the images or their folders, or the schema if they are right")
+    if "drift" in kinds:
+        ways.append("If the change is wanted, run once with --validation.drift warn")
+    return (
+        f"The examples {wrong}: {named}{f' | and {more} more' if more > 0 else ''}. "
+        f"{'. '.join(ways)}."
+    )

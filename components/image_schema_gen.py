@@ -1,19 +1,42 @@
-"""ImageSchemaGen: TFX's SchemaGen, put right where it guesses wrongly about image records."""
+"""ImageSchemaGen: TFX's SchemaGen, put right where it guesses wrongly about image records.
+
+Or the schema that a person has looked through, exactly as it is.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.components.schema_gen import component, executor
-from tfx.components.statistics_gen import stats_artifact_utils
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, json_utils
 
-from components.example import ENCODED, FILENAME, FORMAT, FORMATS, LABEL, SHA256
+from components.example import (
+    CHANNELS,
+    ENCODED,
+    FILE_SIZE,
+    FILENAME,
+    FORMAT,
+    FORMATS,
+    HEIGHT,
+    LABEL,
+    LUMINANCE,
+    SHA256,
+    WIDTH,
+)
+from components.image_statistics import Statistics, count_values, read_statistics
+from components.validation_config import ValidationConfig
+
+_CURATED_KEY = "curated_schema"
+_LIMITS_KEY = "limits"
+
+_WITHOUT_INFERRED_DOMAIN = (CHANNELS, ENCODED, FILENAME, FORMAT, LABEL, SHA256)
+_COMPARED = (FILE_SIZE, HEIGHT, LUMINANCE, WIDTH)
 
 
 class Executor(executor.Executor):
@@ -25,51 +48,90 @@ class Executor(executor.Executor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Write the corrected schema."""
+        """Write the curated schema, or the corrected one."""
+        uri = artifact_utils.get_single_uri(output_dict["schema"])
+        path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
+        if curated := exec_properties.get(_CURATED_KEY):
+            io_utils.write_pbtxt_file(path, text_format.Parse(curated, schema_pb2.Schema()))
+            return
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         names = artifact_utils.decode_split_names(statistics.split_names)
         others = json_utils.dumps([name for name in names if name != "train"])
         key = standard_component_specs.EXCLUDE_SPLITS_KEY
         super().Do(input_dict, output_dict, {**exec_properties, key: others})
-        uri = artifact_utils.get_single_uri(output_dict["schema"])
-        path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
         schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
-        train = stats_artifact_utils.load_statistics(statistics, "train").proto()
-        correct_schema(schema, train)
+        limits = ValidationConfig.from_json(exec_properties.get(_LIMITS_KEY) or "{}")
+        correct_schema(schema, read_statistics(statistics, "train"), limits)
         io_utils.write_pbtxt_file(path, schema)
 
 
 def correct_schema(
-    schema: schema_pb2.Schema, train: statistics_pb2.DatasetFeatureStatisticsList
+    schema: schema_pb2.Schema, train: Statistics, limits: ValidationConfig | None = None
 ) -> None:
-    """Replace what TFDV infers from the values of text features, in place.
+    """Replace what TFDV infers from the values of features, and add the limits, in place.
 
     A few images make it list their very names as the only ones allowed; labels that are numbers
-    make it allow any integer; more than a hundred labels make it allow any label.
+    make it allow any integer; more than a hundred labels make it allow any label; and gray images,
+    whose one channel it takes for a truth value, no colour.
     """
-    domains = {LABEL: _all_values(train, LABEL), FORMAT: list(FORMATS)}
+    limits = limits or ValidationConfig()
+    formats = sorted(set(limits.formats or FORMATS))
+    domains = {LABEL: sorted(count_values(train, LABEL) or []), FORMAT: formats}
     del schema.string_domain[:]
     for feature in schema.feature:
-        if feature.name in (ENCODED, FILENAME, FORMAT, LABEL, SHA256):
+        if feature.name in _WITHOUT_INFERRED_DOMAIN:
             feature.ClearField("domain_info")
         if values := domains.get(feature.name):
             schema.string_domain.add(name=feature.name, value=values)
             feature.domain = feature.name
+        _limit(feature, limits)
+        _compare(feature, limits)
 
 
-def _all_values(
-    statistics: statistics_pb2.DatasetFeatureStatisticsList, name: str
-) -> list[str] | None:
-    """Return the values of a text feature, sorted; None where the statistics keep only some."""
-    for feature in statistics.datasets[0].features:
-        if feature.path.step == [name]:
-            buckets = feature.string_stats.rank_histogram.buckets
-            values = sorted(bucket.label for bucket in buckets)
-            return values if len(values) == feature.string_stats.unique else None
-    return None
+def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
+    """Bound the images' bytes, formats and sides."""
+    if feature.name == ENCODED:
+        feature.image_domain.minimum_supported_image_fraction = limits.min_supported_images
+        if limits.max_image_bytes:
+            feature.image_domain.max_image_byte_size = limits.max_image_bytes
+    if feature.name in (HEIGHT, WIDTH):
+        if limits.min_side:
+            feature.int_domain.min = limits.min_side
+        if limits.max_side:
+            feature.int_domain.max = limits.max_side
+
+
+def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
+    """Bound how far a feature may move between spans (drift) and between splits (skew)."""
+    for comparator in ("drift_comparator", "skew_comparator"):
+        if feature.name == LABEL:
+            getattr(feature, comparator).infinity_norm.threshold = limits.max_label_drift
+        if feature.name in _COMPARED:
+            divergence = getattr(feature, comparator).jensen_shannon_divergence
+            divergence.threshold = limits.max_property_drift
+            # TFDV's other histogram has buckets of equal width: one huge image spoils it.
+            divergence.source.type = schema_pb2.HistogramSelection.QUANTILES
 
 
 class ImageSchemaGen(component.SchemaGen):
     """TFX's SchemaGen with domains that fit image records."""
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        *,
+        statistics: types.BaseChannel,
+        config: ValidationConfig,
+        curated: schema_pb2.Schema | None = None,
+    ) -> None:
+        """Write `curated`, or infer a schema with the limits of `config`.
+
+        The content of a curated schema is an execution property, not its path: it is part of the
+        key of the cache, and goes with the pipeline to a cluster.
+        """
+        super().__init__(statistics=statistics)
+        if curated is None:
+            self.exec_properties[_LIMITS_KEY] = config.limits_to_json()
+        else:
+            self.exec_properties[_CURATED_KEY] = text_format.MessageToString(curated, as_utf8=True)

@@ -13,9 +13,9 @@ from tfx.types import standard_artifacts
 from tfx.utils import json_utils
 
 from components import image_example_gen, image_schema_gen, image_transform
+from components.image_statistics import statistics_options
 from components.ingest_config import IngestConfig
 from pipeline_def.config import Config, TransformConfig
-from pipeline_def.pipeline import statistics_options
 
 # The nodes of the pipeline, in the order in which they run.
 NODES = [
