@@ -6,15 +6,18 @@ The interface knows them by their type names and checks their metadata before it
 
 from __future__ import annotations
 
+import math
 import os
 
-import tensorflow as tf
 from tfx import types
+from tfx.dsl.io import fileio
 
-from components.predictions import Measures, Roc
+from components.measures import Measures, Roc
+from components.object_store import register_object_stores
 
-# Names the page in a local run, where the artifact is a folder.
+# Name the texts in a local run, where an artifact is a folder.
 PAGE_FILE = "report.html"
+CARD_FILE = "model_card.md"
 
 # More make a matrix of more cells than anyone looks at, and metadata that MLMD may refuse: its
 # messages are limited to 4 MB.
@@ -25,6 +28,12 @@ class Html(types.Artifact):
     """A page, which the interface loads from the artifact's URI."""
 
     TYPE_NAME = "system.HTML"
+
+
+class Markdown(types.Artifact):
+    """A text, which the interface loads likewise."""
+
+    TYPE_NAME = "system.Markdown"
 
 
 class Metrics(types.Artifact):
@@ -39,25 +48,31 @@ class ClassificationMetrics(types.Artifact):
     TYPE_NAME = "system.ClassificationMetrics"
 
 
-def write_page(page: str, uri: str) -> None:
-    """Write `page` to the file `uri`, or into it where TFX has made it a folder: a local run."""
-    path = os.path.join(uri, PAGE_FILE) if tf.io.gfile.isdir(uri) else uri
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(page)
+def write_text(text: str, uri: str, name: str) -> None:
+    """Write to the file `uri`, or as `name` into it where TFX has made it a folder: a local run."""
+    path = _text_path(uri, name)
+    fileio.makedirs(os.path.dirname(path))
+    with fileio.open(path, "w") as file:
+        file.write(text)
+
+
+def read_text(uri: str, name: str) -> str:
+    """Read what `write_text` has written."""
+    with fileio.open(_text_path(uri, name)) as file:
+        return str(file.read())
+
+
+def _text_path(uri: str, name: str) -> str:
+    register_object_stores()
+    return os.path.join(uri, name) if fileio.isdir(uri) else uri
 
 
 def set_metrics(artifact: Metrics, measures: Measures) -> None:
-    """Record the numbers over all examples."""
-    numbers = {
-        "accuracy": measures.accuracy,
-        "balanced_accuracy": measures.balanced_accuracy,
-        "macro_f1": measures.macro_f1,
-        "loss": measures.loss,
-        "examples": measures.confusion.sum(),
-    }
+    """Record the numbers over all examples, apart from those that are not defined."""
+    numbers = {**measures.scalars, "examples": float(measures.support.sum())}
     for name, value in numbers.items():
-        artifact.set_float_custom_property(name, float(value))
+        if math.isfinite(value):
+            artifact.set_float_custom_property(name, value)
 
 
 def set_classification(artifact: ClassificationMetrics, measures: Measures) -> None:

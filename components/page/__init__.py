@@ -1,0 +1,1 @@
+"""The report as one HTML page: `document.render` turns `ReportFacts` into text."""

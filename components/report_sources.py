@@ -1,0 +1,155 @@
+"""Where the facts of the report come from: the artifacts of the steps before it.
+
+What the steps were told is read from what they wrote, not from the configuration that the pipeline
+was made with: the parameters of a run on Kubeflow may differ from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+from tfx import types
+from tfx.utils import import_utils
+
+from components.baseline import VERSION_PROPERTY
+from components.blessing import describe_thresholds, explain_blessing
+from components.class_samples import sample_classes
+from components.findings import read_anomalies
+from components.image_evaluator import FLOOR_PROPERTY, SPLIT_PROPERTY
+from components.image_example_gen import CONFIG_PROPERTY, FOLDER_PROPERTY
+from components.measures import compare
+from components.mistakes import show_mistakes
+from components.model_run import HISTORY_FILE, TRAINING_FILE
+from components.prediction_file import read_predictions
+from components.predictions import Evaluated
+from components.progress import report_progress
+from components.report import SUMMARY_FILE
+from components.report_facts import ReportFacts, RunHeader
+from components.shards import read_index
+from components.source_pictures import show_rejects, show_same_images
+
+_PACKAGES = (
+    "tfx",
+    "tensorflow",
+    "tensorflow-data-validation",
+    "tensorflow-transform",
+    "tensorflow-model-analysis",
+    "apache-beam",
+    "tf-keras",
+    "numpy",
+)
+
+# At 2 to 5 KB each, a third of the 10 MB that the page may have.
+_SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
+_REJECTS, _SAME_IMAGES, _MISTAKES = 40, 40, 48
+_STEPS = 5
+
+
+def gather_facts(
+    given: Mapping[str, types.Artifact], *, blessed: bool, properties: Mapping[str, Any]
+) -> ReportFacts:
+    """Read everything that the report shows.
+
+    Args:
+        given: the inputs of ImageReport.
+        blessed: the Evaluator's verdict.
+        properties: `pipeline`, `code` and `preview_fn`, a dotted path.
+    """
+    evaluation, examples = given["evaluation"], given["examples"]
+    split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
+    floor = evaluation.get_float_custom_property(FLOOR_PROPERTY)
+    _progress(0, "reads the predictions")
+    evaluated = read_predictions(evaluation.uri)
+    _progress(1, "measures")
+    comparison = compare(evaluated)
+    training = _read_json(given["model_run"].uri, TRAINING_FILE)
+    _progress(2, "looks for images")
+    most_mistaken = comparison.measures.most_mistaken(_SAMPLED_CLASSES)
+    shown = [comparison.measures.labels[column] for column in most_mistaken]
+    return ReportFacts(
+        header=_make_header(examples, evaluation.uri, training, properties),
+        split=split,
+        blessed=blessed,
+        reasons=explain_blessing(evaluation.uri, floor),
+        floor=floor,
+        balance=read_index(examples.uri)["labels"],
+        files=_read_json(given["rejects"].uri, SUMMARY_FILE),
+        anomalies=read_anomalies(given["anomalies"]),
+        history=_read_json(given["model_run"].uri, HISTORY_FILE),
+        comparison=comparison,
+        baseline_version=given["baseline"].get_string_custom_property(VERSION_PROPERTY) or "",
+        **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
+    )
+
+
+def _show(
+    given: Mapping[str, types.Artifact],
+    evaluated: Evaluated,
+    shown: list[str],
+    split: str,
+    config: Mapping[str, Any],
+    preview_fn: str,
+) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that hold pictures."""
+    module, _, name = preview_fn.rpartition(".")
+    preview = import_utils.import_func_from_module(module, name)
+    root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
+    rejects_uri = given["rejects"].uri
+    pictures = {
+        "samples": sample_classes(
+            given["transformed_examples"].uri,
+            evaluated.candidate.labels,
+            shown=shown,
+            each=_SAMPLES_EACH,
+            preview_images=lambda encoded: preview(encoded, config),
+        ),
+        "mistakes": show_mistakes(evaluated, given["examples"].uri, split, most=_MISTAKES),
+    }
+    _progress(3, "looks at rejected files")
+    return {
+        **pictures,
+        "rejects": show_rejects(rejects_uri, root, most=_REJECTS),
+        "same_images": show_same_images(rejects_uri, root, most=_SAME_IMAGES),
+    }
+
+
+def _make_header(
+    examples: types.Artifact,
+    evaluation_uri: str,
+    training: Mapping[str, Any],
+    properties: Mapping[str, Any],
+) -> RunHeader:
+    thresholds = describe_thresholds(tfma.load_eval_result(evaluation_uri).config)
+    ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    return RunHeader(
+        pipeline=properties["pipeline"],
+        data=examples.get_string_custom_property(FOLDER_PROPERTY),
+        fingerprint=examples.get_string_custom_property("input_fingerprint") or "",
+        span=examples.span or None,
+        version=examples.version or None,
+        code=properties["code"],
+        config={"ingest": ingest, **training["config"], "evaluation": thresholds},
+        versions={
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in _PACKAGES},
+        },
+        started=training["started"],
+        training_seconds=training["seconds"],
+    )
+
+
+def _read_json(folder: str, name: str) -> dict[str, Any]:
+    with tf.io.gfile.GFile(os.path.join(folder, name)) as file:
+        facts: dict[str, Any] = json.loads(file.read())
+    return facts
+
+
+def _progress(done: int, note: str) -> None:
+    report_progress(done=done, total=_STEPS, unit="parts of the report", note=note)
