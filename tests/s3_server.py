@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
@@ -39,7 +39,9 @@ def serve_s3(*buckets: str) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_up_client(monkeypatch, endpoint)
         for bucket in buckets:
-            _files(endpoint).mkdir(bucket)
+            # moto keeps the buckets of an earlier server in this process.
+            with suppress(FileExistsError):
+                _files(endpoint).mkdir(bucket)
         try:
             yield endpoint
         finally:
