@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from components.errors import UserError
 from pipeline_def.command_line import make_parser, parse
@@ -19,11 +21,15 @@ from pipeline_def.config import Config, resolve
 from pipeline_def.layout import Layout
 
 if TYPE_CHECKING:
+    from pipeline_def.local_run import NodeRun
     from pipeline_def.summary import Summary
+
+_Result = TypeVar("_Result")
 
 _DESCRIPTION = """Turns a folder of labelled images into a trained, evaluated and served model, on
 this machine. Without options it does so for a built-in sample of handwritten digits. `inspect DIR`
-instead of options looks at a folder and says within seconds whether a run would start."""
+instead of options looks at a folder and says within seconds whether a run would start; `schema
+DIR` writes down what its examples are like, for a person to correct; `runs` lists earlier runs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments[:1] == ["inspect"]:
-            return _inspect(arguments[1:])
+        if arguments and (command := _COMMANDS.get(arguments[0])):
+            return command(arguments[1:])
         config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), arguments)
         config = _absolute(config)
         layout = Layout(config.output)
         _check_writable(config)
         config = _prepare(config, layout)
-        summary = _run(config, layout)
+        summary = _run(config, layout, functools.partial(_summarize, config, layout))
     except UserError as error:
         print(f"local_runner.py: error: {error}", file=sys.stderr)
         return 2
@@ -60,14 +66,74 @@ def _inspect(arguments: list[str]) -> int:
     """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
     from pipeline_def.inspection import inspect
 
-    if arguments and not arguments[0].startswith("-"):
-        arguments = ["--data", *arguments]
+    arguments = _with_folder(arguments)
     description = "Looks at a folder of images: inspect DIR [OPTION ...]"
     config, _ = parse(make_parser("local_runner.py inspect", description), arguments)
     if config.data is None:
         raise UserError("Name the folder: local_runner.py inspect DIR.")
     inspect(_absolute(config))
     return 0
+
+
+def _schema(arguments: list[str]) -> int:
+    """Run the nodes up to SchemaGen, and write what it inferred to a file."""
+    description = (
+        "Writes the schema of a folder of images, for a person to correct and to give to later "
+        "runs as --validation.schema: schema [DIR] [--to FILE] [OPTION ...]"
+    )
+    parser = make_parser("local_runner.py schema", description)
+    parser.add_argument("--to", help="File to write; unset: schema.pbtxt in --output.")
+    config, options = parse(parser, _with_folder(arguments))
+    validation = dataclasses.replace(config.validation, schema=None)
+    config = _absolute(dataclasses.replace(config, validation=validation))
+    layout = Layout(config.output)
+    _check_writable(config)
+    target = os.path.abspath(options["to"] or layout.schema)
+
+    def write(nodes: dict[str, NodeRun]) -> str:
+        from pipeline_def.schema_command import write_schema
+
+        write_schema(nodes, target)
+        return target
+
+    if _run(_prepare(config, layout), layout, write, last="SchemaGen") is None:
+        return 1
+    print(f"\nSchema: {target}\n        Correct it, and run with --validation.schema {target}")
+    return 0
+
+
+def _runs(arguments: list[str]) -> int:
+    """Print the runs of the output folder, or where a pushed model comes from."""
+    description = (
+        "Lists the runs of an output folder, newest last, with what each changed and reached: "
+        "runs [--output DIR] [--lineage VERSION] [--json]"
+    )
+    parser = make_parser("local_runner.py runs", description)
+    parser.add_argument(
+        "--lineage",
+        metavar="VERSION",
+        help="Show where a pushed model, a version or its folder, comes from, down to its images.",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON, for other programs.")
+    config, options = parse(parser, arguments)
+    from pipeline_def.run_table import show_lineage, show_runs
+
+    output = _absolute(config).output
+    if options["lineage"]:
+        show_lineage(output, options["lineage"], as_json=options["json"])
+    else:
+        show_runs(output, as_json=options["json"])
+    return 0
+
+
+def _with_folder(arguments: list[str]) -> list[str]:
+    """Let the first argument be the folder of images."""
+    if arguments and not arguments[0].startswith("-"):
+        return ["--data", *arguments]
+    return arguments
+
+
+_COMMANDS = {"inspect": _inspect, "runs": _runs, "schema": _schema}
 
 
 def _absolute(config: Config) -> Config:
@@ -122,8 +188,27 @@ def _prepare(config: Config, layout: Layout) -> Config:
     return config
 
 
-def _run(config: Config, layout: Layout) -> Summary | None:
-    """Run the nodes and write the summary; return None after an error that is not the user's."""
+def _summarize(config: Config, layout: Layout, nodes: dict[str, NodeRun]) -> Summary:
+    """Write the summary, and copy the page to where it is easily found."""
+    from components.ui_artifacts import PAGE_FILE
+    from pipeline_def.summary import summarize
+
+    page = os.path.join(nodes["ImageReport"].outputs["html"].uri, PAGE_FILE)
+    shutil.copyfile(page, layout.report)
+
+    summary = summarize(nodes, config)
+    summary.write(layout.summary)
+    return summary
+
+
+def _run(
+    config: Config,
+    layout: Layout,
+    finish: Callable[[dict[str, NodeRun]], _Result],
+    *,
+    last: str | None = None,
+) -> _Result | None:
+    """Run the nodes, up to `last`, and `finish`; return None after an error not the user's."""
     from pipeline_def.console import RunDisplay, redirect_output
 
     os.makedirs(layout.logs, exist_ok=True)
@@ -135,15 +220,14 @@ def _run(config: Config, layout: Layout) -> Summary | None:
             logging.basicConfig(level=logging.INFO)
             from pipeline_def.local_run import run_pipeline
             from pipeline_def.pipeline import create_pipeline
-            from pipeline_def.summary import summarize
 
             pipeline = create_pipeline(config)
-            display = RunDisplay(terminal, total=len(pipeline.components))
+            names = [component.id for component in pipeline.components]
+            total = names.index(last) + 1 if last else len(names)
+            display = RunDisplay(terminal, total=total)
             with display.running():
-                nodes = run_pipeline(pipeline, display)
-            summary = summarize(nodes, config)
-            summary.write(layout.summary)
-            return summary
+                nodes = run_pipeline(pipeline, display, last=last)
+            return finish(nodes)
         except UserError:
             raise
         except Exception as error:

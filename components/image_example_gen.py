@@ -38,6 +38,10 @@ from components.report import (
 from components.shards import ShardPlan, plan_shards, remove_shards, write_index
 from components.spans import find_span
 
+# Custom properties of the examples: the folder that was read, and how.
+FOLDER_PROPERTY = "folder"
+CONFIG_PROPERTY = "ingest"
+
 
 class ImageRejects(types.Artifact):
     """The files that ingest did not use, and duplicates: one JSON object a line."""
@@ -138,7 +142,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         check_conflicts(duplicates, config)
         check_reports(reports, listing, config)
         _complete(examples, reports)
-        _note_source(examples, exec_properties)
+        _note_source(examples, listing.root, config, exec_properties)
 
     def _write(self, plans: list[ShardPlan], job: IngestJob) -> None:
         with self._make_beam_pipeline() as pipeline:
@@ -188,8 +192,12 @@ def _complete(examples: types.Artifact, reports: list[Report]) -> None:
     examples_utils.set_file_format(examples, "tfrecords_gzip")
 
 
-def _note_source(examples: types.Artifact, exec_properties: dict[str, Any]) -> None:
+def _note_source(
+    examples: types.Artifact, root: str, config: IngestConfig, exec_properties: dict[str, Any]
+) -> None:
     """Keep what the driver resolved; on Kubeflow the step's output is all there is to keep it."""
+    examples.set_string_custom_property(FOLDER_PROPERTY, root)
+    examples.set_string_custom_property(CONFIG_PROPERTY, config.to_json())
     if fingerprint := exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
         examples.set_string_custom_property(utils.FINGERPRINT_PROPERTY_NAME, fingerprint)
     for name in (utils.SPAN_PROPERTY_NAME, utils.VERSION_PROPERTY_NAME):

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from components.ingest_config import IngestConfig, require
+from components.validation_config import ValidationConfig
 from pipeline_def.augmentation_config import AugmentationConfig
+from pipeline_def.evaluation_config import EvaluationConfig
 from pipeline_def.input_config import InputConfig
 from pipeline_def.kubeflow_config import KubeflowConfig
 
@@ -156,25 +158,6 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class EvaluationConfig:
-    """When a model is good enough to be pushed."""
-
-    min_accuracy: float = 0.0
-    """Lowest accuracy, 0 to 1, of a model that is blessed. A model must in any case reach the
-    share of the most frequent class, which needs no model at all."""
-
-    max_accuracy_drop: float = 0.01
-    """How far, 0 to 1, the accuracy may lie below that of the model in use; small evaluation
-    sets are noisy."""
-
-    def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        for name in ("min_accuracy", "max_accuracy_drop"):
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
-
-
-@dataclass(frozen=True)
 class Config:
     """The whole pipeline."""
 
@@ -192,6 +175,7 @@ class Config:
     """Reuse the results of steps whose inputs, configuration and code have not changed."""
 
     ingest: IngestConfig = field(default_factory=IngestConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
     transform: TransformConfig = field(default_factory=TransformConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     input: InputConfig = field(default_factory=InputConfig)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
+_MOST_WARNINGS = 5
 
 
 @contextlib.contextmanager
@@ -126,13 +127,13 @@ def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> Non
     """Print the table at the end of a run to the standard output."""
     console = Console(highlight=False)
     console.print()
-    for name, text in _rows(summary, summary_file):
+    for name, text in (*_data_rows(summary), *_model_rows(summary, summary_file)):
         # Never wrapped: commands and paths are there to be copied.
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
     console.print(f"\nDone in {seconds:.0f} s.")
 
 
-def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
     paths = {name: shlex.quote(path) for name, path in summary.paths.items()}
     yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
@@ -144,8 +145,20 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
         more += f"; in several splits: {leaks:,}" if leaks else ""
         yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
         yield "", f"less {paths['duplicates']}"
+    for number, warning in enumerate(summary.warnings[:_MOST_WARNINGS]):
+        yield "" if number else "Warnings", warning
+    if (others := len(summary.warnings) - _MOST_WARNINGS) > 0:
+        yield "", f"… and {others} more, in the report"
     yield "Classes", _shorten(summary.classes)
-    yield "Accuracy", f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}"
+
+
+def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+    low, high = summary.accuracy_interval
+    yield (
+        "Accuracy",
+        f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}; with 95 % confidence "
+        f"{low:.3f} to {high:.3f}",
+    )
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
@@ -158,8 +171,9 @@ def _rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     else:
         yield "Model", "not pushed"
     yield "Report", summary.paths["report"]
-    yield "Logs", summary.paths["training_logs"]
-    yield "", f"uv run tensorboard --logdir {paths['training_logs']}"
+    logs = summary.paths["training_logs"]
+    yield "Logs", logs
+    yield "", f"uv run tensorboard --logdir {shlex.quote(logs)}"
     yield "Report data", summary_file
     yield "", f"uv run python -m json.tool {shlex.quote(summary_file)}"
 

@@ -28,6 +28,11 @@ class Layout:
         return os.path.join(self.output, "pushed")
 
     @property
+    def statistics(self) -> str:
+        """Of the examples of earlier runs, a folder each, to compare those of the next with."""
+        return os.path.join(self.output, "statistics")
+
+    @property
     def checkpoints(self) -> str:
         """Of trainings that were interrupted, a folder each."""
         return os.path.join(self.output, "checkpoints")
@@ -38,9 +43,19 @@ class Layout:
         return os.path.join(self.output, "sample")
 
     @property
+    def schema(self) -> str:
+        """What `local_runner.py schema` writes, for a person to edit."""
+        return os.path.join(self.output, "schema.pbtxt")
+
+    @property
     def summary(self) -> str:
         """What the last run gave, as JSON."""
         return os.path.join(self.output, "summary.json")
+
+    @property
+    def report(self) -> str:
+        """The page of the last run, a copy of ImageReport's."""
+        return os.path.join(self.output, "report.html")
 
     @property
     def logs(self) -> str:

@@ -44,10 +44,11 @@ class NodeRun:
 class LocalRunner(local_dag_runner.LocalDagRunner):
     """LocalDagRunner that reports to an observer and keeps what the nodes wrote."""
 
-    def __init__(self, observer: Observer) -> None:
-        """Report to `observer`."""
+    def __init__(self, observer: Observer, *, last: str | None = None) -> None:
+        """Report to `observer`; stop after the node `last`, if one is named."""
         super().__init__()
         self._observer = observer
+        self._last = last
         self.nodes: dict[str, NodeRun] = {}
 
     def run_with_ir(
@@ -64,15 +65,24 @@ class LocalRunner(local_dag_runner.LocalDagRunner):
             self.nodes[name] = _run_node(pipeline, node.pipeline_node)
             done = self.nodes[name]
             self._observer.node_finished(name, done.seconds, cached=done.cached)
+            if name == self._last:
+                return
 
 
-def run_pipeline(pipeline: Pipeline, observer: Observer) -> dict[str, NodeRun]:
+def run_pipeline(
+    pipeline: Pipeline, observer: Observer, *, last: str | None = None
+) -> dict[str, NodeRun]:
     """Run `pipeline`; return its nodes in the order they ran.
+
+    Args:
+        pipeline: to run.
+        observer: is told of every node.
+        last: node after which to stop; unset: run all.
 
     Raises:
         Exception: whatever the node that failed raised.
     """
-    runner = LocalRunner(observer)
+    runner = LocalRunner(observer, last=last)
     runner.run(pipeline)
     return runner.nodes
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import tensorflow_data_validation as tfdv
-from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx.components.example_validator.component import ExampleValidator
-from tfx.components.pusher.component import Pusher
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_component import BaseComponent
@@ -17,13 +13,16 @@ from tfx.proto import pusher_pb2, trainer_pb2
 
 from components.anomaly_gate import AnomalyGate
 from components.baseline import BaselineFinder
-from components.example import ENCODED
+from components.curated_schema import read_schema
 from components.image_evaluator import ImageEvaluator
 from components.image_example_gen import ImageExampleGen
+from components.image_pusher import ImagePusher
 from components.image_report import ImageReport
 from components.image_schema_gen import ImageSchemaGen
+from components.image_statistics import statistics_options
 from components.image_transform import ImageTransform
-from pipeline_def.code_digest import code_digest
+from components.image_validator import ImageValidator
+from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config import Config
 from pipeline_def.evaluation import make_eval_config
 from pipeline_def.layout import Layout
@@ -55,8 +54,8 @@ def create_pipeline(config: Config) -> Pipeline:
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:
-    data = _data_components(config)
-    example_gen, schema_gen, gate = data[0], data[2], data[-1]
+    data = _data_components(config, layout)
+    example_gen, _, schema_gen, validator, gate = data
     examples = example_gen.outputs["examples"]
     transform = ImageTransform(
         examples=examples,
@@ -76,46 +75,58 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         baseline_model=baseline.outputs["baseline"],
         eval_config=make_eval_config(config.evaluation),
     ).with_id("Evaluator")
-    pusher = Pusher(
+    report = ImageReport(
+        pipeline=config.name,
+        code=whole_digest(),
+        preview_fn="pipeline_def.preview.preview",
+        examples=examples,
+        rejects=example_gen.outputs["rejects"],
+        anomalies=validator.outputs["anomalies"],
+        transformed_examples=transform.outputs["transformed_examples"],
+        model_run=trainer.outputs["model_run"],
+        baseline=baseline.outputs["baseline"],
+        evaluation=evaluator.outputs["evaluation"],
+        blessing=evaluator.outputs["blessing"],
+    )
+    pusher = ImagePusher(
         model=model,
         model_blessing=evaluator.outputs["blessing"],
+        card=report.outputs["card"],
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
         ),
     )
-    report = ImageReport(
-        examples=examples,
-        model=model,
-        evaluation=evaluator.outputs["evaluation"],
-        blessing=evaluator.outputs["blessing"],
-    )
-    return [*data, transform.with_id("Transform"), trainer, baseline, evaluator, pusher, report]
+    transform, pusher = transform.with_id("Transform"), pusher.with_id("Pusher")
+    return [*data, transform, trainer, baseline, evaluator, report, pusher]
 
 
-def _data_components(config: Config) -> list[BaseComponent]:
+def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
+    validation = config.validation
     example_gen = ImageExampleGen(folder=str(config.data), config=config.ingest)
     statistics = StatisticsGen(
         examples=example_gen.outputs["examples"], stats_options=statistics_options()
     )
-    schema_gen = ImageSchemaGen(statistics=statistics.outputs["statistics"])
-    validator = ExampleValidator(
-        statistics=statistics.outputs["statistics"], schema=schema_gen.outputs["schema"]
+    schema_gen = ImageSchemaGen(
+        statistics=statistics.outputs["statistics"],
+        config=validation,
+        curated=read_schema(validation.schema) if validation.schema else None,
     )
-    gate = AnomalyGate(anomalies=validator.outputs["anomalies"])
-    schema = schema_gen.with_id("SchemaGen")
-    return [example_gen, statistics, schema, validator, gate]
-
-
-def statistics_options() -> tfdv.StatsOptions:
-    """Tell TFDV that the image is no text, whose most frequent values are to be found.
-
-    For that it would hold every image in memory: 4.1 GB for 6,400 photographs.
-    """
-    schema = schema_pb2.Schema()
-    encoded = schema.feature.add(name=ENCODED, type=schema_pb2.BYTES)
-    encoded.image_domain.SetInParent()
-    return tfdv.StatsOptions(schema=schema)
+    validator = ImageValidator(
+        statistics=statistics.outputs["statistics"],
+        schema=schema_gen.outputs["schema"],
+        kept_statistics=layout.statistics,
+        drift=validation.drift,
+    )
+    gate = AnomalyGate(
+        anomalies=validator.outputs["anomalies"],
+        statistics=statistics.outputs["statistics"],
+        kept_statistics=layout.statistics,
+        on_anomalies=validation.anomalies,
+        on_drift=validation.drift,
+    )
+    schema, checked = schema_gen.with_id("SchemaGen"), validator.with_id("ExampleValidator")
+    return [example_gen, statistics, schema, checked, gate]
 
 
 def _trainer(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:

@@ -8,20 +8,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import tensorflow_model_analysis as tfma
 from tfx import types
 
 from components.baseline import VERSION_PROPERTY
-from components.image_evaluator import ACCURACY, FLOOR_PROPERTY, SPLIT_PROPERTY
+from components.findings import describe_warnings
+from components.metrics_file import METRICS_FILE
+from components.model_run import INPUT_FILE
 from components.report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.shards import count_examples, read_index
-from components.ui_artifacts import PAGE_FILE
 from pipeline_def.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local_run import NodeRun
-from pipeline_def.trainer import INPUT_FILE
-
-_LOSS = "SparseCategoricalCrossentropy"
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,13 @@ class Summary:
     """Images that are found under more than one label."""
     in_several_splits: int
     """Images in more than one split: evaluation then sees what training has seen."""
+    warnings: list[str]
+    """What validation found and the configuration lets pass."""
     classes: list[str]
-    metrics: dict[str, float]
-    """accuracy and loss on the split `evaluated_on`."""
+    metrics: dict[str, float | None]
+    """On the split `evaluated_on`, null where not defined: `components.measures.METRICS`."""
+    accuracy_interval: list[float]
+    """Holds the true accuracy with 95 % confidence: its ends."""
     evaluated_on: str
     training: dict[str, Any]
     """`images_per_second`, the share `input_wait_share` of its time that it waited for input, the
@@ -68,14 +69,8 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
     index = read_index(nodes["ImageExampleGen"].outputs["examples"].uri)
     rejects_uri = nodes["ImageExampleGen"].outputs["rejects"].uri
     ingest = _read_json(rejects_uri, SUMMARY_FILE)
-    evaluation = nodes["Evaluator"].outputs["evaluation"]
-    metrics = _read_metrics(evaluation.uri)
-    candidate = metrics.get("candidate") or metrics[""]
-    baseline = metrics.get("baseline")
-    version = (
-        nodes["BaselineFinder"].outputs["baseline"].get_string_custom_property(VERSION_PROPERTY)
-    )
-    blessed = bool(nodes["Evaluator"].outputs["blessing"].get_int_custom_property("blessed"))
+    report = _read_json(nodes["ImageReport"].outputs["metrics"].uri, METRICS_FILE)
+    accuracy = report["metrics"]["accuracy"]
     return Summary(
         examples=count_examples(index),
         rejected=ingest["rejected"],
@@ -83,13 +78,17 @@ def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
         duplicates=ingest["duplicates"],
         label_conflicts=ingest["label_conflicts"],
         in_several_splits=ingest["in_several_splits"],
+        warnings=describe_warnings(
+            nodes["ExampleValidator"].outputs["anomalies"], config.validation
+        ),
         classes=sorted(index["labels"]["train"]),
-        metrics={"accuracy": candidate[ACCURACY], "loss": candidate[_LOSS]},
-        evaluated_on=evaluation.get_string_custom_property(SPLIT_PROPERTY),
+        metrics={name: measured["value"] for name, measured in report["metrics"].items()},
+        accuracy_interval=accuracy["interval"],
+        evaluated_on=report["split"],
         training=_read_json(nodes["Trainer"].outputs["model_run"].uri, INPUT_FILE),
-        baseline={"version": version, "accuracy": baseline[ACCURACY]} if baseline else None,
-        blessed=blessed,
-        blessing_reason=_explain(evaluation, candidate, baseline, config),
+        baseline=_baseline(nodes["BaselineFinder"].outputs["baseline"], accuracy["baseline"]),
+        blessed=report["blessed"],
+        blessing_reason="; ".join(report["reasons"]),
         pushed_model=_pushed_model(nodes["Pusher"].outputs["pushed_model"]),
         nodes={
             name: {"seconds": round(node.seconds, 3), "cached": node.cached}
@@ -105,46 +104,11 @@ def _read_json(folder: str, name: str) -> dict[str, Any]:
     return facts
 
 
-def _read_metrics(evaluation_uri: str) -> dict[str, dict[str, float]]:
-    """Return the metrics over all examples: model name ("" for the only one) → metric → value."""
-    found: dict[str, dict[str, float]] = {}
-    for of_slice in tfma.load_metrics(evaluation_uri):
-        if of_slice.slice_key.single_slice_keys:
-            continue
-        for item in of_slice.metric_keys_and_values:
-            if item.value.WhichOneof("type") == "double_value" and not item.key.is_diff:
-                values = found.setdefault(item.key.model_name, {})
-                values[item.key.name.title().replace("_", "")] = item.value.double_value.value
-    return found
-
-
-def _explain(
-    evaluation: types.Artifact,
-    candidate: Mapping[str, float],
-    baseline: Mapping[str, float] | None,
-    config: Config,
-) -> str:
-    """Say which threshold decided, and by how much; the decision itself is TFMA's."""
-    accuracy = candidate[ACCURACY]
-    floor = evaluation.get_float_custom_property(FLOOR_PROPERTY)
-    bound = max(floor, config.evaluation.min_accuracy)
-    name = "min_accuracy" if bound > floor else "the share of the most frequent class"
-    drop = config.evaluation.max_accuracy_drop
-    result = tfma.load_validation_result(evaluation.uri)
-    failures = [f for v in result.metric_validations_per_slice for f in v.failures]
-    reasons = [
-        f"accuracy {accuracy:.3f} is {baseline[ACCURACY] - accuracy:.3f} below the model in use, "
-        f"more than {drop:g}"
-        if failure.metric_key.is_diff and baseline
-        else f"accuracy {accuracy:.3f} is below {bound:.3f}, {name}"
-        for failure in failures
-    ]
-    if reasons:
-        return "; ".join(sorted(set(reasons)))
-    passed = f"accuracy {accuracy:.3f} reaches {bound:.3f}, {name}"
-    if not baseline:
-        return f"{passed}; no model in use to compare with"
-    return f"{passed}; the model in use has {baseline[ACCURACY]:.3f}"
+def _baseline(baseline: types.Artifact, accuracy: float | None) -> dict[str, Any] | None:
+    if accuracy is None:
+        return None
+    version = baseline.get_string_custom_property(VERSION_PROPERTY)
+    return {"version": version, "accuracy": accuracy}
 
 
 def _pushed_model(pushed: types.Artifact) -> str | None:
@@ -155,7 +119,8 @@ def _pushed_model(pushed: types.Artifact) -> str | None:
 
 def _paths(nodes: Mapping[str, NodeRun], rejects_uri: str, layout: Layout) -> dict[str, str]:
     return {
-        "report": os.path.join(nodes["ImageReport"].outputs["html"].uri, PAGE_FILE),
+        "report": layout.report,
+        "metrics": os.path.join(nodes["ImageReport"].outputs["metrics"].uri, METRICS_FILE),
         "training_logs": nodes["Trainer"].outputs["model_run"].uri,
         "evaluation": nodes["Evaluator"].outputs["evaluation"].uri,
         "statistics": nodes["StatisticsGen"].outputs["statistics"].uri,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import json
 import logging
 import os
 import tempfile
+import time
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 import tf_keras
 
+from components.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE
 from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.cache import resolve_cache
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
@@ -31,11 +34,6 @@ from pipeline_def.transform import LABEL_VOCABULARY
 # TensorFlow has no file system for these.
 _NOT_FOR_TENSORFLOW = ("minio://", "s3://")
 
-HISTORY_FILE = "history.json"
-"""Metric → its value in every epoch."""
-INPUT_FILE = "input.json"
-"""The fields of `InputReport`."""
-
 
 def run_fn(fn_args: Any) -> None:
     """Train and export, as TFX's Trainer asks.
@@ -45,6 +43,7 @@ def run_fn(fn_args: Any) -> None:
             `training`, the sections of the configuration, in `custom_config`; and `checkpoints`,
             the folder for checkpoints of trainings that are not over.
     """
+    started = time.time()
     sections = fn_args.custom_config
     config = TrainingConfig(**sections["training"])
     images = TransformConfig(**sections["transform"])
@@ -104,7 +103,17 @@ def run_fn(fn_args: Any) -> None:
     _write(history, fn_args.model_run_dir, HISTORY_FILE)
     reading_report = report_input(history, options, train, images)
     _write(dataclasses.asdict(reading_report), fn_args.model_run_dir, INPUT_FILE)
+    _write(_describe_run(sections, started), fn_args.model_run_dir, TRAINING_FILE)
     export_model(model, transform_output, config=images, directory=fn_args.serving_model_dir)
+
+
+def _describe_run(sections: dict[str, Any], started: float) -> dict[str, Any]:
+    began = datetime.datetime.fromtimestamp(int(started), datetime.UTC)
+    return {
+        "started": began.isoformat(),
+        "seconds": time.time() - started,
+        "config": {name: values for name, values in sections.items() if name != "checkpoints"},
+    }
 
 
 def _checkpoint_dir(fn_args: Any) -> str:

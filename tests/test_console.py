@@ -20,8 +20,10 @@ SUMMARY = Summary(
     duplicates=3,
     label_conflicts=1,
     in_several_splits=0,
+    warnings=[f"train: warning {number}" for number in range(7)],
     classes=[f"class {number}" for number in range(30)],
     metrics={"accuracy": 0.91234, "loss": 0.3},
+    accuracy_interval=[0.9, 0.925],
     evaluated_on="eval",
     training={
         "images_per_second": 1234.5,
@@ -93,6 +95,8 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert "3 extra copies; images under several labels: 1\n" in text
     assert "less /out/d.jsonl" in text
     assert "30: class 0, class 1" in text
+    assert text.count(": warning") == 5
+    assert "… and 2 more, in the report" in text
     assert "… and 20 more" in text
     assert "0.9123 on eval" in text
     assert "0.9000, version 17" in text

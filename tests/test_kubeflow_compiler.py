@@ -29,7 +29,7 @@ from tests.nodes import NODES
 
 ROOT = Path(__file__).parent.parent
 MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
-LOOKUPS = ["BaselineFinder-lookup", "ImageExampleGen-lookup"]
+LOOKUPS = ["BaselineFinder-lookup", "ExampleValidator-lookup", "ImageExampleGen-lookup"]
 
 Spec = dict[str, Any]
 
@@ -147,6 +147,7 @@ def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> N
         "html": "system.HTML",
         "metrics": "system.Metrics",
         "classification": "system.ClassificationMetrics",
+        "card": "system.Markdown",
     }
 
 
@@ -235,7 +236,7 @@ def secrets(documents: list[Spec]) -> set[str]:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({}, {"BaselineFinder", "BaselineFinder-lookup", "Pusher"}),
+        ({}, {"AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher", *LOOKUPS[:2]}),
         ({"storage": "gs://bucket/models"}, set()),
         ({"pipeline_root": "gs://bucket/root"}, set()),
         ({"store_secret": ""}, set()),

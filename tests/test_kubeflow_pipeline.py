@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 BUCKET = "mlpipeline"
 PUSHED = f"{BUCKET}/v2/artifacts/images/pushed"
-LOOKUPS = {"ImageExampleGen-lookup", "BaselineFinder-lookup"}
+LOOKUPS = {"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"}
 STEPS = "{all: {volumes: {images: /mnt/images}, cpu: 2}}"
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components import example
+from components.model_run import HISTORY_FILE
 from pipeline_def import trainer
 from pipeline_def.augmentation_config import AugmentationConfig
 from pipeline_def.config import ModelConfig, TrainingConfig, TransformConfig
@@ -63,7 +64,7 @@ def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any
 
 
 def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> None:
-    history = json.loads((trained.run / trainer.HISTORY_FILE).read_text())
+    history = json.loads((trained.run / HISTORY_FILE).read_text())
     assert len(history["val_accuracy"]) == len(history["loss"]) == 4
     assert history["loss"][-1] < history["loss"][0]
     assert list(trained.run.glob("train/events.out.tfevents.*"))

@@ -16,6 +16,9 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # To Vertex AI the longest pause; to Argo the time since the first attempt, training included.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
+# They, or their lookups, read or write pushed models or the statistics of earlier runs.
+_STORAGE_STEPS = ("AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher")
+
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
 
@@ -68,8 +71,11 @@ def platform_document(document: SpecDocument, config: Config, target: str) -> Sp
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, where the step itself reads from it."""
     kubeflow = config.kubeflow
-    models = kubeflow.storage or kubeflow.pipeline_root or "minio://"
-    place = {"ImageExampleGen": config.data, "BaselineFinder": models, "Pusher": models}.get(step)
+    place = None
+    if step == "ImageExampleGen":
+        place = config.data
+    if step in _STORAGE_STEPS:
+        place = kubeflow.storage or kubeflow.pipeline_root or "minio://"
     needed = str(place).startswith(SCHEMES)
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
