@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from components.errors import UserError
 from pipeline_def.command_line import make_parser, parse
-from pipeline_def.config import Config, resolve
+from pipeline_def.config import Config
 from pipeline_def.layout import Layout
+from pipeline_def.preparation import check_writable, make_absolute, prepare
 
 if TYPE_CHECKING:
     from pipeline_def.local_run import NodeRun
@@ -43,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments and (command := _COMMANDS.get(arguments[0])):
             return command(arguments[1:])
         config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), arguments)
-        config = _absolute(config)
+        config = make_absolute(config)
         layout = Layout(config.output)
-        _check_writable(config)
-        config = _prepare(config, layout)
+        check_writable(config)
+        config = prepare(config, layout)
         summary = _run(config, layout, functools.partial(_summarize, config, layout))
     except UserError as error:
         print(f"local_runner.py: error: {error}", file=sys.stderr)
@@ -71,7 +71,7 @@ def _inspect(arguments: list[str]) -> int:
     config, _ = parse(make_parser("local_runner.py inspect", description), arguments)
     if config.data is None:
         raise UserError("Name the folder: local_runner.py inspect DIR.")
-    inspect(_absolute(config))
+    inspect(make_absolute(config))
     return 0
 
 
@@ -85,9 +85,9 @@ def _schema(arguments: list[str]) -> int:
     parser.add_argument("--to", help="File to write; unset: schema.pbtxt in --output.")
     config, options = parse(parser, _with_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
-    config = _absolute(dataclasses.replace(config, validation=validation))
+    config = make_absolute(dataclasses.replace(config, validation=validation))
     layout = Layout(config.output)
-    _check_writable(config)
+    check_writable(config)
     target = os.path.abspath(options["to"] or layout.schema)
 
     def write(nodes: dict[str, NodeRun]) -> str:
@@ -96,7 +96,7 @@ def _schema(arguments: list[str]) -> int:
         write_schema(nodes, target)
         return target
 
-    if _run(_prepare(config, layout), layout, write, last="SchemaGen") is None:
+    if _run(prepare(config, layout), layout, write, last="SchemaGen") is None:
         return 1
     print(f"\nSchema: {target}\n        Correct it, and run with --validation.schema {target}")
     return 0
@@ -118,7 +118,7 @@ def _runs(arguments: list[str]) -> int:
     config, options = parse(parser, arguments)
     from pipeline_def.run_table import show_lineage, show_runs
 
-    output = _absolute(config).output
+    output = make_absolute(config).output
     if options["lineage"]:
         show_lineage(output, options["lineage"], as_json=options["json"])
     else:
@@ -134,58 +134,6 @@ def _with_folder(arguments: list[str]) -> list[str]:
 
 
 _COMMANDS = {"inspect": _inspect, "runs": _runs, "schema": _schema}
-
-
-def _absolute(config: Config) -> Config:
-    """Make paths independent of the folder that a later run is started in."""
-    data = config.data
-    if data is not None and "://" not in data:
-        data = os.path.abspath(data)
-    return dataclasses.replace(config, data=data, output=os.path.abspath(config.output))
-
-
-def _check_writable(config: Config) -> None:
-    if config.data and f"{config.output}/".startswith(f"{config.data}/"):
-        raise UserError(
-            f"--output {config.output} lies in --data, so its files would be taken for images: "
-            f"choose another folder."
-        )
-    try:
-        os.makedirs(config.output, exist_ok=True)
-        tempfile.TemporaryFile(dir=config.output).close()
-    except OSError as error:
-        raise UserError(
-            f"Cannot write to {config.output} ({error.strerror}): choose another --output."
-        ) from error
-
-
-def _prepare(config: Config, layout: Layout) -> Config:
-    """Make sure that there are images to run on, within a second or two, and look at them."""
-    from components.listing import check_labels, list_source
-    from components.survey import take_survey
-
-    if config.data is None:
-        from pipeline_def.sample import write_digits
-
-        print(f"Sample: handwritten digits, in {layout.sample}", flush=True)
-        write_digits(layout.sample)
-        config = dataclasses.replace(config, data=layout.sample)
-    else:
-        print(f"Images: {config.data}", flush=True)
-    listing = list_source(str(config.data), config.ingest)
-    check_labels(listing)
-    side = take_survey(listing, config.ingest).shorter_side
-    try:
-        config = resolve(config, shorter_side=side, images=len(listing.files))
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    labels = len({file.label for file in listing.files})
-    print(
-        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "
-        f"sees them at {config.transform.size} x {config.transform.size} pixels",
-        flush=True,
-    )
-    return config
 
 
 def _summarize(config: Config, layout: Layout, nodes: dict[str, NodeRun]) -> Summary:
