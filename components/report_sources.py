@@ -132,8 +132,9 @@ def _make_header(
         pipeline=properties["pipeline"],
         data=examples.get_string_custom_property(FOLDER_PROPERTY),
         fingerprint=examples.get_string_custom_property("input_fingerprint") or "",
-        span=examples.span or None,
-        version=examples.version or None,
+        # Doubles on Kubeflow.
+        span=int(examples.span or 0) or None,
+        version=int(examples.version or 0) or None,
         code=properties["code"],
         config={"ingest": ingest, **training["config"], "evaluation": thresholds},
         versions={

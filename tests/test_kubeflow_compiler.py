@@ -249,6 +249,12 @@ def test_the_object_stores_secret_is_asked_for_where_it_is_needed(
     assert secrets(made) == steps
 
 
+def test_the_report_reads_rejected_images_where_ingest_does() -> None:
+    choices = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
+    made = compiler.compile_documents(choices, target="oss", image="i")
+    assert secrets(made) == {"ImageExampleGen", "ImageExampleGen-lookup", "ImageReport"}
+
+
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=p"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)

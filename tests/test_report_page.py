@@ -17,6 +17,7 @@ from components.page.elements import clip, number, percent, shorten, signed, tex
 from components.report_facts import ReportFacts
 from tests import report_sample
 from tests.browser import Page, browse, find_chromium
+from tests.report_cases import make_facts
 
 SAMPLES: dict[str, Callable[[], ReportFacts]] = {
     "small": report_sample.small,
@@ -86,6 +87,12 @@ def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: 
     assert set(re.findall(r"https?://[^\s\"'<>]+", pages[name])) <= namespaces
     assert not re.search(r"@import|url\((?!#)", pages[name])
     assert len(pages[name].encode()) < 10e6
+
+
+def test_names_that_are_no_text_can_be_written() -> None:
+    page = render(make_facts())
+    assert any("\udcff" in label for label in make_facts().comparison.measures.labels)
+    assert "byte �" in page.encode().decode()
 
 
 def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:

@@ -16,6 +16,8 @@ _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # To Vertex AI the longest pause; to Argo the time since the first attempt, training included.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
+# They, or their lookups, read images: the report those that were rejected.
+_DATA_STEPS = ("ImageExampleGen", "ImageReport")
 # They, or their lookups, read or write pushed models or the statistics of earlier runs.
 _STORAGE_STEPS = ("AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher")
 
@@ -72,7 +74,7 @@ def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, where the step itself reads from it."""
     kubeflow = config.kubeflow
     place = None
-    if step == "ImageExampleGen":
+    if step in _DATA_STEPS:
         place = config.data
     if step in _STORAGE_STEPS:
         place = kubeflow.storage or kubeflow.pipeline_root or "minio://"
