@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -151,17 +152,32 @@ def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, s
     assert "Top-5" not in pages["empty"]
 
 
+def test_slicings_that_say_nothing_new_are_not_drawn() -> None:
+    facts = report_sample.small()
+    classes = [part for part in facts.comparison.slices if part.slicing == "class"]
+    folders = [replace(part, slicing="folder", value=f"x/{part.value}") for part in classes]
+    whole = replace(classes[0], slicing="format", value="png")
+    slices = (*classes, *folders, whole)
+    comparison = replace(facts.comparison, slices=slices)
+    said = words(render(replace(facts, comparison=comparison)))
+    assert "By folder : the same as by class." in said
+    assert "By format : all images are png ." in said
+    assert "Accuracy by class with" in said
+    assert "Accuracy by folder" not in said
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
         (number(-0.0314), "−0.031"),
         (number(float("nan")), "–"),
         (signed(0.05), "+0.050"),
-        (percent(1), "100 %"),
-        (percent(0.9996), "over 99.9 %"),  # 100 % would be wrong
-        (percent(0.0004), "below 0.1 %"),
-        (percent(0.123), "12.3 %"),
-        (percent(0.2), "20.0 %"),  # in a column with others
+        (signed(-0.0002), "−0.0002"),  # −0.000 would look like none
+        (percent(1), "100\N{NO-BREAK SPACE}%"),
+        (percent(0.9996), "over 99.9\N{NO-BREAK SPACE}%"),  # 100 % would be wrong
+        (percent(0.0004), "below 0.1\N{NO-BREAK SPACE}%"),
+        (percent(0.123), "12.3\N{NO-BREAK SPACE}%"),
+        (percent(0.2), "20.0\N{NO-BREAK SPACE}%"),  # in a column with others
         (shorten("abcdefghij", 5), "ab…ij"),
         (text("<b>\x00\udcff"), "<bdi>&lt;b&gt;\ufffd\ufffd</bdi>"),  # a file name that is no UTF-8
         (clip("'abc'", most=3), '<bdi title="&#x27;abc&#x27;">&#x27;…&#x27;</bdi>'),

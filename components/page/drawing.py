@@ -71,7 +71,10 @@ def draw(paint: Callable[[Figure], None], *, name: str, height: float, width: fl
         width: inches.
     """
     # Identifiers follow from the salt: several drawings on a page may not share them.
-    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": ascii(name)}), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": ascii(name)}),
+        warnings.catch_warnings(),
+    ):
         # The browser has glyphs that Matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figure = Figure(figsize=(width, height), layout="constrained")

@@ -50,8 +50,9 @@ def number(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a difference with its sign."""
-    return f"{value:+.3f}".replace("-", "−") if math.isfinite(value) else "–"
+    """Write a difference with its sign, a small one with one more decimal."""
+    decimals = 4 if 0 < abs(value) < 0.0005 else 3
+    return f"{value:+.{decimals}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def percent(value: float) -> str:
@@ -59,8 +60,8 @@ def percent(value: float) -> str:
     if not math.isfinite(value):
         return "–"
     if 0 < value < 0.001 or 0.999 < value < 1:
-        return "below 0.1 %" if value < 0.5 else "over 99.9 %"
-    return f"{100 * value:.{0 if value in (0, 1) else 1}f} %"
+        return "below 0.1\N{NO-BREAK SPACE}%" if value < 0.5 else "over 99.9\N{NO-BREAK SPACE}%"
+    return f"{100 * value:.{0 if value in (0, 1) else 1}f}\N{NO-BREAK SPACE}%"
 
 
 def count(value: int, one: str, many: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from components.measures import SliceMeasures
 from components.page.elements import (
@@ -32,10 +32,27 @@ def write_slices(facts: ReportFacts) -> str:
     slicings = dict.fromkeys(part.slicing for part in facts.comparison.slices)
     if not slicings:
         return paragraph("The images were not sliced.")
-    parts = [[s for s in facts.comparison.slices if s.slicing == slicing] for slicing in slicings]
-    return figures(
-        _write_slicing(slicing, part) for slicing, part in zip(slicings, parts, strict=True)
-    )
+    parts = {
+        slicing: [s for s in facts.comparison.slices if s.slicing == slicing]
+        for slicing in slicings
+    }
+    drawn = [slicing for slicing in parts if not _explain(slicing, parts)]
+    said = filter(None, (_explain(slicing, parts) for slicing in parts))
+    return "\n".join([figures(_write_slicing(slicing, parts[slicing]) for slicing in drawn), *said])
+
+
+def _explain(slicing: str, parts: Mapping[str, Sequence[SliceMeasures]]) -> str:
+    """Say why a slicing needs no figure; nothing where it does."""
+    first, *others = parts[slicing]
+    if not others:
+        return paragraph(f"By {text(slicing)}: all images are {text(first.value)}.")
+    if slicing != "class" and _numbers(parts[slicing]) == _numbers(parts.get("class", ())):
+        return paragraph(f"By {text(slicing)}: the same as by class.")
+    return ""
+
+
+def _numbers(slices: Sequence[SliceMeasures]) -> list[tuple[int, float, float]]:
+    return sorted((s.examples, s.accuracy, s.baseline or 0.0) for s in slices)
 
 
 def _write_slicing(slicing: str, slices: Sequence[SliceMeasures]) -> str:
