@@ -6,6 +6,7 @@ S3 server are real. Not a cluster: no scheduling, no pods, no network between th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_a_pipeline_on_kubeflow(kubeflow: Kubeflow, tmp_path: Path) -> None:
     blessing = first.tasks["Evaluator"].outputs["blessing"].metadata
     assert blessing["blessed"] == 1
     [version] = versions()
+    assert open_store(f"minio://{PUSHED}")[0].exists(f"{PUSHED}/{version}/MODEL_CARD.md")
     assert serve(version, tmp_path / "model") == [name.encode() for name in sorted(COLOURS)]
     examples = first.tasks["ImageExampleGen"].outputs["examples"].metadata
     resolved = yaml.safe_load(first.tasks["ImageExampleGen-lookup"].parameters["resolved"])
@@ -136,9 +138,14 @@ def check_what_the_interface_shows(kubeflow: Kubeflow, run: Run) -> None:
         "html": "system.HTML",
         "metrics": "system.Metrics",
         "classification": "system.ClassificationMetrics",
+        "card": "system.Markdown",
     }
     page = kubeflow.cluster.files(outputs["html"].uri)
     assert page.is_file()
+    assert page.read_text().count("data:image/jpeg") >= 3 * 4
+    assert kubeflow.cluster.files(outputs["card"].uri).read_text().startswith("---")
+    numbers = json.loads(kubeflow.cluster.files(outputs["metrics"].uri).read_text())
+    assert numbers["metrics"]["accuracy"]["value"] == outputs["metrics"].metadata["accuracy"]
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     assert outputs["metrics"].metadata["accuracy"] > 0.9
     matrix = outputs["classification"].metadata["confusionMatrix"]["struct"]
