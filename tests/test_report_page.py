@@ -152,6 +152,16 @@ def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, s
     assert "Top-5" not in pages["empty"]
 
 
+def test_samples_without_augmentation_are_shown_once() -> None:
+    facts = report_sample.small()
+    samples = tuple(replace(sample, augmented=sample.seen) for sample in facts.samples)
+    page = render(replace(facts, samples=samples))
+    assert "training does not augment them" in page
+    shown = sum(len(sample.seen) for sample in samples)
+    assert page.count("as the model sees it") == shown > 0
+    assert ", augmented" not in page
+
+
 def test_slicings_that_say_nothing_new_are_not_drawn() -> None:
     facts = report_sample.small()
     classes = [part for part in facts.comparison.slices if part.slicing == "class"]

@@ -17,6 +17,12 @@ from components.report_facts import ClassSample, Picture, ReportFacts
 _OPEN = 12
 _SIDE = 76
 
+_AUGMENTED = (
+    "In the upper row images as the model sees them, below each the same image as a training step "
+    "may see it, augmented."
+)
+_UNCHANGED = "Images as the model sees them; training does not augment them."
+
 
 def write_samples(facts: ReportFacts) -> str:
     """Write a grid of pictures for each class."""
@@ -26,13 +32,12 @@ def write_samples(facts: ReportFacts) -> str:
     shown = first_of(
         len(facts.samples), max(len(labels), len(facts.samples)), "class", many="classes"
     )
-    grids = [_show_class(sample) for sample in facts.samples]
+    changed = any(sample.augmented != sample.seen for sample in facts.samples)
+    about = _AUGMENTED if changed else _UNCHANGED
+    grids = [_show_class(sample, changed=changed) for sample in facts.samples]
     rest = grids[_OPEN:]
     return (
-        paragraph(
-            f"{shown}. In the upper row images as the model sees them, below each the same image "
-            "as a training step may see it, augmented."
-        )
+        paragraph(f"{shown}. {about}")
         + _set_grids(grids[:_OPEN])
         + (details(f"{len(rest):,} more classes", _set_grids(rest)) if rest else "")
     )
@@ -42,8 +47,8 @@ def _set_grids(grids: list[str]) -> str:
     return '<div class="samples">\n' + "\n".join(grids) + "\n</div>"
 
 
-def _show_class(sample: ClassSample) -> str:
-    pairs = zip_longest(sample.seen, sample.augmented)
+def _show_class(sample: ClassSample, *, changed: bool) -> str:
+    pairs = zip_longest(sample.seen, sample.augmented if changed else ())
     shown = "".join(
         _show_pair(sample.label, place + 1, seen, augmented)
         for place, (seen, augmented) in enumerate(pairs)
