@@ -13,15 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfx import types
-from tfx.dsl.components.base import base_component, base_driver, base_executor, executor_spec
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.dsl.io import fileio
-from tfx.orchestration import data_types_utils
-from tfx.orchestration.portable import base_driver as portable_driver
-from tfx.orchestration.portable import data_types
-from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 from tfx.utils import io_utils, path_utils
 
+from components.lookup_driver import LookupDriver
 from components.object_store import register_object_stores
 
 # The execution property that the driver resolves: the folder of the baseline, or "".
@@ -66,28 +63,16 @@ def _serving_path(model: types.Artifact) -> str:
     return str(path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)))
 
 
-class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):
+class Driver(LookupDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
     LOOKED_UP_FROM = ("pushed_models",)
-
-    def __init__(self, metadata_handle: Any) -> None:
-        """Initialise both bases, as TFX's own drivers do: it checks for one and calls the other."""
-        base_driver.BaseDriver.__init__(self, metadata_handle)
-        portable_driver.BaseDriver.__init__(self, metadata_handle)
-
-    def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
-        """Resolve the `found_baseline` property from the candidate and the pushed models."""
-        found = self.look_up(execution_info.input_dict, execution_info.exec_properties)
-        output = driver_output_pb2.DriverOutput()
-        data_types_utils.set_metadata_value(output.exec_properties[FOUND_KEY], found[FOUND_KEY])
-        return output
 
     @staticmethod
     def look_up(
         input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Resolve it likewise on Kubeflow Pipelines, which runs no drivers: in a step before."""
+        """Find the folder of the baseline."""
         candidate = artifact_utils.get_single_instance(input_dict["model"])
         return {
             FOUND_KEY: find_baseline(exec_properties["pushed_models"], _serving_path(candidate))

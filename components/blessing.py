@@ -10,19 +10,9 @@ from typing import Any
 import tensorflow_model_analysis as tfma
 
 from components.image_evaluator import ACCURACY
+from components.measures import NAMES
 
 CANDIDATE, BASELINE = "candidate", "baseline"
-
-_WORDS = {
-    "balanced_accuracy": "balanced accuracy",
-    "top_3_accuracy": "top-3 accuracy",
-    "top_5_accuracy": "top-5 accuracy",
-    "macro_precision": "macro precision",
-    "macro_recall": "macro recall",
-    "macro_f1": "macro F1",
-    "auc": "AUC",
-    "ece": "calibration error",
-}
 
 Slice = tuple[tuple[str, str], ...]
 Metrics = Mapping[str, Mapping[str, float]]
@@ -85,7 +75,7 @@ def _explain_failure(failure: Any, key: Slice, metrics: Metrics, floor: float) -
     name = failure.metric_key.name
     where = f" on {_name(key)}" if key else ""
     value = metrics[CANDIDATE].get(name, math.nan)
-    subject = f"{_WORDS.get(name, name)}{where}"
+    subject = f"{NAMES.get(name, name)}{where}"
     if math.isnan(value):
         return f"{subject} is not defined, and a threshold is for it"
     if failure.metric_key.is_diff:

@@ -7,19 +7,12 @@ import math
 import numpy as np
 
 from components.markdown import bullets, escape, table
-from components.measures import METRICS, Interval
+from components.measures import METRICS, NAMES, Interval
 from components.report_facts import ReportFacts
 
 _WORST_CLASSES = 10
 _WORST_SLICES = 10
 _MOST_CONFUSED = 10
-
-_NAMES = {
-    "auc": "AUC, mean over classes",
-    "ece": "expected calibration error",
-    "loss": "loss (cross-entropy, nats)",
-    "macro_f1": "macro F1",
-}
 
 
 def describe_evaluation(facts: ReportFacts, *, most_classes: int) -> dict[str, str]:
@@ -66,7 +59,7 @@ def _overall(facts: ReportFacts) -> str:
     rows = []
     for name in (name for name in METRICS if name in measures.scalars):
         value = measures.scalars[name]
-        row = [_name(name), _number(value), _interval(comparison.intervals.get(name))]
+        row = [NAMES[name], _number(value), _interval(comparison.intervals.get(name))]
         if baseline:
             change = _interval(comparison.changes.get(name), sign="+")
             row += [_number(baseline.scalars.get(name, math.nan)), change]
@@ -75,10 +68,6 @@ def _overall(facts: ReportFacts) -> str:
     return (
         f"On the {examples:,} images of the split {escape(facts.split)}.\n\n{table(header, rows)}"
     )
-
-
-def _name(metric: str) -> str:
-    return _NAMES.get(metric, metric.replace("_", " "))
 
 
 def _verdict(facts: ReportFacts) -> str:

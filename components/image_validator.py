@@ -14,17 +14,14 @@ from typing import Any
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx import types
 from tfx.components.example_validator import component, executor, labels
-from tfx.dsl.components.base import base_driver, executor_spec
-from tfx.orchestration import data_types_utils
-from tfx.orchestration.portable import base_driver as portable_driver
-from tfx.orchestration.portable import data_types
-from tfx.proto.orchestration import driver_output_pb2
+from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import writer_utils
 
 from components.drift import Reference, validate
 from components.image_statistics import read_statistics
 from components.kept_statistics import find_earlier, read_copy, read_facts, span_of
+from components.lookup_driver import LookupDriver
 from components.record_checks import check_images, check_label_changes, check_labels
 
 # The execution property that the driver resolves: the folder of earlier statistics, or "".
@@ -34,28 +31,16 @@ _KEPT_KEY = "kept_statistics"
 _DRIFT_KEY = "drift"
 
 
-class Driver(base_driver.BaseDriver, portable_driver.BaseDriver):
+class Driver(LookupDriver):
     """Finds earlier statistics before the cache is looked up, so that others make another key."""
 
     LOOKED_UP_FROM = (_KEPT_KEY, _DRIFT_KEY)
-
-    def __init__(self, metadata_handle: Any) -> None:
-        """Initialise both bases, as TFX's own drivers do: it checks for one and calls the other."""
-        base_driver.BaseDriver.__init__(self, metadata_handle)
-        portable_driver.BaseDriver.__init__(self, metadata_handle)
-
-    def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
-        """Resolve the `found_statistics` property."""
-        found = self.look_up(execution_info.input_dict, execution_info.exec_properties)
-        output = driver_output_pb2.DriverOutput()
-        data_types_utils.set_metadata_value(output.exec_properties[FOUND_KEY], found[FOUND_KEY])
-        return output
 
     @staticmethod
     def look_up(
         input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Resolve it likewise on Kubeflow Pipelines, which runs no drivers: in a step before."""
+        """Find the folder of earlier statistics."""
         if exec_properties[_DRIFT_KEY] == "off":
             return {FOUND_KEY: ""}
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])

@@ -24,6 +24,7 @@ from components.tally import EDGES, Answers, Tally, divide
 __all__ = [
     "LOWER_IS_BETTER",
     "METRICS",
+    "NAMES",
     "ClassCurves",
     "Comparison",
     "ConfusedPair",
@@ -37,19 +38,21 @@ __all__ = [
     "measure",
 ]
 
-METRICS = (
-    "accuracy",
-    "balanced_accuracy",
-    "top_3_accuracy",
-    "top_5_accuracy",
-    "macro_precision",
-    "macro_recall",
-    "macro_f1",
-    "auc",
-    "ece",
-    "loss",
-)
-"""The numbers over all examples, in the order in which they are shown."""
+NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "top_3_accuracy": "top-3 accuracy",
+    "top_5_accuracy": "top-5 accuracy",
+    "macro_precision": "macro precision",
+    "macro_recall": "macro recall",
+    "macro_f1": "macro F1",
+    "auc": "macro ROC AUC",
+    "ece": "calibration error",
+    "loss": "loss",
+}
+"""The numbers over all examples, in the order in which they are shown, and their names in words."""
+
+METRICS = tuple(NAMES)
 
 LOWER_IS_BETTER = ("ece", "loss")
 

@@ -43,6 +43,7 @@ _SOURCES = {
         "components/image_statistics.py",
         "components/image_validator.py",
         "components/kept_statistics.py",
+        "components/lookup_driver.py",
         "components/record_checks.py",
     ),
     "AnomalyGate": (
@@ -88,7 +89,11 @@ _SOURCES = {
         "pipeline_def/training.py",
         "pipeline_def/training_log.py",
     ),
-    "BaselineFinder": ("components/baseline.py", "components/object_store.py"),
+    "BaselineFinder": (
+        "components/baseline.py",
+        "components/lookup_driver.py",
+        "components/object_store.py",
+    ),
     "Evaluator": (
         "components/curves.py",
         "components/evaluation_extractors.py",

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.measures import LOWER_IS_BETTER, METRICS, Comparison, Interval, Measures
+from components.measures import (
+    LOWER_IS_BETTER,
+    METRICS,
+    NAMES,
+    Comparison,
+    Interval,
+    Measures,
+)
 from components.page.elements import (
     between,
     details,
@@ -22,18 +29,7 @@ from components.page.elements import (
 from components.page.whiskers import Whisker, draw_whiskers
 from components.report_facts import ReportFacts
 
-NAMES = {
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "Balanced accuracy",
-    "top_3_accuracy": "Top-3 accuracy",
-    "top_5_accuracy": "Top-5 accuracy",
-    "macro_precision": "Macro precision",
-    "macro_recall": "Macro recall",
-    "macro_f1": "Macro F1",
-    "auc": "Macro ROC AUC",
-    "ece": "Calibration error",
-    "loss": "Loss",
-}
+_TITLES = {metric: name[0].upper() + name[1:] for metric, name in NAMES.items()}
 _MEANINGS = {
     "accuracy": "Share of the images whose class is found.",
     "balanced_accuracy": "Mean recall: each class counts as much as any other.",
@@ -60,7 +56,7 @@ def write_metrics(facts: ReportFacts) -> str:
             _tabulate(facts),
             details(
                 "What the metrics mean",
-                terms((NAMES[name], _MEANINGS[name]) for name in _choose(facts)),
+                terms((_TITLES[name], _MEANINGS[name]) for name in _choose(facts)),
             ),
             figures([_draw_values(comparison, shares), _draw_changes(comparison, shares)]),
         )
@@ -111,7 +107,7 @@ def _make_row(facts: ReportFacts, metric: str) -> list[str]:
     comparison = facts.comparison
     value = _look_up(comparison.measures, metric)
     interval = between(comparison.intervals.get(metric))
-    row = [NAMES[metric], f"<strong>{number(value)}</strong>{interval}"]
+    row = [_TITLES[metric], f"<strong>{number(value)}</strong>{interval}"]
     if comparison.baseline:
         other = _look_up(comparison.baseline, metric)
         change = comparison.changes.get(metric)
@@ -138,7 +134,7 @@ def _guess(facts: ReportFacts) -> dict[str, float]:
 def _draw_values(comparison: Comparison, shares: Sequence[str]) -> str:
     baseline, intervals = comparison.baseline, comparison.intervals
     rows = [
-        Whisker(NAMES[metric], value, intervals.get(metric), _look_up(baseline, metric))
+        Whisker(_TITLES[metric], value, intervals.get(metric), _look_up(baseline, metric))
         for metric in shares
         if math.isfinite(value := _look_up(comparison.measures, metric))
     ]
@@ -154,7 +150,7 @@ def _draw_changes(comparison: Comparison, shares: Sequence[str]) -> str:
     for metric in shares:
         value = _look_up(comparison.measures, metric) - _look_up(comparison.baseline, metric)
         if math.isfinite(value):
-            rows.append(Whisker(NAMES[metric], value, comparison.changes.get(metric)))
+            rows.append(Whisker(_TITLES[metric], value, comparison.changes.get(metric)))
     if not rows:
         return ""
     name = "Changes against the baseline with 95 % intervals; the numbers are in the table above"
