@@ -121,7 +121,7 @@ class KubeflowConfig:
     cluster's own; Vertex AI needs one, here or when a run is started."""
 
     storage: str | None = None
-    """Where pushed models and checkpoints go: a URL, or a folder on a volume that the steps mount.
+    """Where pushed models, checkpoints and earlier statistics go: a URL, or a folder on a volume.
     Unset: the pipeline's own folder below the pipeline root. Checkpoints need gs:// or a volume."""
 
     store_secret: str = "mlpipeline-minio-artifact"

@@ -161,7 +161,15 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
     assert sum(count for _, _, count in wrong) == mistakes
     assert {entry[1] for entry in wrong} == {"blue"}
     page = (tmp_path / "html" / PAGE_FILE).read_text(encoding="utf-8")
-    for said in ("red/broken.jpg", "taken for blue", "colours", "c0de"):
+    for said in (
+        "red/broken.jpg",
+        "taken for blue",
+        "colours",
+        "c0de",
+        "2026-01-02",
+        "flip",
+        "behind",
+    ):
         assert said in page
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
     assert len(page) < 10e6

@@ -66,7 +66,7 @@ def run_parameters(config: Config) -> list[RunParameter]:
         RunParameter(
             STORAGE_PARAMETER,
             config.kubeflow.storage or "",
-            "Where pushed models and checkpoints go; empty: below the pipeline root.",
+            "Where pushed models, checkpoints and statistics go; empty: below the pipeline root.",
         ),
         RunParameter(
             "max_reject_fraction",
