@@ -97,7 +97,9 @@ def _explain_failure(failure: Any, key: Slice, metrics: Metrics, floor: float) -
 def _origin(name: str, key: Slice, bound: float, floor: float) -> str:
     if name != ACCURACY or key:
         return "its threshold"
-    return "the share of the most frequent class" if bound <= floor else "the least allowed"
+    # ML Metadata keeps six digits of the floor.
+    at_floor = bound < floor or math.isclose(bound, floor, rel_tol=1e-5)
+    return "the share of the most frequent class" if at_floor else "the least allowed"
 
 
 def _explain_success(config: Any, overall: Metrics, floor: float) -> tuple[str, ...]:

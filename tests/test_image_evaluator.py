@@ -150,21 +150,26 @@ def test_the_verdict_in_words(
     )
 
 
-def test_a_first_model_above_its_bounds_and_the_same_bytes(
-    tmp_path: Path, predictions: Predictions
-) -> None:
+def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> None:
+    predictions = make_predictions(LABELS[:3], each=EACH)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
-    model = Model(LABELS).save(tmp_path / "model")
+    model = Model(LABELS[:3]).save(tmp_path / "model")
     config = EvaluationConfig(min_accuracy=0.5, thresholds=[Threshold("auc", at_least=0.5)])
     evaluation, blessing = evaluate(tmp_path / "first", examples, model, config=config)
     assert blessing.get_int_custom_property("blessed")
     accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
-    assert explain_blessing(evaluation.uri, 0.25) == (
+    assert explain_blessing(evaluation.uri, 1 / 3) == (
         f"accuracy {accuracy:.3f} reaches 0.5, the least allowed",
         "1 more threshold holds",
         "no model in use to compare with",
     )
-    again, _ = evaluate(tmp_path / "second", examples, model, config=config)
+    again, _ = evaluate(tmp_path / "second", examples, model)
+    # As ML Metadata gives it back, which keeps six digits.
+    floor = float(f"{again.get_float_custom_property(FLOOR_PROPERTY):.6g}")
+    assert explain_blessing(again.uri, floor) == (
+        f"accuracy {accuracy:.3f} reaches 0.3333, the share of the most frequent class",
+        "no model in use to compare with",
+    )
     files = [Path(e.uri, PREDICTIONS_FILE).read_bytes() for e in (evaluation, again)]
     assert files[0] == files[1]
 
