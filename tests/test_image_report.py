@@ -168,7 +168,7 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
         "c0de",
         "2026-01-02",
         "flip",
-        "behind",
+        "at least",
     ):
         assert said in page
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
