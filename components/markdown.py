@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from components.printing import make_printable
+
 # Entities where a backslash would not keep a renderer from seeing a tag or the end of a cell.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 # Those of the second half mean something at the start of a line only, as does a number with a dot.
@@ -23,11 +25,6 @@ def escape(text: str) -> str:
     marked = _MARKUP.sub(r"\\\g<0>", make_printable(text))
     marked = _NUMBERED.sub(r"\1\\\2", marked)
     return "".join(_ENTITIES.get(character, character) for character in marked)
-
-
-def make_printable(text: str) -> str:
-    """Spell out what has no shape of its own: line ends, control characters, bytes of no text."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:

@@ -123,6 +123,7 @@ _SOURCES = {
         "components/page",
         "components/prediction_file.py",
         "components/predictions.py",
+        "components/printing.py",
         "components/report_facts.py",
         "components/report_sources.py",
         "components/shards.py",

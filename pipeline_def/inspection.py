@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from components.listing import Listing, check_labels, list_source
+from components.printing import make_printable
 from components.shards import plan_shards
 from components.survey import Survey, take_survey
 from pipeline_def.config import Config, resolve
@@ -49,7 +50,9 @@ def _print_labels(console: Console, listing: Listing) -> None:
     for split, counts in listing.labels_per_split().items():
         console.print(f"[bold]{escape(split or 'images')}[/bold]")
         largest = max(counts.values())
-        shown = [(_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)]
+        shown = [
+            (make_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)
+        ]
         width = max(cell_len(label) for label, _ in shown)
         for label, count in shown:
             bar = "█" * max(1, round(_BAR_WIDTH * count / largest))
@@ -57,10 +60,6 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  {name}  {count:>9,}  [cyan]{bar}[/cyan]", soft_wrap=True)
         if len(counts) > _MOST_LABELS:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
-
-
-def _printable(label: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in label)
 
 
 def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,9 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
+from components.printing import make_printable
 from pipeline_def.lineage import Item, Lineage, Step
-from pipeline_def.run_text import format_value, local_time, printable, shorten_fingerprint
+from pipeline_def.run_text import format_value, local_time, shorten_fingerprint
 
 _LONGEST = 200
 
@@ -49,7 +50,7 @@ class _Drawing:
     def _describe(self, name: str, item: int, step: Step | None, *, again: bool) -> Text:
         """Say what an artifact is and, the first time, how it was made."""
         found = self._lineage.items[item]
-        text = Text(f"{printable(name)}: {found.type} #{item}", style="bold")
+        text = Text(f"{make_printable(name)}: {found.type} #{item}", style="bold")
         lines = [found.uri, *_list_facts(found)]
         if step is None:
             lines.append("made by no step that is known")
@@ -57,7 +58,7 @@ class _Drawing:
             lines.append(f"by {step.node} #{step.id}, see there")
         else:
             lines += [*_describe_step(step), *self._list_siblings(step, item)]
-        text.append("".join(f"\n{printable(line)}" for line in lines), style="not bold")
+        text.append("".join(f"\n{make_printable(line)}" for line in lines), style="not bold")
         return text
 
     def _list_siblings(self, step: Step, item: int) -> Iterator[str]:
@@ -80,7 +81,7 @@ def _list_facts(item: Item) -> list[str]:
 def _format_fact(name: str, value: float | str) -> str:
     if name == "input_fingerprint":
         return shorten_fingerprint(str(value))
-    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+    return f"{value:.4g}" if isinstance(value, float) else make_printable(str(value))
 
 
 def _describe_step(step: Step) -> Iterator[str]:

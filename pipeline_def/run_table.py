@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from components.printing import make_printable
 from pipeline_def.lineage import trace
 from pipeline_def.lineage_tree import draw
 from pipeline_def.run_history import IMAGES, Change, Run, read_runs
@@ -17,7 +18,6 @@ from pipeline_def.run_text import (
     local_time,
     print_json,
     print_whole,
-    printable,
     shorten_fingerprint,
 )
 
@@ -37,7 +37,9 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
         print_json([dataclasses.asdict(run) for run in runs])
         return
     for pipeline, folder in sorted({(run.pipeline, run.data.folder) for run in runs}):
-        print(f"Pipeline {printable(pipeline)}, images {printable(folder) or 'not known'}")
+        print(
+            f"Pipeline {make_printable(pipeline)}, images {make_printable(folder) or 'not known'}"
+        )
     print_whole(_make_table([tuple(_cells(run, newest=run is runs[-1])) for run in runs]))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from components.printing import make_printable
+
 
 def print_json(value: Any) -> None:
     """Print to the standard output."""
@@ -29,16 +31,13 @@ def local_time(text: str) -> str:
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def printable(text: str) -> str:
-    """Replace what would move the cursor, or worse."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def format_value(value: Any, *, longest: int = 40) -> str:
     """Write a setting as it would be given, shortened to `longest` characters."""
     if value is None:
         return "unset"
-    text = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = make_printable(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    )
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

@@ -9,8 +9,9 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from components.markdown import dump_yaml, escape, fence, make_printable
+from components.markdown import dump_yaml, escape, fence
 from components.model_card import MOST_CLASSES, write_card
+from components.printing import make_printable
 from components.report_facts import ReportFacts
 from tests.report_cases import NASTY_LABELS, make_facts
 
