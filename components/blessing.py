@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.writers import eval_config_writer
 
 from components.image_evaluator import ACCURACY
 from components.measures import NAMES
@@ -29,6 +30,12 @@ def read_metrics(evaluation_uri: str) -> Iterator[tuple[Slice, Metrics]]:
                 values = found.setdefault(item.key.model_name or CANDIDATE, {})
                 values[item.key.name] = item.value.double_value.value
         yield _slice(of_slice.slice_key), found
+
+
+def read_config(evaluation_uri: str) -> tfma.EvalConfig:
+    """Read what was evaluated by; `tfma.load_eval_result` would read all metrics and plots too."""
+    config, *_ = eval_config_writer.load_eval_run(evaluation_uri)
+    return config
 
 
 def explain_blessing(evaluation_uri: str, floor: float) -> tuple[str, ...]:
@@ -55,7 +62,7 @@ def explain_blessing(evaluation_uri: str, floor: float) -> tuple[str, ...]:
     ]
     if reasons or missing:
         return (*(text for _, text in sorted(reasons)), *sorted(missing))
-    return _explain_success(tfma.load_eval_result(evaluation_uri).config, overall, floor)
+    return _explain_success(read_config(evaluation_uri), overall, floor)
 
 
 def _slice(key: Any) -> Slice:

@@ -58,22 +58,20 @@ class KeepPredictions(beam.PTransform):
 
     def expand(self, extracts: beam.PCollection) -> beam.PCollection:
         """Take extracts of single examples, return them without their images."""
-        described = extracts | "Describe" >> beam.Map(_describe)
-        _ = described | "Write" >> beam.ParDo(_WriteRows(self._evaluation_uri))
-        return described
+        return extracts | "Keep" >> beam.ParDo(_KeepRows(self._evaluation_uri))
 
 
-def _describe(extracts: dict[str, Any]) -> dict[str, Any]:
+def _describe(extracts: dict[str, Any], slices: dict[str, str]) -> dict[str, Any]:
     """Add the slices, and drop the image, which nothing after the models needs."""
     features = {k: v for k, v in extracts[tfma.FEATURES_KEY].items() if k != ENCODED}
-    for name, value in describe_slices(features).items():
+    for name, value in slices.items():
         # TFMA takes text only, while names of files may be any bytes.
         features[name] = np.array([value.encode("utf-8", "replace")], object)
     return {**extracts, _INPUT: np.array([b""], object), tfma.FEATURES_KEY: features}
 
 
-class _WriteRows(beam.DoFn):
-    """Writes the answers of a bundle, in parts of bounded size."""
+class _KeepRows(beam.DoFn):
+    """Writes the answers of a bundle, in parts of bounded size, and hands the examples on."""
 
     def __init__(self, evaluation_uri: str) -> None:
         super().__init__()
@@ -83,13 +81,14 @@ class _WriteRows(beam.DoFn):
         self._rows: list[Row] = []
         self._bytes = 0
 
-    def process(self, extracts: dict[str, Any]) -> Iterable[None]:
-        row = _make_row(extracts)
+    def process(self, extracts: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        slices = describe_slices(extracts[tfma.FEATURES_KEY])
+        row = _make_row(extracts, slices)
         self._rows.append(row)
         self._bytes += row.probabilities.nbytes
         if self._bytes > _MOST_BYTES:
             self._flush()
-        return ()
+        yield _describe(extracts, slices)
 
     def finish_bundle(self) -> None:
         self._flush()
@@ -100,13 +99,13 @@ class _WriteRows(beam.DoFn):
         self.start_bundle()
 
 
-def _make_row(extracts: dict[str, Any]) -> Row:
+def _make_row(extracts: dict[str, Any], slices: dict[str, str]) -> Row:
     features, answers = extracts[tfma.FEATURES_KEY], extracts[tfma.PREDICTIONS_KEY]
     several = isinstance(answers, dict)
     return Row(
         filename=features[FILENAME][0],
         label=features[LABEL][0],
-        slices=describe_slices(features),
+        slices=slices,
         probabilities=answers["candidate"] if several else answers,
         baseline=answers["baseline"] if several else None,
     )

@@ -5,7 +5,6 @@ No useful model is below its floor: always answering with the most frequent clas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ from components.baseline import FOUND_PROPERTY
 from components.evaluation_extractors import keep_predictions
 from components.example import ENCODED
 from components.prediction_file import join_parts
-from components.shards import read_index
+from components.shards import list_shards, read_index
 
 SPLIT_PROPERTY = "split"
 FLOOR_PROPERTY = "share_of_most_frequent_class"
@@ -71,9 +70,7 @@ def _read_labels(
     given: Mapping[str, list[types.Artifact]], examples_uri: str, split: str
 ) -> dict[str, Any]:
     """Ask the models for the labels of their columns, which come with the answer to an image."""
-    shards = sorted(read_index(examples_uri)["splits"][split])
-    paths = [os.path.join(examples_uri, f"Split-{split}", name) for name in shards]
-    [record] = tf.data.TFRecordDataset(paths).take(1)
+    [record] = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(1)
     image = tf.io.parse_example([record], {ENCODED: tf.io.FixedLenFeature([], tf.string)})[ENCODED]
     labels = {}
     for name, key in (

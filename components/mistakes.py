@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import os
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from components.example import ENCODED, FILENAME
 from components.predictions import Evaluated, Ints
 from components.report_facts import Mistake, Picture
-from components.shards import read_index
+from components.shards import list_shards
 from components.thumbnails import make_thumbnail
 
 # Of one pair of right and wrong class, so that a gallery shows more than one confusion.
@@ -98,11 +97,8 @@ def _read_names(examples_uri: str, split: str) -> Iterator[tuple[Any, list[bytes
     """Yield serialized records, string [batch], and the file name of each."""
     import tensorflow as tf
 
-    folder = os.path.join(examples_uri, f"Split-{split}")
-    paths = [
-        os.path.join(folder, name) for name in sorted(read_index(examples_uri)["splits"][split])
-    ]
-    for batch in tf.data.TFRecordDataset(paths).batch(_BATCH).prefetch(1):
+    shards = list_shards(examples_uri, split)
+    for batch in tf.data.TFRecordDataset(shards).batch(_BATCH).prefetch(1):
         yield batch, _parse(batch, FILENAME).numpy().tolist()
 
 

@@ -14,12 +14,11 @@ from importlib import metadata
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.utils import import_utils
 
 from components.baseline import VERSION_PROPERTY
-from components.blessing import describe_thresholds, explain_blessing
+from components.blessing import describe_thresholds, explain_blessing, read_config
 from components.class_samples import sample_classes
 from components.findings import read_anomalies
 from components.image_evaluator import FLOOR_PROPERTY, SPLIT_PROPERTY
@@ -126,7 +125,7 @@ def _make_header(
     training: Mapping[str, Any],
     properties: Mapping[str, Any],
 ) -> RunHeader:
-    thresholds = describe_thresholds(tfma.load_eval_result(evaluation_uri).config)
+    thresholds = describe_thresholds(read_config(evaluation_uri))
     ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
     return RunHeader(
         pipeline=properties["pipeline"],

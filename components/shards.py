@@ -154,6 +154,14 @@ def read_index(examples_uri: str) -> dict[str, Any]:
     return index
 
 
+def list_shards(examples_uri: str, split: str) -> list[str]:
+    """Return the paths of the shards of a split, in the order of their numbers."""
+    folder = os.path.join(examples_uri, f"Split-{split}")
+    return [
+        os.path.join(folder, name) for name in sorted(read_index(examples_uri)["splits"][split])
+    ]
+
+
 def count_examples(index: Mapping[str, Any]) -> dict[str, int]:
     """Add up the records of each split of an index."""
     return {split: sum(shards.values()) for split, shards in index["splits"].items()}
