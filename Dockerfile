@@ -64,7 +64,7 @@ ENV PATH=/opt/venv/bin:${PATH} \
     TF_CPP_MIN_LOG_LEVEL=1 \
     GCS_READ_CACHE_BLOCK_SIZE_MB=1
 USER 1000:1000
-CMD ["python", "-m", "pipeline_def.kubeflow.entrypoint", "--help"]
+CMD ["python", "-m", "pipeline_def.kubeflow.step.entrypoint", "--help"]
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="tfx-image-pipeline" \
       org.opencontainers.image.description="Steps of a TFX pipeline for image folders" \

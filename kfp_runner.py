@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from components.errors import UserError
-from pipeline_def.command_line import make_parser, parse
-from pipeline_def.config import Config, resolve
+from components.contract.errors import UserError
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.config import Config, resolve
 
 _DESCRIPTION = """Runs the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or on
 Vertex AI: `compile` writes its specification, `run` uploads one and starts it, `check` says what a
@@ -87,7 +87,7 @@ def _compile(argv: list[str]) -> int:
     config, _ = parse(choices, rest)
     config = _for_cluster(config)
 
-    from pipeline_def.kubeflow.compiler import compile_documents, dump_documents
+    from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
     documents = compile_documents(config, target=own.target, image=own.image)
     try:
@@ -129,7 +129,7 @@ def _check(argv: list[str]) -> int:
     _target(parser)
     own = parser.parse_args(argv)
 
-    from pipeline_def.kubeflow.spec_check import check_documents, read_documents
+    from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
 
     check_documents(read_documents(own.file), own.target)
     print(f"{own.file}: nothing found that {own.target} would refuse")
@@ -172,7 +172,7 @@ def _run_parser() -> argparse.ArgumentParser:
 def _run(argv: list[str]) -> int:
     own = _run_parser().parse_args(argv)
 
-    from pipeline_def.kubeflow import submission
+    from pipeline_def.kubeflow.client import submission
 
     started = submission.start(own)
     print(f"Run: {started.run_id}\n{started.url}", flush=True)

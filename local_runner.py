@@ -14,15 +14,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from components.errors import UserError
-from pipeline_def.command_line import make_parser, parse
-from pipeline_def.config import Config
+from components.contract.errors import UserError
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.preparation import check_writable, make_absolute, prepare
+from pipeline_def.local.preparation import check_writable, make_absolute, prepare
 
 if TYPE_CHECKING:
-    from pipeline_def.local_run import NodeRun
-    from pipeline_def.summary import Summary
+    from pipeline_def.local.runner import NodeRun
+    from pipeline_def.local.summary import Summary
 
 _Result = TypeVar("_Result")
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     if summary is None:
         return 1
-    from pipeline_def.console import print_summary
+    from pipeline_def.local.console import print_summary
 
     print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
     return 0
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _inspect(arguments: list[str]) -> int:
     """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
-    from pipeline_def.inspection import inspect
+    from pipeline_def.local.inspection import inspect
 
     arguments = _with_folder(arguments)
     description = "Looks at a folder of images: inspect DIR [OPTION ...]"
@@ -91,7 +91,7 @@ def _schema(arguments: list[str]) -> int:
     target = os.path.abspath(options["to"] or layout.schema)
 
     def write(nodes: dict[str, NodeRun]) -> str:
-        from pipeline_def.schema_command import write_schema
+        from pipeline_def.local.schema_command import write_schema
 
         write_schema(nodes, target)
         return target
@@ -116,7 +116,7 @@ def _runs(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="Print JSON, for other programs.")
     config, options = parse(parser, arguments)
-    from pipeline_def.run_table import show_lineage, show_runs
+    from pipeline_def.local.run_table import show_lineage, show_runs
 
     output = make_absolute(config).output
     if options["lineage"]:
@@ -138,8 +138,8 @@ _COMMANDS = {"inspect": _inspect, "runs": _runs, "schema": _schema}
 
 def _summarize(config: Config, layout: Layout, nodes: dict[str, NodeRun]) -> Summary:
     """Write the summary, and copy the page to where it is easily found."""
-    from components.ui_artifacts import PAGE_FILE
-    from pipeline_def.summary import summarize
+    from components.storage.text_artifact import PAGE_FILE
+    from pipeline_def.local.summary import summarize
 
     page = os.path.join(nodes["ImageReport"].outputs["html"].uri, PAGE_FILE)
     shutil.copyfile(page, layout.report)
@@ -157,7 +157,7 @@ def _run(
     last: str | None = None,
 ) -> _Result | None:
     """Run the nodes, up to `last`, and `finish`; return None after an error not the user's."""
-    from pipeline_def.console import RunDisplay, redirect_output
+    from pipeline_def.local.console import RunDisplay, redirect_output
 
     os.makedirs(layout.logs, exist_ok=True)
     log_file = os.path.join(layout.logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
@@ -166,7 +166,7 @@ def _run(
     with redirect_output(log_file) as terminal:
         try:
             logging.basicConfig(level=logging.INFO)
-            from pipeline_def.local_run import run_pipeline
+            from pipeline_def.local.runner import run_pipeline
             from pipeline_def.pipeline import create_pipeline
 
             pipeline = create_pipeline(config)

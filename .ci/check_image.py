@@ -33,9 +33,9 @@ _MODULES = (
     "kfp",
     "gcsfs",
     "s3fs",
-    "pipeline_def.config",
+    "pipeline_def.config.config",
     "pipeline_def.pipeline",
-    "pipeline_def.trainer",
+    "pipeline_def.training.run_fn",
 )
 # The launcher, and the steps, write here.
 _WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])
@@ -125,7 +125,7 @@ def _nvidia() -> Iterator[str]:
 
 
 def _help() -> Iterator[str]:
-    command = [sys.executable, "-m", "pipeline_def.kubeflow.entrypoint", "--help"]
+    command = [sys.executable, "-m", "pipeline_def.kubeflow.step.entrypoint", "--help"]
     # Elsewhere, as a pod may set another working directory.
     result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, check=False)
     if result.returncode or "--executor_input" not in result.stdout:

@@ -29,7 +29,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.contenders import CONTENDERS, ingested, list_files, prepare
+from benchmarks.peers.ingest_contenders import CONTENDERS, ingested, list_files, prepare
 
 # Seconds, images per second, and the peak of the memory that stays with the process, MiB.
 Figure = dict[str, float]
@@ -159,8 +159,8 @@ def make_copies(data: str, target: str, count: int, *, small: bool = False) -> i
 
 
 def _small(encoded: bytes) -> bytes:
-    from components.image_check import check_image
-    from components.ingest_config import IngestConfig
+    from components.images.check import check_image
+    from components.ingest.config import IngestConfig
 
     return check_image(encoded, IngestConfig(shrink=180, quality=88)).encoded
 

@@ -34,7 +34,7 @@ def main() -> int:
     warnings.simplefilter("ignore", FutureWarning)
     os.makedirs(arguments.output, exist_ok=True)
     from benchmarks.ladder_data import prepare
-    from components.errors import UserError
+    from components.contract.errors import UserError
 
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")

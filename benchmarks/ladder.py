@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.ladder_data import Material
-from components.example import ENCODED, LABEL_ID
-from pipeline_def.dataset import make_dataset
-from pipeline_def.image import CHANNELS, decode_jpeg
-from pipeline_def.input_config import InputConfig
-from pipeline_def.source import TrainingOrder
+from components.contract.example import ENCODED, LABEL_ID
+from components.images.canonical import CHANNELS, decode_jpeg
+from pipeline_def.config.input import InputConfig
+from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.read_plan import TrainingOrder
 
 SHUFFLE = InputConfig().shuffle_buffer
 INTERLEAVE = InputConfig().interleave
@@ -134,7 +134,7 @@ def _ours(storage: str = "jpeg", **options: Any) -> Callable[[Material, int], tf
 
 def _batch_by_batch(material: Material, batch: int) -> tf.data.Dataset:
     """Read records, and parse and decode a batch at a time, with TensorFlow's operations."""
-    from pipeline_def.image import decode
+    from components.images.canonical import decode
 
     def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         features = tf.io.parse_example(serialized, FEATURE_SPEC)

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from components.example import ENCODED, FILENAME, LABEL_ID
-from components.fetch import read_files
-from components.image_check import check_image
-from components.ingest_config import IngestConfig
-from components.listing import check_labels, list_source
-from components.record_index import write_indexed_shard
-from components.shards import path_hash, shard_path, write_index
-from components.verdict import Rejected
-from pipeline_def.config import TransformConfig
-from pipeline_def.image import canonicalize, decode
-from pipeline_def.records import Shards
+from components.contract.example import ENCODED, FILENAME, LABEL_ID
+from components.images.canonical import canonicalize, decode
+from components.images.check import check_image
+from components.images.check_result import Rejected, usable
+from components.ingest.config import IngestConfig
+from components.ingest.listing import check_labels, list_source
+from components.ingest.shard_plan import path_hash
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import shard_path, write_index
+from components.storage.fetch import read_files
+from components.transform.config import TransformConfig
+from pipeline_def.data.shards import Shards
 
 _SHARDS = 16
 _AT_ONCE = 64
@@ -109,9 +110,7 @@ def _sample(data: str, most: int) -> tuple[int, list[Image]]:
     sample = []
     for file, content in read_files(listing.root, mixed[:most], config):
         try:
-            if isinstance(content, Rejected):
-                raise content
-            sample.append((check_image(content, config).encoded, labels[file.label]))
+            sample.append((check_image(usable(content), config).encoded, labels[file.label]))
         except Rejected:
             continue
     return len(listing.files), sample

@@ -138,7 +138,7 @@ def _hashes(images: Iterator[Any]) -> set[bytes]:
 def _canonical_pixels(material: Material) -> Iterator[Any]:
     import tensorflow as tf
 
-    from pipeline_def.image import decode
+    from components.images.canonical import decode
 
     for path in material.files("files")[: material.different]:
         yield decode(tf.constant([Path(path).read_bytes()]), material.config()).numpy()[0]

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
-from pipeline_def.cache import fits_in_memory
-from pipeline_def.memory import available_memory, gib
+from components.contract.machine import available_memory, gib
+from pipeline_def.data.cache import fits_in_memory
 
 _OWN_RATE = "reader indexed"
 _STREAMED = "+ prefetch: reader streamed"

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import simplejpeg
 
-from components import example
+from components.contract import example
 
 _DISTINCT_PICTURES = 64
 _SIDE = 192
@@ -103,8 +103,8 @@ def _records(images: int, classes: int) -> Iterator[dict[str, Any]]:
 
 def _make_inputs(options: argparse.Namespace) -> dict[str, float]:
     """Write what the steps before the Evaluator would have written."""
-    from components.record_index import write_indexed_shard
-    from components.shards import write_index
+    from components.records.record_index import write_indexed_shard
+    from components.records.shard_files import write_index
 
     folder, shard = options.folder / "inputs", "data_tfrecord-00000-of-00001"
     counts = {}
@@ -152,7 +152,8 @@ def _write_findings(folder: Path) -> None:
 def _write_training(folder: Path) -> None:
     from dataclasses import asdict
 
-    from pipeline_def.config import Config, TransformConfig
+    from components.transform.config import TransformConfig
+    from pipeline_def.config.config import Config
 
     config = Config(transform=TransformConfig(size=_SIDE))
     sections = ("transform", "input", "augmentation", "model", "training")
@@ -228,13 +229,12 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     """Run the Evaluator against a model in use."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
-    from tfx.utils import proto_utils
 
-    from components import evaluation_hooks
-    from components.baseline import FOUND_PROPERTY
-    from components.image_evaluator import Executor
-    from pipeline_def.config import Config
-    from pipeline_def.evaluation import make_eval_config
+    from components.contract.artifacts import FOUND_PROPERTY
+    from components.contract.configuration import to_json
+    from components.evaluation import hooks as evaluation_hooks
+    from components.evaluation.executor import Executor
+    from pipeline_def.config.config import Config
 
     config = Config()
     model, baseline = (
@@ -253,7 +253,7 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
         },
         {"evaluation": [evaluation], "blessing": [blessing]},
         {
-            "eval_config": proto_utils.proto_to_json(make_eval_config(config.evaluation)),
+            "config": to_json(config.evaluation),
             "module_path": evaluation_hooks.__name__,
         },
     )
@@ -264,8 +264,9 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     """Run ImageReport on what the Evaluator wrote."""
     from tfx.types import standard_artifacts
 
-    from components import image_report, ui_artifacts
-    from components.image_evaluator import FLOOR_PROPERTY
+    from components.contract import artifacts as ui_artifacts
+    from components.contract.artifacts import FLOOR_PROPERTY
+    from components.report.executor import Executor
 
     inputs = options.folder / "inputs"
     evaluation = _artifact(
@@ -293,10 +294,10 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
         "card": _artifact(ui_artifacts.Markdown, options.folder / "card.md"),
     }
     started = time.perf_counter()
-    image_report.Executor().Do(
+    Executor().Do(
         {name: [artifact] for name, artifact in given.items()},
         {name: [artifact] for name, artifact in made.items()},
-        {"pipeline": "benchmark", "code": "", "preview_fn": "pipeline_def.preview.preview"},
+        {"pipeline": "benchmark", "code": "", "preview_fn": "pipeline_def.data.preview.preview"},
     )
     seconds = time.perf_counter() - started
     size = (options.folder / "report.html").stat().st_size

@@ -1,162 +1,155 @@
-"""Digest of our own source files: a cached result must not outlive the code that made it."""
+"""Digest of the code behind each step: a cached result must not outlive the code that made it.
+
+TFX keys its cache by the name of an executor or a run_fn, not by what the code says. Here the
+imports of a step are walked from the modules that run it: every file of ours that it reaches
+counts, and the locked version of every library that these files import.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
+_OURS = ("components", "pipeline_def")
 
-# Node → the files and folders that decide what it writes. TFX keys its cache by the name of an
-# executor or a run_fn, not by what the code says.
-_SOURCES = {
-    "ImageExampleGen": (
-        "components/concurrent.py",
-        "components/example.py",
-        "components/fetch.py",
-        "components/image_check.py",
-        "components/image_example_gen.py",
-        "components/ingest.py",
-        "components/ingest_config.py",
-        "components/jpeg_check.py",
-        "components/listing.py",
-        "components/manifest.py",
-        "components/object_store.py",
-        "components/report.py",
-        "components/shards.py",
-        "components/spans.py",
-        "components/storage.py",
-        "components/tfrecord.py",
-        "components/transcode.py",
-        "components/verdict.py",
-    ),
-    "SchemaGen": (
-        "components/example.py",
-        "components/image_schema_gen.py",
-        "components/image_statistics.py",
-        "components/validation_config.py",
-    ),
-    "ExampleValidator": (
-        "components/drift.py",
-        "components/example.py",
-        "components/image_statistics.py",
-        "components/image_validator.py",
-        "components/kept_statistics.py",
-        "components/lookup_driver.py",
-        "components/record_checks.py",
-    ),
-    "AnomalyGate": (
-        "components/anomaly_gate.py",
-        "components/findings.py",
-        "components/image_statistics.py",
-        "components/kept_statistics.py",
-        "components/validation_config.py",
-    ),
-    "Transform": (
-        "components/concurrent.py",
-        "components/example.py",
-        "components/image_transform.py",
-        "components/record_index.py",
-        "components/shards.py",
-        "components/tfrecord.py",
-        "pipeline_def/image.py",
-        "pipeline_def/transform.py",
-    ),
-    "Trainer": (
-        "components/example.py",
-        "components/record_index.py",
-        "pipeline_def/augmentation.py",
-        "pipeline_def/cache.py",
-        "pipeline_def/checkpoint.py",
-        "pipeline_def/colour.py",
-        "pipeline_def/dataset.py",
-        "pipeline_def/draws.py",
-        "pipeline_def/host_calls.py",
-        "pipeline_def/host_decode.py",
-        "pipeline_def/image.py",
-        "pipeline_def/indexed_reader.py",
-        "pipeline_def/input_report.py",
-        "pipeline_def/memory.py",
-        "pipeline_def/model.py",
-        "pipeline_def/moments.py",
-        "pipeline_def/placement.py",
-        "pipeline_def/records.py",
-        "pipeline_def/serving.py",
-        "pipeline_def/source.py",
-        "pipeline_def/streamed_reader.py",
-        "pipeline_def/trainer.py",
-        "pipeline_def/training.py",
-        "pipeline_def/training_log.py",
-    ),
-    "BaselineFinder": (
-        "components/baseline.py",
-        "components/lookup_driver.py",
-        "components/object_store.py",
-    ),
-    "Evaluator": (
-        "components/curves.py",
-        "components/evaluation_extractors.py",
-        "components/evaluation_hooks.py",
-        "components/evaluation_metrics.py",
-        "components/evaluation_slices.py",
-        "components/image_evaluator.py",
-        "components/prediction_file.py",
-        "components/tally.py",
-    ),
-    "ImageReport": (
-        "components/anomaly_gate.py",
-        "components/blessing.py",
-        "components/breakdown.py",
-        "components/card_evaluation.py",
-        "components/class_samples.py",
-        "components/curves.py",
-        "components/example.py",
-        "components/findings.py",
-        "components/image_report.py",
-        "components/intervals.py",
-        "components/markdown.py",
-        "components/measures.py",
-        "components/metrics_file.py",
-        "components/mistakes.py",
-        "components/model_card.py",
-        "components/page",
-        "components/prediction_file.py",
-        "components/predictions.py",
-        "components/printing.py",
-        "components/report_facts.py",
-        "components/report_sources.py",
-        "components/shards.py",
-        "components/source_pictures.py",
-        "components/tally.py",
-        "components/thumbnails.py",
-        "components/ui_artifacts.py",
-        "pipeline_def/augmentation.py",
-        "pipeline_def/image.py",
-        "pipeline_def/preview.py",
-    ),
-    "Pusher": (
-        "components/image_pusher.py",
-        "components/object_store.py",
-        "components/ui_artifacts.py",
-    ),
+# Step → the modules that its component names: executor, driver, and functions by dotted path.
+_ENTRIES = {
+    "ImageExampleGen": ("components.ingest.driver", "components.ingest.executor"),
+    "SchemaGen": ("components.validation.schema_gen",),
+    "ExampleValidator": ("components.validation.validator",),
+    "AnomalyGate": ("components.validation.gate",),
+    "Transform": ("components.transform.executor", "components.transform.preprocessing"),
+    "Trainer": ("pipeline_def.training.run_fn",),
+    "BaselineFinder": ("components.evaluation.baseline",),
+    "Evaluator": ("components.evaluation.executor", "components.evaluation.hooks"),
+    "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
+    "Pusher": ("components.push.executor",),
+}
+
+# Libraries whose packages on PyPI have other names than their modules.
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "botocore": "botocore",
+    "cv2": "opencv-python-headless",
+    "google.protobuf": "protobuf",
+    "google_crc32c": "google-crc32c",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
 }
 
 
-def code_digest(node: str) -> str:
-    """Return 16 hexadecimal digits that change with our code of `node`; "" for TFX's own nodes."""
-    return _digest(_SOURCES[node]) if node in _SOURCES else ""
+def code_digest(step: str) -> str:
+    """Return 16 hexadecimal digits that change with the code of `step`; "" for TFX's own steps."""
+    return _digest(_ENTRIES[step]) if step in _ENTRIES else ""
 
 
 def whole_digest() -> str:
-    """Return 16 hexadecimal digits that change with our code of any node."""
-    return _digest({name for names in _SOURCES.values() for name in names})
+    """Return 16 hexadecimal digits that change with the code of any step."""
+    return _digest(module for modules in _ENTRIES.values() for module in modules)
 
 
-def _digest(names: Iterable[str]) -> str:
+def _digest(entries: Iterable[str]) -> str:
+    files, libraries = reach(entries)
     digest = hashlib.sha256()
-    for name in sorted(names):
-        path = _ROOT / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
+    for name in sorted(files):
+        digest.update(name.encode() + b"\0" + (_ROOT / name).read_bytes() + b"\0")
+    versions = _locked_versions(_ROOT)
+    for name in sorted(libraries):
+        digest.update(f"{name}=={versions.get(name, 'not locked')}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Walk the imports of modules, those within functions included.
+
+    Returns:
+        Paths of our files, relative to the repository, with the templates beside them; and the
+        distributions that these files import.
+    """
+    files: set[str] = set()
+    libraries: set[str] = set()
+    waiting = list(entries)
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module.partition(".")[0] in _OURS:
+            files.update(_files_of(module))
+            waiting.extend(_imports(_ROOT, module))
+        elif distribution := _distribution(module):
+            libraries.add(distribution)
+    return files, libraries
+
+
+def _files_of(module: str) -> Iterator[str]:
+    """Yield the file of a module, those of the packages above it, and what lies beside it."""
+    path = _path(_ROOT, module)
+    package = path.parent
+    yield str(path.relative_to(_ROOT))
+    for folder in (package, *package.parents):
+        if folder == _ROOT:
+            break
+        yield str((folder / "__init__.py").relative_to(_ROOT))
+    for beside in package.iterdir():
+        if beside.is_file() and beside.suffix not in (".py", ".pyc"):
+            yield str(beside.relative_to(_ROOT))
+
+
+def _path(root: Path, module: str) -> Path:
+    path = root.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@functools.cache
+def _imports(root: Path, module: str) -> tuple[str, ...]:
+    tree = ast.parse(_path(root, module).read_bytes())
+    return tuple(name for node in _executed(tree) for name in _names(root, node))
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes but those that only a type checker sees."""
+    for child in ast.iter_child_nodes(node):
+        test = child.test if isinstance(child, ast.If) else None
+        if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
+            yield child
+            yield from _executed(child)
+
+
+def _names(root: Path, node: ast.AST) -> Iterator[str]:
+    """Yield the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        if node.module.partition(".")[0] in _OURS or node.module == "google":
+            members = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in members if _is_module(root, name))
+
+
+def _is_module(root: Path, name: str) -> bool:
+    return name.startswith("google.") or _path(root, name).is_file()
+
+
+def _distribution(module: str) -> str:
+    """Return the distribution of a library's module; "" for Python's own."""
+    import sys
+
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or module == "google":
+        return ""
+    known = ".".join(module.split(".")[:2]) if top == "google" else top
+    return _DISTRIBUTIONS.get(known, known.replace("_", "-").replace(".", "-"))
+
+
+@functools.cache
+def _locked_versions(root: Path) -> dict[str, str]:
+    """Read `uv.lock`: distribution → its version."""
+    lock = tomllib.loads((root / "uv.lock").read_text(encoding="utf-8"))
+    return {package["name"]: package.get("version", "") for package in lock["package"]}

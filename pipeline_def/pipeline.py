@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_component import BaseComponent
@@ -11,20 +9,21 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2, trainer_pb2
 
-from components.anomaly_gate import AnomalyGate
-from components.baseline import BaselineFinder
-from components.curated_schema import read_schema
-from components.image_evaluator import ImageEvaluator
-from components.image_example_gen import ImageExampleGen
-from components.image_pusher import ImagePusher
-from components.image_report import ImageReport
-from components.image_schema_gen import ImageSchemaGen
-from components.image_statistics import statistics_options
-from components.image_transform import ImageTransform
-from components.image_validator import ImageValidator
+from components.contract.configuration import to_dict, to_json
+from components.evaluation.baseline import BaselineFinder
+from components.evaluation.component import ImageEvaluator
+from components.ingest.component import ImageExampleGen
+from components.push.component import ImagePusher
+from components.report.component import ImageReport
+from components.transform.component import ImageTransform
+from components.validation.curated_schema import read_schema
+from components.validation.gate import AnomalyGate
+from components.validation.schema_gen import ImageSchemaGen
+from components.validation.statistics import statistics_options
+from components.validation.validator import ImageValidator
 from pipeline_def.code_digest import code_digest, whole_digest
-from pipeline_def.config import Config
-from pipeline_def.evaluation import make_eval_config
+from pipeline_def.config.config import Config
+from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
 
 
@@ -60,10 +59,10 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
     transform = ImageTransform(
         examples=examples,
         schema=schema_gen.outputs["schema"],
-        preprocessing_fn="pipeline_def.transform.preprocessing_fn",
+        preprocessing_fn="components.transform.preprocessing.preprocessing_fn",
         disable_statistics=True,
         disable_analyzer_cache=True,
-        custom_config={"transform": asdict(config.transform)},
+        custom_config=to_dict(config.transform),
     )
     transform.add_upstream_node(gate)
     trainer = _trainer(config, layout, transform)
@@ -73,12 +72,12 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         examples=examples,
         model=model,
         baseline_model=baseline.outputs["baseline"],
-        eval_config=make_eval_config(config.evaluation),
+        config=config.evaluation,
     ).with_id("Evaluator")
     report = ImageReport(
         pipeline=config.name,
         code=whole_digest(),
-        preview_fn="pipeline_def.preview.preview",
+        preview_fn="pipeline_def.data.preview.preview",
         examples=examples,
         rejects=example_gen.outputs["rejects"],
         anomalies=validator.outputs["anomalies"],
@@ -116,14 +115,13 @@ def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
         statistics=statistics.outputs["statistics"],
         schema=schema_gen.outputs["schema"],
         kept_statistics=layout.statistics,
-        drift=validation.drift,
+        config=validation,
     )
     gate = AnomalyGate(
         anomalies=validator.outputs["anomalies"],
         statistics=statistics.outputs["statistics"],
         kept_statistics=layout.statistics,
-        on_anomalies=validation.anomalies,
-        on_drift=validation.drift,
+        config=to_json(validation),
     )
     schema, checked = schema_gen.with_id("SchemaGen"), validator.with_id("ExampleValidator")
     return [example_gen, statistics, schema, checked, gate]
@@ -131,17 +129,19 @@ def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
 
 def _trainer(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:
     return Trainer(
-        run_fn="pipeline_def.trainer.run_fn",
+        run_fn="pipeline_def.training.run_fn.run_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         train_args=trainer_pb2.TrainArgs(splits=["train"]),
         eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
-        custom_config={
-            "transform": asdict(config.transform),
-            "input": asdict(config.input),
-            "augmentation": asdict(config.augmentation),
-            "model": asdict(config.model),
-            "training": asdict(config.training),
-            "checkpoints": layout.checkpoints,
-        },
+        custom_config=to_dict(
+            TrainerConfig(
+                transform=config.transform,
+                input=config.input,
+                augmentation=config.augmentation,
+                model=config.model,
+                training=config.training,
+                checkpoints=layout.checkpoints,
+            )
+        ),
     )

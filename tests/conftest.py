@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.config import TransformConfig
+from components.transform.config import TransformConfig
 from tests import nodes
-from tests.images import write_folder
+from tests.pictures import write_folder
 
 SIZE = 32
 

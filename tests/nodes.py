@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -10,12 +10,16 @@ from tfx import types
 from tfx.components.statistics_gen import executor as statistics_gen
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
-from tfx.utils import json_utils
 
-from components import image_example_gen, image_schema_gen, image_transform
-from components.image_statistics import statistics_options
-from components.ingest_config import IngestConfig
-from pipeline_def.config import Config, TransformConfig
+from components.contract.artifacts import ImageRejects
+from components.contract.configuration import to_json
+from components.ingest.config import IngestConfig
+from components.ingest.executor import Executor as IngestExecutor
+from components.transform.config import TransformConfig
+from components.transform.executor import Executor as TransformExecutor
+from components.validation import schema_gen as image_schema_gen
+from components.validation.statistics import statistics_options
+from pipeline_def.config.config import Config
 
 # The nodes of the pipeline, in the order in which they run.
 NODES = [
@@ -74,13 +78,13 @@ def ingest(
 ) -> Ingested:
     """Run ImageExampleGen on `folder`; `fingerprint` is what its driver has seen, if anything."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
-    rejects = _artifact(image_example_gen.ImageRejects, target / "rejects")
-    image_example_gen.Executor(_context(beam_args)).Do(
+    rejects = _artifact(ImageRejects, target / "rejects")
+    IngestExecutor(_context(beam_args)).Do(
         {},
         {"examples": [examples], "rejects": [rejects]},
         {
             "input_base": str(folder),
-            "ingest": (config or IngestConfig()).to_json(),
+            "config": to_json(config or IngestConfig()),
             "input_fingerprint": fingerprint,
         },
     )
@@ -110,12 +114,12 @@ def transform(
     """Run StatisticsGen, ImageSchemaGen and ImageTransform."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
     graph = _artifact(standard_artifacts.TransformGraph, target / "graph")
-    image_transform.Executor(_context(beam_args)).Do(
+    TransformExecutor(_context(beam_args)).Do(
         {"examples": [ingested.examples], "schema": [infer_schema(ingested, target)]},
         {"transformed_examples": [examples], "transform_graph": [graph]},
         {
-            "preprocessing_fn": "pipeline_def.transform.preprocessing_fn",
-            "custom_config": json_utils.dumps({"transform": asdict(config)}),
+            "preprocessing_fn": "components.transform.preprocessing.preprocessing_fn",
+            "custom_config": to_json(config),
             "disable_statistics": 1,
         },
     )

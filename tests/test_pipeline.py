@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.example import ENCODED, LABEL
-from tests.images import COLOURS, encode, picture, write_folder
+from components.contract.example import ENCODED, LABEL
 from tests.nodes import NODES
+from tests.pictures import COLOURS, encode, picture, write_folder
 
 pytestmark = pytest.mark.slow
 

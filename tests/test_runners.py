@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import local_runner
-from pipeline_def.sample import write_digits
-from tests.images import write_folder
+from pipeline_def.local.sample import write_digits
+from tests.pictures import write_folder
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:

@@ -1,0 +1,1 @@
+"""Other tools, measured beside this project."""

@@ -1,0 +1,233 @@
+"""What the ingest benchmark compares: this component, the limits of the machine, other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.ingest_peers import CORES, JPEG_QUALITY, PEERS, Files, available_peers
+
+SHRINK = 256
+"""Shorter side, pixels."""
+CANONICAL = 224
+"""Side of Transform's images, pixels."""
+
+# From the folder of images to a new empty one.
+Run = Callable[[str, str], None]
+
+BEAM_ARGS = [
+    "--runner=FnApiRunner",
+    "--direct_running_mode=in_memory",
+    "--sdk_container_image=none",
+]
+
+
+def prepare(name: str, mode: str) -> Run:
+    """Import what contender `name` needs, and return what is to be timed."""
+    if name == "ours":
+        return _transform if mode == "transform" else partial(_ingest, mode=mode)
+    if name in PEERS:
+        [peer] = available_peers([name]).values()
+        shrink = SHRINK if mode == "shrink" else None
+        return lambda source, target: peer(list_files(source), target, shrink=shrink)
+    return _LIMITS[name]
+
+
+def list_files(folder: str) -> list[tuple[str, str]]:
+    """Return path and label of every file of `label/file`."""
+    return [(str(path), path.parent.name) for path in sorted(Path(folder).glob("*/*"))]
+
+
+def _artifact(kind: Any, uri: str) -> Any:
+    artifact = kind()
+    artifact.uri = uri
+    os.makedirs(uri, exist_ok=True)
+    return artifact
+
+
+def _ingest(source: str, target: str, mode: str) -> None:
+    """Run ImageExampleGen's own executor, Beam and all."""
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+    from tfx.types import standard_artifacts
+
+    from components.contract.artifacts import ImageRejects
+    from components.contract.configuration import to_json
+    from components.ingest.config import IngestConfig
+    from components.ingest.executor import Executor
+
+    configs = {
+        "header": IngestConfig(check="header"),
+        "remote": IngestConfig(check="header"),
+        "shrink": IngestConfig(shrink=SHRINK),
+    }
+    outputs = {
+        "examples": [_artifact(standard_artifacts.Examples, f"{target}/examples")],
+        "rejects": [_artifact(ImageRejects, f"{target}/rejects")],
+    }
+    properties = {
+        "input_base": source,
+        "config": to_json(configs.get(mode, IngestConfig())),
+    }
+    context = BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)
+    Executor(context).Do({}, outputs, properties)
+
+
+def ingested(source: str, target: str) -> None:
+    """Ingest and infer a schema, for Transform to start from."""
+    from tfx.components.statistics_gen.executor import Executor as StatisticsGen
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+    from tfx.types import standard_artifacts
+
+    from components.validation.schema_gen import Executor as SchemaGen
+    from components.validation.statistics import statistics_options
+
+    _ingest(source, target, "header")
+    examples = _examples(target)
+    statistics = _artifact(standard_artifacts.ExampleStatistics, f"{target}/statistics")
+    schema = _artifact(standard_artifacts.Schema, f"{target}/schema")
+    context = BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)
+    options = {"stats_options_json": statistics_options().to_json()}
+    StatisticsGen(context).Do({"examples": [examples]}, {"statistics": [statistics]}, options)
+    SchemaGen().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
+
+
+def _examples(folder: str) -> Any:
+    from tfx.components.util import examples_utils
+    from tfx.proto import example_gen_pb2
+    from tfx.types import standard_artifacts
+
+    examples = _artifact(standard_artifacts.Examples, f"{folder}/examples")
+    examples.split_names = '["eval","train"]'
+    examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    examples_utils.set_file_format(examples, "tfrecords_gzip")
+    return examples
+
+
+def _transform(source: str, target: str) -> None:
+    """Run ImageTransform's own executor on what `ingested` has left in `source`."""
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+    from tfx.types import standard_artifacts
+
+    from components.transform.executor import Executor
+
+    schema = _artifact(standard_artifacts.Schema, f"{source}/schema")
+    outputs = {
+        "transformed_examples": [_artifact(standard_artifacts.Examples, f"{target}/examples")],
+        "transform_graph": [_artifact(standard_artifacts.TransformGraph, f"{target}/graph")],
+    }
+    transform = {"size": CANONICAL, "fit": "crop", "quality": JPEG_QUALITY}
+    properties = {
+        "preprocessing_fn": "components.transform.preprocessing.preprocessing_fn",
+        "custom_config": json.dumps(transform),
+        "disable_statistics": 1,
+    }
+    inputs = {"examples": [_examples(source)], "schema": [schema]}
+    Executor(BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)).Do(inputs, outputs, properties)
+
+
+def _bare_graph(source: str, target: str) -> None:
+    """Map the graph of an earlier Transform over the shards with tf.data; write nothing."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    output = tft.TFTransformOutput(f"{source}/transformed/graph")
+    layer, spec = output.transform_features_layer(), output.raw_feature_spec()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def graph(records: Any) -> Any:
+        return layer(tf.io.parse_example(records, spec))
+
+    shards = sorted(str(path) for path in Path(source, "examples").glob("Split-*/*"))
+    batches = tf.data.TFRecordDataset(shards).batch(64)
+    traced = graph.get_concrete_function()
+    for _ in batches.map(traced, num_parallel_calls=tf.data.AUTOTUNE).prefetch(1):
+        pass
+
+
+def _in_processes(work: Callable[[Sequence[str], str], None]) -> Run:
+    """Deal the files out to a process per core."""
+
+    def run(source: str, target: str) -> None:
+        files = [path for path, _ in list_files(source)]
+        parts = [files[core::CORES] for core in range(CORES)]
+        with ProcessPoolExecutor(CORES, mp_context=get_context("fork")) as pool:
+            list(pool.map(work, parts, [f"{target}/{core}" for core in range(CORES)]))
+
+    return run
+
+
+def _copy(files: Sequence[str], target: str) -> None:
+    with open(target, "wb", buffering=0) as sink:
+        for file in files:
+            sink.write(Path(file).read_bytes())
+
+
+def _decode(files: Sequence[str], target: str) -> None:
+    import simplejpeg
+
+    for file in files:
+        simplejpeg.decode_jpeg(Path(file).read_bytes(), "RGB")
+
+
+def _decode_gray(files: Sequence[str], target: str) -> None:
+    import simplejpeg
+
+    for file in files:
+        simplejpeg.decode_jpeg(Path(file).read_bytes(), "GRAY")
+
+
+def _shrink(files: Sequence[str], target: str) -> None:
+    import cv2
+    import simplejpeg
+
+    cv2.setNumThreads(1)
+    with open(target, "wb", buffering=0) as sink:
+        for file in files:
+            pixels = simplejpeg.decode_jpeg(Path(file).read_bytes(), "RGB")
+            height, width = pixels.shape[:2]
+            factor = SHRINK / min(height, width)
+            size = (round(width * factor), round(height * factor))
+            small = cv2.resize(pixels, size, interpolation=cv2.INTER_LINEAR)
+            sink.write(simplejpeg.encode_jpeg(small, quality=JPEG_QUALITY, colorsubsampling="420"))
+
+
+def _read_matches(source: str, target: str) -> None:
+    """Read a bucket with Beam's own MatchFiles and ReadMatches, the way its examples do."""
+    import apache_beam as beam
+    from apache_beam.io import fileio
+
+    with beam.Pipeline(argv=BEAM_ARGS) as pipeline:
+        _ = (
+            pipeline
+            | fileio.MatchFiles(f"{source}/**")
+            | fileio.ReadMatches()
+            | beam.Map(lambda file: len(file.read()))
+            | beam.CombineGlobally(sum)
+        )
+
+
+_LIMITS: dict[str, Run] = {
+    "limit: copy of the bytes": _in_processes(_copy),
+    "limit: libjpeg-turbo, RGB": _in_processes(_decode),
+    "libjpeg-turbo, luma only": _in_processes(_decode_gray),
+    "limit: libjpeg-turbo + OpenCV": _in_processes(_shrink),
+    "limit: the graph in bare tf.data": _bare_graph,
+    "Beam MatchFiles + ReadMatches": _read_matches,
+}
+
+CONTENDERS: dict[str, tuple[str, ...]] = {
+    "header": ("ours", "limit: copy of the bytes", *PEERS),
+    "pixels": ("ours", "limit: libjpeg-turbo, RGB", "libjpeg-turbo, luma only"),
+    "shrink": ("ours", "limit: libjpeg-turbo + OpenCV", *PEERS),
+    "transform": ("ours", "limit: the graph in bare tf.data"),
+    "remote": ("ours", "Beam MatchFiles + ReadMatches"),
+}
+"""Mode → who takes part; the first is compared with each of the others."""
+
+__all__ = ["CONTENDERS", "Files", "ingested", "list_files", "prepare"]

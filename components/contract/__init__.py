@@ -1,0 +1,1 @@
+"""What the stages share: artifact classes, feature keys, errors, configuration checks, progress."""

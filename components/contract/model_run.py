@@ -1,0 +1,10 @@
+"""The files that training leaves in Trainer's `model_run`, next to its TensorBoard logs."""
+
+HISTORY_FILE = "history.json"
+"""Metric → its value in every epoch."""
+
+INPUT_FILE = "input.json"
+"""How reading kept up: the fields of `pipeline_def.training.input_report.InputReport`."""
+
+TRAINING_FILE = "training.json"
+"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given."""

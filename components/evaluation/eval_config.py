@@ -1,0 +1,78 @@
+"""TFMA's configuration: what is measured, on which slices, and what blesses a model."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import tensorflow_model_analysis as tfma
+
+from components.contract.example import LABEL_ID
+from components.evaluation.classification_metrics import AUC, LOWER_IS_BETTER
+from components.evaluation.config import EvaluationConfig, MetricName, Threshold
+from components.evaluation.tfma_metrics import Counted, MeanAuc
+
+
+def make_eval_config(config: EvaluationConfig) -> tfma.EvalConfig:
+    """Measure everything on all slices; bless by the thresholds of `config`."""
+    # The accuracy comes first: its lower bound is a parameter of runs on Kubeflow.
+    accuracy = Threshold(
+        "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
+    )
+    thresholds = [accuracy, *config.thresholds]
+    metrics = [_metric(name, thresholds) for name in get_args(MetricName)]
+    metrics += [
+        tfma.MetricConfig(class_name="ExampleCount"),
+        tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
+    ]
+    return tfma.EvalConfig(
+        model_specs=[
+            # TFX adds the baseline's specification itself, when there is a baseline.
+            tfma.ModelSpec(
+                signature_name="serving_examples",
+                preprocessing_function_names=["transform_features"],
+                label_key=LABEL_ID,
+                prediction_key="probabilities",
+            )
+        ],
+        slicing_specs=[
+            tfma.SlicingSpec(),
+            *(tfma.SlicingSpec(feature_keys=[name]) for name in config.slices),
+        ],
+        metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
+    )
+
+
+def _metric(name: str, thresholds: list[Threshold]) -> tfma.MetricConfig:
+    kind = MeanAuc if name == AUC else Counted
+    return tfma.MetricConfig(
+        class_name=kind.__name__,
+        module=kind.__module__,
+        config=json.dumps({"name": name}),
+        # A plain `threshold` would hold for every slice as well.
+        per_slice_thresholds=[_per_slice(t) for t in thresholds if t.metric == name],
+    )
+
+
+def _per_slice(threshold: Threshold) -> tfma.PerSliceMetricThreshold:
+    bounds = tfma.MetricThreshold()
+    if threshold.at_least is not None:
+        bounds.value_threshold.lower_bound.value = threshold.at_least
+    if threshold.at_most is not None:
+        bounds.value_threshold.upper_bound.value = threshold.at_most
+    if threshold.max_worsening is not None:
+        change = bounds.change_threshold
+        if threshold.metric in LOWER_IS_BETTER:
+            change.direction = tfma.MetricDirection.LOWER_IS_BETTER
+            change.absolute.value = threshold.max_worsening
+        else:
+            change.direction = tfma.MetricDirection.HIGHER_IS_BETTER
+            change.absolute.value = -threshold.max_worsening
+    return tfma.PerSliceMetricThreshold(slicing_specs=[_slice(threshold.slice)], threshold=bounds)
+
+
+def _slice(name: str) -> tfma.SlicingSpec:
+    slicing, has_value, value = name.partition("=")
+    if has_value:
+        return tfma.SlicingSpec(feature_values={slicing: value})
+    return tfma.SlicingSpec(feature_keys=[slicing] if slicing else [])

@@ -1,0 +1,101 @@
+"""Where a model is wrong: its accuracy on slices of the examples, and the classes it confuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from components.evaluation.intervals import Interval, paired_interval, wilson_interval
+from components.evaluation.metric_counts import Flags
+from components.evaluation.predictions import Ints
+
+_MOST_CONFUSED = 20
+
+
+@dataclass(frozen=True)
+class SliceMetrics:
+    """Accuracy on the examples that have something in common."""
+
+    slicing: str
+    """Such as "size"."""
+    value: str
+    """Such as "32 to 63 px"."""
+    examples: int
+    accuracy: float
+    interval: Interval
+    baseline: float | None
+    """Its accuracy on the same examples."""
+    change: Interval | None
+    """Of accuracy less baseline, example by example."""
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """One class taken for another."""
+
+    label: str
+    predicted: str
+    examples: int
+    share: float
+    """Of the examples of `label`, 0 to 1."""
+
+
+def measure_slices(
+    slices: Mapping[str, tuple[str, ...]], right: Flags, baseline: Flags | None
+) -> tuple[SliceMetrics, ...]:
+    """Measure the accuracy on every slice, in the order of slicings, then of values.
+
+    Args:
+        slices: slicing → value of each example.
+        right: [examples], whether the model is right about it.
+        baseline: [examples], whether the one in use is.
+    """
+    measured: list[SliceMetrics] = []
+    for slicing, texts in slices.items():
+        values = sorted(set(texts), key=_order)
+        numbers = {value: number for number, value in enumerate(values)}
+        places = np.array([numbers[text] for text in texts])
+        # In order of slice, so that each one's examples lie together.
+        rows, sizes = np.argsort(places, kind="stable"), np.bincount(places)
+        for value, of_slice in zip(values, np.split(rows, np.cumsum(sizes)[:-1]), strict=True):
+            of_baseline = None if baseline is None else baseline[of_slice]
+            measured.append(_measure_slice(slicing, value, right[of_slice], of_baseline))
+    return tuple(measured)
+
+
+def _measure_slice(slicing: str, value: str, right: Flags, baseline: Flags | None) -> SliceMetrics:
+    return SliceMetrics(
+        slicing=slicing,
+        value=value,
+        examples=len(right),
+        accuracy=float(right.mean()),
+        interval=wilson_interval(right),
+        baseline=None if baseline is None else float(baseline.mean()),
+        change=None if baseline is None else paired_interval(right, baseline),
+    )
+
+
+def _order(value: str) -> tuple[list[tuple[str, int]], str]:
+    """Sort numbers by what they are: 64 to 127 comes before 128 to 255, under 64 before both."""
+    parts = re.findall(r"(\D*)(\d*)", value.removeprefix("under "))
+    return [(text, int(digits) if digits else -1) for text, digits in parts], value
+
+
+def find_confused(labels: tuple[str, ...], confusion: Ints) -> tuple[ConfusedPair, ...]:
+    """Return at most 20 pairs, those of most examples first, then of the largest share.
+
+    Args:
+        labels: in ascending order, as the order of equals is theirs.
+        confusion: [classes, classes], examples; rows are true, columns predicted.
+    """
+    truth, predicted = np.nonzero(confusion * ~np.eye(len(labels), dtype=bool))
+    examples = confusion[truth, predicted]
+    share = examples / confusion.sum(axis=1)[truth]
+    first = np.lexsort((predicted, truth, -share, -examples))[:_MOST_CONFUSED]
+    return tuple(
+        ConfusedPair(labels[truth[i]], labels[predicted[i]], int(examples[i]), float(share[i]))
+        for i in first
+    )

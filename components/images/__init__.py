@@ -1,0 +1,1 @@
+"""Pixels: the check of a file, decoding, transcoding, the canonical form, thumbnails."""

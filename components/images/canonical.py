@@ -1,0 +1,149 @@
+"""Pixels in TensorFlow's graph: encoded files to canonical ones, canonical ones to uint8 images."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import tensorflow as tf
+
+CHANNELS = 3
+
+
+class CanonicalForm(Protocol):
+    """What stored images are like; `TransformConfig` has all of it and says more."""
+
+    @property
+    def fit(self) -> Literal["crop", "stretch"]:
+        """How other shapes become square."""
+
+    @property
+    def storage(self) -> Literal["jpeg", "png", "raw"]:
+        """Format of the stored images."""
+
+    @property
+    def quality(self) -> int:
+        """JPEG quality, 1 to 100."""
+
+    @property
+    def chroma(self) -> Literal["full", "half"]:
+        """Resolution of the colours of stored JPEGs."""
+
+    @property
+    def margin(self) -> int:
+        """Pixels by which stored images are larger than the model sees them."""
+
+    @property
+    def seen_size(self) -> int:
+        """Side of the images that the model sees, pixels."""
+
+    @property
+    def stored_size(self) -> int:
+        """Side of the stored images, pixels."""
+
+
+def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
+    """Bring image files to one size and format.
+
+    Args:
+        encoded: string [batch], JPEG, PNG, GIF or BMP files of any size.
+        config: says the size, the format, and how to fit other shapes into a square.
+
+    Returns:
+        string [batch]: JPEG or PNG files of `config.stored_size`, or that many times as many rows
+        of RGB pixels. A JPEG that already is what is asked for is kept as it is.
+    """
+    size = config.stored_size
+
+    def one(file: tf.Tensor) -> tf.Tensor:
+        image = tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
+        image.set_shape([None, None, CHANNELS])
+        right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
+        image = tf.cond(
+            right_size,
+            lambda: image,
+            lambda: _resize(image, size=size, fit=config.fit),
+        )
+        if config.storage != "jpeg":
+            return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
+        # Encoding a second time would cost time and lose quality for nothing.
+        return tf.cond(
+            tf.logical_and(tf.io.is_jpeg(file), right_size),
+            lambda: file,
+            lambda: _encode(image, config),
+        )
+
+    return tf.map_fn(one, encoded, fn_output_signature=tf.TensorSpec([], tf.string))
+
+
+def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
+    if config.storage == "jpeg":
+        return tf.io.encode_jpeg(
+            image, quality=config.quality, chroma_downsampling=config.chroma == "half"
+        )
+    if config.storage == "png":
+        return tf.io.encode_png(image)
+    # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).
+    return tf.strings.substr(tf.io.serialize_tensor(image), -image.shape.num_elements(), -1)
+
+
+def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
+    """Resize one uint8 image [height, width, 3] to uint8 [size, size, 3], with antialiasing."""
+    if fit == "crop":
+        shape = tf.shape(image)
+        side = tf.minimum(shape[0], shape[1])
+        top, left = (shape[0] - side) // 2, (shape[1] - side) // 2
+        image = image[top : top + side, left : left + side]
+    resized = tf.image.resize(image, [size, size], antialias=True)
+    return tf.saturate_cast(tf.round(resized), tf.uint8)
+
+
+def decode(
+    canonical: tf.Tensor, config: CanonicalForm, *, windows: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Decode what `canonicalize` has made, and cut out the window that the model sees.
+
+    Args:
+        canonical: string [batch].
+        config: that of `canonicalize`.
+        windows: int32 [batch, 3], top and left of each, 0 to `config.margin`, and 1 to mirror it.
+            None: the windows in the middle, not mirrored.
+
+    Returns:
+        uint8 [batch, size, size, 3].
+    """
+    size, middle = config.seen_size, config.margin // 2
+
+    def one(file: tf.Tensor) -> tf.Tensor:
+        image = _decode_one(file, config.storage, config.stored_size)
+        return image[middle : middle + size, middle : middle + size]
+
+    def window(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        image = _decode_one(row[0], config.storage, config.stored_size)
+        top, left, mirrored = tf.unstack(row[1])
+        cut = tf.slice(image, [top, left, 0], [size, size, CHANNELS])
+        return tf.cond(tf.equal(mirrored, 1), lambda: tf.reverse(cut, [1]), lambda: cut)
+
+    spec = tf.TensorSpec([size, size, CHANNELS], tf.uint8)
+    if windows is not None:
+        return tf.map_fn(window, (canonical, windows), fn_output_signature=spec)
+    if config.storage == "raw" and not config.margin:
+        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
+        return tf.reshape(pixels, [-1, size, size, CHANNELS])
+    return tf.map_fn(one, canonical, fn_output_signature=spec)
+
+
+def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:
+    shape = [size, size, CHANNELS]
+    if storage == "raw":
+        return tf.reshape(tf.io.decode_raw(file, tf.uint8), shape)
+    if storage == "png":
+        return tf.ensure_shape(tf.io.decode_png(file, channels=CHANNELS), shape)
+    return tf.ensure_shape(decode_jpeg(file), shape)
+
+
+def decode_jpeg(file: tf.Tensor) -> tf.Tensor:
+    """Decode a JPEG to uint8 [height, width, 3] as other libraries do.
+
+    By default TensorFlow takes a faster cosine transform, some levels off for many pixels.
+    """
+    return tf.io.decode_jpeg(file, channels=CHANNELS, dct_method="INTEGER_ACCURATE")

@@ -1,0 +1,223 @@
+"""What became of every file: reports of the workers, put together, checked and written down."""
+
+from __future__ import annotations
+
+import collections
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.contract.errors import UserError
+from components.images.check_result import Category
+from components.ingest.config import IngestConfig
+from components.ingest.listing import Listing
+from components.ingest.shard_plan import ShardPlan, split_of
+from components.records.shard_files import UNFINISHED, shard_path
+
+REJECTS_FILE = "rejects.jsonl"
+SKIPPED_FILE = "skipped.jsonl"
+DUPLICATES_FILE = "duplicates.jsonl"
+SUMMARY_FILE = "summary.json"
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the files of one plan."""
+
+    plan: ShardPlan
+    labels: Mapping[str, Mapping[str, int]]
+    """Split → label → examples."""
+    rejects: Sequence[dict[str, str]]
+    digests: Sequence[str]
+    """SHA-256 of each file of the plan, hexadecimal; empty for a reject."""
+
+    @property
+    def examples(self) -> int:
+        """Their number, over all splits."""
+        return sum(sum(labels.values()) for labels in self.labels.values())
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """An image that several files hold, byte for byte."""
+
+    sha256: str
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    """Different ones: more than one is a conflict."""
+    splits: tuple[str, ...]
+    """Different ones: with more than one, a model is tested on what it was trained on."""
+
+
+def _report_path(examples_uri: str, plan: ShardPlan) -> str:
+    return os.path.join(examples_uri, UNFINISHED, f"report-{plan.group}-{plan.index:05d}.json")
+
+
+def write_report(examples_uri: str, report: Report) -> None:
+    """Keep what a worker found where the executor reads it, on whatever runner Beam has."""
+    import tensorflow as tf
+
+    tf.io.gfile.makedirs(os.path.join(examples_uri, UNFINISHED))
+    found = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
+    with tf.io.gfile.GFile(_report_path(examples_uri, report.plan), "w") as file:
+        file.write(json.dumps(found))
+
+
+def read_report(examples_uri: str, plan: ShardPlan) -> Report:
+    """Read what became of the files of `plan`."""
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(_report_path(examples_uri, plan)) as file:
+        return Report(plan=plan, **json.loads(file.read()))
+
+
+def find_duplicates(reports: Sequence[Report], splits: Mapping[str, float]) -> list[Duplicate]:
+    """Return the images that several files hold, in the order of their first paths."""
+    seen: set[bytes] = set()
+    twice: set[bytes] = set()
+    for report in reports:
+        for digest in map(bytes.fromhex, filter(None, report.digests)):
+            (twice if digest in seen else seen).add(digest)
+    del seen
+    files: dict[str, list[tuple[str, str, str]]] = {}
+    for report in reports:
+        for file, sha256 in zip(report.plan.files, report.digests, strict=True):
+            if sha256 and bytes.fromhex(sha256) in twice:
+                entry = (file.path, file.label, split_of(file, sha256, splits))
+                files.setdefault(sha256, []).append(entry)
+    found = []
+    for sha256, entries in files.items():
+        paths, labels, in_splits = zip(*sorted(entries), strict=True)
+        found.append(Duplicate(sha256, paths, _different(labels), _different(in_splits)))
+    return sorted(found, key=lambda duplicate: duplicate.paths)
+
+
+def _different(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
+    """Return the images that are found under more than one label."""
+    return [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
+
+
+def write_rejects(
+    rejects_uri: str,
+    reports: Sequence[Report],
+    listing: Listing,
+    duplicates: Sequence[Duplicate],
+) -> None:
+    """Write the rejected, the skipped and the duplicate files, one a line, and their numbers."""
+    import tensorflow as tf
+
+    rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
+    for reject in rejects:
+        # TFX removes the outputs of a node that fails; the log then still has the list.
+        logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
+    for conflict in conflicts(duplicates):
+        logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
+    categories = collections.Counter(reject["category"] for reject in rejects)
+    summary = {
+        "files": len(listing.files) + len(listing.skipped),
+        "examples": sum(report.examples for report in reports),
+        "rejected": len(rejects),
+        "skipped": len(listing.skipped),
+        "rejected_by_category": dict(sorted(categories.items())),
+        "skipped_by_reason": dict(
+            sorted(collections.Counter(s.reason for s in listing.skipped).items())
+        ),
+        "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
+        "label_conflicts": len(conflicts(duplicates)),
+        "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
+    }
+    tf.io.gfile.makedirs(rejects_uri)
+    _write_lines(rejects_uri, REJECTS_FILE, rejects)
+    _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
+    _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
+    with tf.io.gfile.GFile(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
+        file.write(json.dumps(summary, indent=1))
+
+
+def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(os.path.join(folder, name), "w") as file:
+        # In one call, which creates the file even when there are no lines.
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def check_reports(reports: Sequence[Report], listing: Listing, config: IngestConfig) -> None:
+    """Raise unless every file is accounted for, few are rejected, and train has every class."""
+    rejects = [reject for report in reports for reject in report.rejects]
+    files, examples = len(listing.files), sum(report.examples for report in reports)
+    if files != examples + len(rejects):
+        raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
+    # Those that were dropped for their labels are usable images.
+    unusable = [r for r in rejects if r["category"] != Category.LABEL_CONFLICT.value]
+    if len(unusable) > config.max_reject_fraction * files:
+        unusable.sort(key=lambda reject: reject["path"])
+        named = "; ".join(f"{r['path']} ({r['category']})" for r in unusable[:_NAMED])
+        raise UserError(
+            f"{len(unusable) if examples else 'All'} of {files} files in {listing.root} are not "
+            f"usable images, such as {named}: repair or remove them, or raise "
+            f"ingest.max_reject_fraction above {config.max_reject_fraction:g}."
+        )
+    _check_splits(labels_per_split(reports), listing.root)
+
+
+def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> None:
+    """Raise `UserError` when an image has several labels and the configuration forbids it."""
+    found = conflicts(duplicates)
+    if found and config.conflicts == "fail":
+        named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
+        raise UserError(
+            f"{len(found)} images have more than one label, such as {named}: remove the wrong "
+            f"ones, or set ingest.conflicts to keep or drop."
+        )
+
+
+def _check_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
+    for split in ("train", "eval"):
+        if split not in found:
+            raise UserError(
+                f"No image of {root} falls into the {split} split: add images, or sort them into "
+                f"train and eval folders."
+            )
+    untrained = sorted(set().union(*found.values()) - found["train"].keys())
+    if untrained:
+        raise UserError(
+            f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
+            f"remove the class."
+        )
+
+
+def labels_per_split(reports: Iterable[Report]) -> dict[str, collections.Counter[str]]:
+    """Count the examples: split → label → examples."""
+    found: dict[str, collections.Counter[str]] = {}
+    for report in reports:
+        for split, labels in report.labels.items():
+            found.setdefault(split, collections.Counter()).update(labels)
+    return found
+
+
+def shards_of(report: Report, examples_uri: str = "") -> dict[str, str]:
+    """Return the shards that a plan became: split → path."""
+    plan = report.plan
+    return {
+        split: shard_path(examples_uri, split, plan.index, plan.count) for split in report.labels
+    }
+
+
+def records_per_shard(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+    """Count the records: split → shard file name → records."""
+    splits: dict[str, dict[str, int]] = {}
+    for report in reports:
+        for split, path in shards_of(report).items():
+            records = sum(report.labels[split].values())
+            splits.setdefault(split, {})[os.path.basename(path)] = records
+    return splits

@@ -1,0 +1,106 @@
+"""A manifest: a table that gives the label of every image, and its split and group if wanted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import fsspec
+
+from components.contract.errors import UserError
+
+_COLUMNS = ("path", "label")
+
+
+class Row(NamedTuple):
+    """What the manifest says of one file."""
+
+    label: str
+    split: str | None
+    group: str | None
+
+
+def read_manifest(path: str) -> dict[str, Row]:
+    """Read a CSV, JSON Lines or Parquet file with the columns path, label, and split and group.
+
+    Returns:
+        Path, relative to the folder of images and with "/" between its parts, to its row. A row
+        that is given twice counts once.
+
+    Raises:
+        UserError: the file cannot be read, lacks a column or a value, or contradicts itself.
+    """
+    rows: dict[str, Row] = {}
+    for number, fields in enumerate(_read_table(path), start=1):
+        missing = [name for name in _COLUMNS if fields.get(name) in (None, "")]
+        if missing:
+            raise UserError(f"Row {number} of {path} has no {missing[0]}; it has {_names(fields)}.")
+        name = posixpath.normpath(str(fields["path"]))
+        row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
+        if rows.setdefault(name, row) != row:
+            raise UserError(
+                f"Row {number} of {path} contradicts an earlier one on {name}: {row.label!r} in "
+                f"split {row.split or 'any'}, but {rows[name].label!r} in "
+                f"{rows[name].split or 'any'} before."
+            )
+    if not rows:
+        raise UserError(f"{path} has no rows.")
+    return rows
+
+
+def _names(fields: Mapping[str, Any]) -> str:
+    return ", ".join(str(name) for name in fields) or "nothing"
+
+
+def _optional(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return None if value in (None, "") else str(value)
+
+
+def _read_table(path: str) -> Iterable[Mapping[str, Any]]:
+    suffix = path.rsplit(".", 1)[-1].lower()
+    readers = {
+        "csv": _read_csv,
+        "jsonl": _read_json_lines,
+        "ndjson": _read_json_lines,
+        "parquet": _read_parquet,
+    }
+    if suffix not in readers:
+        raise UserError(
+            f"ingest.manifest is {path}: its name must end in one of .{', .'.join(readers)}."
+        )
+    try:
+        with fsspec.open(path, "rb") as file:
+            data: bytes = file.read()
+        return list(readers[suffix](data))
+    except UserError:
+        raise
+    except Exception as error:  # Of the file system, of the text's encoding, or of Parquet.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise UserError(f"Cannot read the manifest {path}: {reason}.") from error
+
+
+def _read_csv(data: bytes) -> Iterator[Mapping[str, Any]]:
+    # Spreadsheets write a byte order mark.
+    yield from csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+
+
+def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
+    for line in data.decode("utf-8-sig").split("\n"):
+        if line.strip():
+            fields = json.loads(line)
+            if not isinstance(fields, dict):
+                raise ValueError(f"{line[:40]!r} is no JSON object")
+            yield fields
+
+
+def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(io.BytesIO(data))
+    wanted = [name for name in (*_COLUMNS, "split", "group") if name in table.column_names]
+    yield from table.select(wanted).to_pylist()

@@ -1,0 +1,107 @@
+"""The work of ingest: check the files of a plan, write its shards, and report on every file."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+from dataclasses import dataclass
+
+from components.contract import example
+from components.contract.progress import add_progress
+from components.images.check import check_image
+from components.images.check_result import Category, CheckedImage, Rejected, usable
+from components.ingest.config import IngestConfig
+from components.ingest.ingest_report import Report, write_report
+from components.ingest.listing import ImageFile
+from components.ingest.shard_plan import ShardPlan, split_of
+from components.records.shard_files import open_shard, shard_path
+from components.records.shard_work import ConcurrentDoFn
+from components.records.tfrecord import RecordWriter, Value, serialize
+from components.storage.fetch import Content, read_files
+
+
+@dataclass(frozen=True)
+class IngestJob:
+    """What all plans of a run have in common."""
+
+    folder: str
+    """Path or URL of the images."""
+    examples_uri: str
+    """Where the shards go."""
+    config: IngestConfig
+    total: int
+    """Files of all plans, for the progress."""
+    dropped: frozenset[str] = frozenset()
+    """SHA-256 digests of images that are left out because they have several labels."""
+
+
+class WriteShards(ConcurrentDoFn):
+    """Writes the shards of each plan and a report on it.
+
+    An image never leaves its thread: what Beam moves between workers are plans.
+    """
+
+    def __init__(self, job: IngestJob) -> None:
+        """Do the plans of `job`."""
+        super().__init__(job.config.workers)
+        self._job = job
+
+    def work(self, plan: ShardPlan) -> None:
+        """Write the shards of `plan`."""
+        write_plan(plan, self._job)
+
+
+def write_plan(plan: ShardPlan, job: IngestJob) -> None:
+    """Read and check the files of `plan`; write one shard per split, and a report."""
+    labels: dict[str, collections.Counter[str]] = {}
+    rejects: list[dict[str, str]] = []
+    digests: list[str] = []
+    # A second pass, to drop images, counts from the start.
+    task = f"{job.examples_uri} without {len(job.dropped)}"
+    with contextlib.ExitStack() as stack:
+        writers: dict[str, RecordWriter] = {}
+        for file, content in read_files(job.folder, plan.files, job.config):
+            try:
+                image, sha256 = _check(content, job)
+            except Rejected as rejected:
+                reject = {"path": file.path, "category": rejected.category.value}
+                rejects.append({**reject, "reason": str(rejected)})
+                digests.append("")
+            else:
+                split = split_of(file, sha256, job.config.splits)
+                if split not in writers:
+                    path = shard_path(job.examples_uri, split, plan.index, plan.count)
+                    writers[split] = stack.enter_context(open_shard(path))
+                    labels[split] = collections.Counter()
+                writers[split].write(serialize(_features(file, image, sha256)))
+                labels[split][file.label] += 1
+                digests.append(sha256)
+            add_progress(task, 1, total=job.total, unit="images")
+    write_report(job.examples_uri, Report(plan, labels, rejects, digests))
+
+
+def _check(content: Content, job: IngestJob) -> tuple[CheckedImage, str]:
+    """Return the image of a file and the digest of its content, or raise why there is none."""
+    content = usable(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 in job.dropped:
+        raise Rejected(Category.LABEL_CONFLICT, "the same image has another label as well")
+    return check_image(content, job.config), sha256
+
+
+def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Value]:
+    features: dict[str, Value] = {
+        example.ENCODED: image.encoded,
+        example.FORMAT: image.format,
+        example.HEIGHT: image.height,
+        example.WIDTH: image.width,
+        example.CHANNELS: image.channels,
+        example.FILENAME: file.path,
+        example.FILE_SIZE: file.size,
+        example.SHA256: sha256,
+        example.LABEL: file.label,
+    }
+    if image.luminance is not None:
+        features[example.LUMINANCE] = image.luminance
+    return features

@@ -1,0 +1,87 @@
+"""Which files go into which shard, and which split each image falls into."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from components.ingest.config import IngestConfig
+from components.ingest.listing import ImageFile
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """The files of one unit of work, which writes one shard for each split they fall into.
+
+    A plan, not an image, is what Beam moves between workers. Its content depends on the listing
+    alone, so the shards are the same whatever the number of workers.
+    """
+
+    group: str
+    """The split that the folder gives its files, or "hash"."""
+    index: int
+    count: int
+    """Shards of every split that this group of files falls into."""
+    files: tuple[ImageFile, ...]
+
+
+def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardPlan]:
+    """Divide `files` into plans of about `config.shard_mib`, in the order of the paths' hashes.
+
+    The order by hash mixes the classes, so that no shard holds one class only.
+    """
+    groups: dict[str | None, list[ImageFile]] = {}
+    for file in files:
+        groups.setdefault(file.split, []).append(file)
+    if None in groups and groups.keys() - {None}:
+        # Some splits are given, some follow from hashes: two groups would write the same shards.
+        groups = {None: [file for group in groups.values() for file in group]}
+    plans: list[ShardPlan] = []
+    for split in sorted(groups, key=lambda name: name or ""):
+        group = sorted(groups[split], key=path_hash)
+        largest = 1.0 if split else max(config.splits.values())
+        count = _shard_count(group, config, share=largest)
+        bounds = [len(group) * i // count for i in range(count + 1)]
+        plans += [
+            ShardPlan(split or "hash", i, count, tuple(group[start:end]))
+            for i, (start, end) in enumerate(itertools.pairwise(bounds))
+        ]
+    return plans
+
+
+def path_hash(file: ImageFile) -> bytes:
+    """Return what files are sorted by, so that the classes are mixed."""
+    return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
+
+
+def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, share: float) -> int:
+    """Choose the number of plans whose shards of the largest split, a `share`, have the size."""
+    size = sum(file.size for file in files) * share
+    by_size = math.ceil(size / (config.shard_mib * 2**20))
+    by_number = min(config.min_shards, len(files) // config.min_shard_images)
+    return max(1, by_size, by_number)
+
+
+def split_of(file: ImageFile, sha256: str, shares: Mapping[str, float]) -> str:
+    """Choose the split of a file: the one given, or by the hash of its group or its content.
+
+    The same content or group always falls into the same split, whatever other images there are.
+
+    Args:
+        file: as it was listed.
+        sha256: of its content, hexadecimal.
+        shares: split to its share of the images; the shares add up to 1.
+    """
+    if file.split is not None:
+        return file.split
+    if file.group is not None:
+        sha256 = hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
+    position = int(sha256[:13], 16) / 16**13
+    for split, share in shares.items():
+        position -= share
+        if position < 0:
+            return split
+    return next(reversed(list(shares)))

@@ -1,0 +1,113 @@
+"""Folders that grow by the day: which one a pattern such as `day-{YYYY}-{MM}-{DD}` means now."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from components.contract.errors import UserError
+from components.storage.folder import list_folders
+
+_PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::(\d+))?\}")
+_DATE = ("YYYY", "MM", "DD")
+_DIGITS = {"YYYY": 4, "MM": 2, "DD": 2}
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """One of the folders that a pattern matches; the newest has the greatest numbers."""
+
+    span: int
+    """A number, or the days since 1970-01-01."""
+    version: int | None
+    folder: str
+
+
+def find_span(pattern: str, span: int | None = None, version: int | None = None) -> Span:
+    """Return the folder of `span`, or of the newest one, in its newest or given version.
+
+    The placeholders are TFX's: `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`; beside them `{VERSION}`;
+    `{SPAN:4}` means four digits. A folder without any stands for itself, as span 0.
+
+    Raises:
+        UserError: the pattern is wrong, or matches nothing or two folders of one span.
+    """
+    names = [name for name, _ in _PLACEHOLDER.findall(pattern)]
+    _check_pattern(pattern, names, span)
+    if not names:
+        return Span(0, None, pattern)
+    found = sorted(
+        match
+        for match in _matches(pattern)
+        if span in (None, match.span) and version in (None, match.version)
+    )
+    if not found:
+        wanted = f" with span {span}" if span is not None else ""
+        raise UserError(f"No folder matches {pattern}{wanted}.")
+    newest = found[-1]
+    if found[1:] and (found[-2].span, found[-2].version) == (newest.span, newest.version):
+        raise UserError(
+            f"{found[-2].folder} and {newest.folder} are the same span of {pattern}: remove one."
+        )
+    return newest
+
+
+def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
+    dates = set(names) & set(_DATE)
+    if not names and span:
+        raise UserError(
+            f"ingest.span is {span}, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
+        )
+    if len(set(names)) < len(names):
+        raise UserError(f"{pattern} has a placeholder twice.")
+    if dates and dates != set(_DATE):
+        raise UserError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
+    if names and ("SPAN" in names) == bool(dates):
+        raise UserError(f"{pattern} needs either {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}.")
+
+
+def _matches(pattern: str) -> Iterator[Span]:
+    """Yield what `pattern` matches; lists only the folders in which a part is to be found."""
+    scheme, separator, path = pattern.rpartition("://")
+    for folder, values in _expand(scheme + separator, path.rstrip("/").split("/"), {}):
+        span = values.get("SPAN")
+        if span is None:
+            try:
+                day = datetime.date(values["YYYY"], values["MM"], values["DD"])
+            except ValueError:  # A folder such as 2024-02-31 is no day.
+                continue
+            span = (day - _EPOCH).days
+        yield Span(span, values.get("VERSION"), folder)
+
+
+def _expand(
+    above: str, parts: list[str], values: Mapping[str, int]
+) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Yield every folder that `parts` match below `above`, with the values of its placeholders."""
+    fixed = next((i for i, part in enumerate(parts) if _PLACEHOLDER.search(part)), len(parts))
+    above += "/".join(parts[:fixed])
+    if fixed == len(parts):
+        yield above, values
+        return
+    expression = _expression(parts[fixed])
+    above += "/" if fixed else ""
+    for name in list_folders(above):
+        if match := expression.fullmatch(name):
+            found = {key: int(value) for key, value in match.groupdict().items()}
+            # What follows the matched folder is appended to it, slash first.
+            rest = ["", *parts[fixed + 1 :]] if parts[fixed + 1 :] else []
+            yield from _expand(above + name, rest, {**values, **found})
+
+
+def _expression(part: str) -> re.Pattern[str]:
+    """Turn one part of a path into a regular expression."""
+    text, end = "", 0
+    for match in _PLACEHOLDER.finditer(part):
+        name, width = match.group(1), match.group(2) or _DIGITS.get(match.group(1))
+        digits = f"{{{width}}}" if width else "+"
+        text += f"{re.escape(part[end : match.start()])}(?P<{name}>[0-9]{digits})"
+        end = match.end()
+    return re.compile(text + re.escape(part[end:]))

@@ -1,0 +1,1 @@
+"""Blessed models go to the folder that serves them; `component.py` is the door."""

@@ -1,0 +1,58 @@
+"""ImagePusher: TFX's Pusher, which puts the model card into the folder of the pushed model."""
+
+from __future__ import annotations
+
+from tfx import types
+from tfx.components.pusher import component
+from tfx.dsl.components.base import executor_spec
+from tfx.proto import pusher_pb2
+from tfx.types import component_spec, standard_artifacts, standard_component_specs
+
+from components.contract.artifacts import Markdown
+from components.push.executor import Executor
+
+
+class ImagePusherSpec(component_spec.ComponentSpec):
+    """Pusher's contract, with the card."""
+
+    PARAMETERS = standard_component_specs.PusherSpec.PARAMETERS
+    INPUTS = {
+        **standard_component_specs.PusherSpec.INPUTS,
+        "card": component_spec.ChannelParameter(type=Markdown),
+    }
+    OUTPUTS = standard_component_specs.PusherSpec.OUTPUTS
+
+
+class ImagePusher(component.Pusher):
+    """Pushes a blessed model to a folder, a version each, with `MODEL_CARD.md` in it.
+
+    TensorFlow Serving and `find_baseline` look at `saved_model.pb` and the variables alone.
+
+    Outputs:
+        pushed_model: `PushedModel`, with the properties `pushed`, `pushed_destination` and
+            `pushed_version`.
+    """
+
+    SPEC_CLASS = ImagePusherSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        *,
+        model: types.BaseChannel,
+        model_blessing: types.BaseChannel,
+        card: types.BaseChannel,
+        push_destination: pusher_pb2.PushDestination,
+    ) -> None:
+        """Take Trainer's model, ImageEvaluator's blessing and ImageReport's card."""
+        spec = ImagePusherSpec(
+            model=model,
+            model_blessing=model_blessing,
+            card=card,
+            push_destination=push_destination,
+            # Pusher would write the same.
+            custom_config="null",
+            pushed_model=types.Channel(type=standard_artifacts.PushedModel),
+        )
+        # Pusher builds TFX's own spec; ours goes to the constructor above it.
+        super(component.Pusher, self).__init__(spec=spec)

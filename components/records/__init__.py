@@ -1,0 +1,1 @@
+"""TFRecord files: framing, names of shards, the index of their records."""

@@ -1,0 +1,98 @@
+"""Where the images lie in shards: one small file a shard, so that readers need not parse records.
+
+Transform writes these files, readers of training look images up in them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.contract.example import ENCODED, LABEL_ID
+from components.records.shard_files import open_shard
+from components.records.tfrecord import HEADER_BYTES, serialize
+
+# Beside the split folders: TFX takes every file in those for a shard.
+FOLDER = "records"
+
+# Many small files of a bucket: time is spent waiting for answers.
+_REQUESTS = 32
+
+Rows = npt.NDArray[np.int64]
+"""int64 [records, 3]: offset of the image in the shard, its length, both in bytes; label id."""
+
+
+def index_path(examples_uri: str, split: str, shard: str) -> str:
+    """Name the index of `shard`, a file name."""
+    return os.path.join(examples_uri, FOLDER, split, f"{shard}.npy")
+
+
+def write_indexed_shard(
+    examples_uri: str, split: str, shard: str, examples: Iterable[Mapping[str, Any]]
+) -> int:
+    """Write a shard and its index; return the number of records.
+
+    Args:
+        examples_uri: of the artifact.
+        split: that the shard belongs to.
+        shard: its file name.
+        examples: the features of each record, `image/encoded` and `image/class/label` among them.
+    """
+    rows = []
+    with open_shard(os.path.join(examples_uri, f"Split-{split}", shard)) as writer:
+        for features in examples:
+            record = serialize(features)
+            rows.append(_row(writer.position + HEADER_BYTES, record, features))
+            writer.write(record)
+    _write_rows(index_path(examples_uri, split, shard), rows)
+    return len(rows)
+
+
+def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return offset and length of the image of a record whose data begin at `start`; label id."""
+    image = features[ENCODED]
+    for part in record:
+        if part is image:
+            return start, len(image), features[LABEL_ID]
+        start += len(part)
+    raise AssertionError("serialize() keeps the image as a part of its own")
+
+
+def _write_rows(path: str, rows: list[tuple[int, int, int]]) -> None:
+    import tensorflow as tf
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.array(rows, np.int64).reshape(-1, 3))
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(buffer.getvalue())
+
+
+def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
+    """Read the indexes of `shards`, file names, in their order.
+
+    Raises:
+        FileNotFoundError: a shard has none, as another writer than our Transform wrote it.
+    """
+    paths = [index_path(examples_uri, split, shard) for shard in shards]
+    if "://" not in examples_uri:
+        return [np.load(path, allow_pickle=False) for path in paths]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return list(pool.map(_load, paths))
+
+
+def _load(path: str) -> Rows:
+    import tensorflow as tf
+
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            rows: Rows = np.load(io.BytesIO(file.read()), allow_pickle=False)
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(path) from error
+    return rows

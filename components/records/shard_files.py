@@ -1,0 +1,86 @@
+"""Shards: which files go into which, how they are named and written, and the index of them all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.contract.example import INDEX_FILE
+from components.records.tfrecord import RecordWriter
+
+# The folder, next to the split folders, of what is still being written.
+UNFINISHED = ".unfinished"
+
+
+def shard_path(examples_uri: str, split: str, index: int, count: int) -> str:
+    """Name a shard, in TFX's folder of the split, by its number and the number of shards."""
+    name = f"data_tfrecord-{index:05d}-of-{count:05d}"
+    return os.path.join(examples_uri, f"Split-{split}", name)
+
+
+@contextlib.contextmanager
+def open_shard(path: str) -> Iterator[RecordWriter]:
+    """Open an uncompressed TFRecord file for writing that appears whole, or not at all.
+
+    JPEG bytes do not compress; gzip would cost CPU time in every epoch.
+    """
+    import tensorflow as tf
+
+    # The unfinished file lies outside the split folder: readers take every file in there. Its
+    # name is its own: distributed runners may have two workers write the same shard.
+    split_folder, name = os.path.split(path)
+    examples_uri, split = os.path.split(split_folder)
+    unfinished = os.path.join(examples_uri, UNFINISHED, f"{split}-{name}-{uuid.uuid4().hex}")
+    for folder in (split_folder, os.path.dirname(unfinished)):
+        tf.io.gfile.makedirs(folder)
+    with RecordWriter(unfinished) as writer:
+        yield writer
+    tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+def remove_shards(examples_uri: str) -> None:
+    """Remove what an earlier attempt in the same place has left, finished or not."""
+    import tensorflow as tf
+
+    for pattern in (INDEX_FILE, "Split-*", UNFINISHED):
+        for path in tf.io.gfile.glob(os.path.join(examples_uri, pattern)):
+            (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
+
+
+def write_index(examples_uri: str, splits: Mapping[str, Mapping[str, int]], **facts: Any) -> None:
+    """Write the number of records of every shard, by split, and `facts` next to the shards."""
+    import tensorflow as tf
+
+    tf.io.gfile.makedirs(examples_uri)
+    index = {"splits": {s: dict(sorted(splits[s].items())) for s in sorted(splits)}, **facts}
+    with tf.io.gfile.GFile(os.path.join(examples_uri, INDEX_FILE), "w") as file:
+        file.write(json.dumps(index, indent=1, sort_keys=True))
+    unfinished = os.path.join(examples_uri, UNFINISHED)
+    if tf.io.gfile.exists(unfinished):
+        tf.io.gfile.rmtree(unfinished)
+
+
+def read_index(examples_uri: str) -> dict[str, Any]:
+    """Read the index next to the shards, with `splits`: split → shard file name → records."""
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(os.path.join(examples_uri, INDEX_FILE)) as file:
+        index: dict[str, Any] = json.loads(file.read())
+    return index
+
+
+def list_shards(examples_uri: str, split: str) -> list[str]:
+    """Return the paths of the shards of a split, in the order of their numbers."""
+    folder = os.path.join(examples_uri, f"Split-{split}")
+    return [
+        os.path.join(folder, name) for name in sorted(read_index(examples_uri)["splits"][split])
+    ]
+
+
+def count_examples(index: Mapping[str, Any]) -> dict[str, int]:
+    """Add up the records of each split of an index."""
+    return {split: sum(shards.values()) for split, shards in index["splits"].items()}

@@ -1,0 +1,1 @@
+"""What was run and what came of it, for people and machines; `component.py` is the door."""

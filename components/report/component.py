@@ -1,0 +1,76 @@
+"""ImageReport: what was run and what came of it, as a page, for Kubeflow's UI, and for machines."""
+
+from __future__ import annotations
+
+from tfx import types
+from tfx.dsl.components.base import base_component, executor_spec
+from tfx.types import component_spec, standard_artifacts
+
+from components.contract.artifacts import (
+    ClassificationMetrics,
+    Html,
+    ImageRejects,
+    Markdown,
+    Metrics,
+)
+from components.report.executor import Executor
+
+_INPUTS = {
+    "examples": standard_artifacts.Examples,
+    "rejects": ImageRejects,
+    "anomalies": standard_artifacts.ExampleAnomalies,
+    "transformed_examples": standard_artifacts.Examples,
+    "model_run": standard_artifacts.ModelRun,
+    "baseline": standard_artifacts.Model,
+    "evaluation": standard_artifacts.ModelEvaluation,
+    "blessing": standard_artifacts.ModelBlessing,
+}
+_OUTPUTS = {
+    "html": Html,
+    "metrics": Metrics,
+    "classification": ClassificationMetrics,
+    "card": Markdown,
+}
+
+
+class ImageReportSpec(component_spec.ComponentSpec):
+    """What the steps before it wrote in; what people, the interface and machines read out."""
+
+    PARAMETERS = {
+        name: component_spec.ExecutionParameter(type=str)
+        for name in ("pipeline", "code", "preview_fn")
+    }
+    INPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _INPUTS.items()}
+    OUTPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _OUTPUTS.items()}
+
+
+class ImageReport(base_component.BaseComponent):
+    """Reports on a run, whether its model was blessed or not.
+
+    Outputs:
+        html: `Html`, one self-contained page.
+        metrics: `Metrics`, the numbers over all examples; its payload is `metrics.json`.
+        classification: `ClassificationMetrics`, the confusion matrix and the ROC curve.
+        card: `Markdown`, the model card.
+    """
+
+    SPEC_CLASS = ImageReportSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self, *, pipeline: str, code: str, preview_fn: str, **inputs: types.BaseChannel
+    ) -> None:
+        """Take the outputs of the steps before.
+
+        Args:
+            pipeline: its name.
+            code: digest of all our source files.
+            preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
+            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name.
+        """
+        outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}
+        super().__init__(
+            spec=ImageReportSpec(
+                pipeline=pipeline, code=code, preview_fn=preview_fn, **inputs, **outputs
+            )
+        )

@@ -1,0 +1,38 @@
+"""The executor of ImageReport: gathers the facts once and writes them in each form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_executor
+from tfx.types import artifact_utils
+
+from components.report.card import write_card
+from components.report.metrics_file import METRICS_FILE, write_metrics
+from components.report.page.document import render
+from components.report.sources import gather_facts
+from components.report.ui_metadata import set_classification, set_metrics
+from components.storage.text_artifact import CARD_FILE, PAGE_FILE, write_text
+
+
+class Executor(base_executor.BaseExecutor):
+    """Gathers the facts once and writes them in each form."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Report on the split that the Evaluator has chosen."""
+        given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
+        made = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
+        # An int in a local run, a double on Kubeflow.
+        blessed = bool(given["blessing"].get_custom_property("blessed"))
+        facts = gather_facts(given, blessed=blessed, properties=exec_properties)
+        write_text(render(facts), made["html"].uri, PAGE_FILE)
+        write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
+        write_text(write_card(facts), made["card"].uri, CARD_FILE)
+        set_metrics(made["metrics"], facts.comparison.measures)
+        set_classification(made["classification"], facts.comparison.measures)

@@ -1,0 +1,115 @@
+"""Everything the report shows, apart from how: gathered by `image_report`, drawn by `page`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.evaluation.classification_metrics import Comparison
+from components.images.thumbnails import Picture
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """What was run, on what, with what."""
+
+    pipeline: str
+    data: str
+    """Folder of the images, a path or a URL."""
+    fingerprint: str
+    """Of the listing of the folder; "" when it is not known."""
+    span: int | None
+    version: int | None
+    code: str
+    """Digest of our source files, hexadecimal."""
+    config: Mapping[str, Mapping[str, Any]]
+    """Section → field → value, as the steps were given them."""
+    versions: Mapping[str, str]
+    """Package → version."""
+    started: str | None
+    """When training began, ISO 8601 in UTC."""
+    training_seconds: float | None
+
+
+@dataclass(frozen=True)
+class ClassSample:
+    """A few training images of a class."""
+
+    label: str
+    seen: tuple[Picture, ...]
+    """As the model sees them without augmentation."""
+    augmented: tuple[Picture, ...]
+    """The same ones as a training step may see them."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A file that is no usable image."""
+
+    path: str
+    category: str
+    reason: str
+    picture: Picture | None
+    """What can be seen of it, if anything."""
+
+
+@dataclass(frozen=True)
+class SameImage:
+    """An image that several files hold, byte for byte."""
+
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    """More than one is a conflict."""
+    splits: tuple[str, ...]
+    """More than one: the model is tested on what it was trained on."""
+    picture: Picture | None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An image that the model is wrong about."""
+
+    filename: str
+    label: str
+    predicted: str
+    confidence: float
+    """Probability of `predicted`, 0 to 1."""
+    probability: float
+    """That the model gives to the right label, 0 to 1."""
+    picture: Picture | None
+
+
+@dataclass(frozen=True)
+class ReportFacts:
+    """What the page says."""
+
+    header: RunHeader
+    split: str
+    """That the model was evaluated on."""
+    blessed: bool
+    reasons: tuple[str, ...]
+    """Each a clause in words: which threshold decided, on which slice, by how much."""
+    floor: float
+    """Share of the most frequent class in the split, 0 to 1."""
+    balance: Mapping[str, Mapping[str, int]]
+    """Split → label → examples."""
+    files: Mapping[str, Any]
+    """`summary.json` of ingest: files, examples, rejected, skipped, duplicates, …"""
+    anomalies: Mapping[str, Sequence[str]]
+    """Split → what ExampleValidator found, in words; empty lists when nothing."""
+    history: Mapping[str, Sequence[float]]
+    """Metric → its value in every epoch: `training.fit`'s, with `input_wait_share`."""
+    comparison: Comparison
+    samples: tuple[ClassSample, ...] = ()
+    """Of some classes only when there are many."""
+    rejects: tuple[Reject, ...] = ()
+    """The first ones; `files["rejected"]` says how many there are."""
+    same_images: tuple[SameImage, ...] = ()
+    """Conflicts first; the first ones."""
+    mistakes: tuple[Mistake, ...] = ()
+    """The most confident first; the first ones."""
+    baseline_version: str = ""
+    """Of the model in use; "" when there is none."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader should know of this report, such as what was left out."""

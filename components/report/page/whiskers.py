@@ -1,0 +1,75 @@
+"""Values with their intervals, one a row: a dot on a line, a diamond for the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from components.evaluation.classification_metrics import Interval
+from components.report.page.drawing import BACK, FIRST, SECOND, SOFT, draw, name_rows, place_legend
+
+# A narrower axis would make differences of nothing look large.
+_NARROWEST = 0.04
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """A row."""
+
+    label: str
+    value: float
+    interval: Interval | None
+    baseline: float = math.nan
+
+
+def draw_whiskers(rows: Sequence[Whisker], *, name: str, axis: str, zero: bool = False) -> str:
+    """Draw rows from the top down, as HTML.
+
+    Args:
+        rows: what is NaN is left out.
+        name: says what is to be seen.
+        axis: what the values are.
+        zero: draw a line at 0, for differences.
+    """
+    compared = any(math.isfinite(row.baseline) for row in rows)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel=axis)
+        if zero:
+            axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
+        _paint_rows(axes, rows)
+        name_rows(axes, [row.label for row in rows])
+        left, right = axes.get_xlim()
+        if (lack := _NARROWEST - (right - left)) > 0:
+            axes.set_xlim(left - lack / 2, right + lack / 2)
+        axes.locator_params(axis="x", nbins=5)
+        if compared:
+            place_legend(figure, axes)
+
+    return draw(paint, name=name, height=0.75 + 0.25 * len(rows) + 0.25 * compared)
+
+
+def _paint_rows(axes: Axes, rows: Sequence[Whisker]) -> None:
+    places = range(len(rows))
+    spans = [(place, row.interval) for place, row in zip(places, rows, strict=True)]
+    whole = [(place, span) for place, span in spans if span and math.isfinite(span.low + span.high)]
+    axes.hlines(
+        [place for place, _ in whole],
+        [span.low for _, span in whole],
+        [span.high for _, span in whole],
+        color=FIRST,
+        linewidth=2,
+    )
+    baseline = [row.baseline for row in rows]
+    if any(map(math.isfinite, baseline)):
+        values = [row.value for row in rows]
+        axes.plot(values, places, "o", color=FIRST, label="this model")
+        style: dict[str, Any] = {"markerfacecolor": BACK, "markersize": 5, "markeredgewidth": 1.3}
+        axes.plot(baseline, places, "D", color=SECOND, label="baseline", zorder=1.9, **style)
+    else:
+        axes.plot([row.value for row in rows], places, "o", color=FIRST)

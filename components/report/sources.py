@@ -1,0 +1,159 @@
+"""Where the facts of the report come from: the artifacts of the steps before it.
+
+What the steps were told is read from what they wrote, not from the configuration that the pipeline
+was made with: the parameters of a run on Kubeflow may differ from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+import tensorflow as tf
+from tfx import types
+from tfx.utils import import_utils
+
+from components.contract.artifacts import (
+    CONFIG_PROPERTY,
+    FLOOR_PROPERTY,
+    FOLDER_PROPERTY,
+    SPLIT_PROPERTY,
+    VERSION_PROPERTY,
+)
+from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
+from components.contract.progress import report_progress
+from components.evaluation.blessing import describe_thresholds, explain_blessing, read_config
+from components.evaluation.classification_metrics import compare
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.predictions import Evaluated
+from components.ingest.ingest_report import SUMMARY_FILE
+from components.records.shard_files import read_index
+from components.report.class_samples import sample_classes
+from components.report.facts import ReportFacts, RunHeader
+from components.report.mistakes import show_mistakes
+from components.report.source_pictures import show_rejects, show_same_images
+from components.validation.findings import read_anomalies
+
+_PACKAGES = (
+    "tfx",
+    "tensorflow",
+    "tensorflow-data-validation",
+    "tensorflow-transform",
+    "tensorflow-model-analysis",
+    "apache-beam",
+    "tf-keras",
+    "numpy",
+)
+
+# 320 pictures of 2 to 5 KB, a third larger in base64: 2 of the 10 MB that the page may have.
+_SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
+_REJECTS, _SAME_IMAGES, _MISTAKES = 40, 40, 48
+_STEPS = 4
+
+
+def gather_facts(
+    given: Mapping[str, types.Artifact], *, blessed: bool, properties: Mapping[str, Any]
+) -> ReportFacts:
+    """Read everything that the report shows.
+
+    Args:
+        given: the inputs of ImageReport.
+        blessed: the Evaluator's verdict.
+        properties: `pipeline`, `code` and `preview_fn`, a dotted path.
+    """
+    evaluation, examples = given["evaluation"], given["examples"]
+    split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
+    floor = evaluation.get_float_custom_property(FLOOR_PROPERTY)
+    _progress(0, "reads the predictions")
+    evaluated = read_predictions(evaluation.uri)
+    _progress(1, "measures")
+    comparison = compare(evaluated)
+    training = _read_json(given["model_run"].uri, TRAINING_FILE)
+    _progress(2, "looks for images")
+    most_mistaken = comparison.measures.most_mistaken(_SAMPLED_CLASSES)
+    shown = [comparison.measures.labels[column] for column in most_mistaken]
+    return ReportFacts(
+        header=_make_header(examples, evaluation.uri, training, properties),
+        split=split,
+        blessed=blessed,
+        reasons=explain_blessing(evaluation.uri, floor),
+        floor=floor,
+        balance=read_index(examples.uri)["labels"],
+        files=_read_json(given["rejects"].uri, SUMMARY_FILE),
+        anomalies=read_anomalies(given["anomalies"]),
+        history=_read_json(given["model_run"].uri, HISTORY_FILE),
+        comparison=comparison,
+        baseline_version=given["baseline"].get_string_custom_property(VERSION_PROPERTY) or "",
+        **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
+    )
+
+
+def _show(
+    given: Mapping[str, types.Artifact],
+    evaluated: Evaluated,
+    shown: list[str],
+    split: str,
+    config: Mapping[str, Any],
+    preview_fn: str,
+) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that hold pictures."""
+    module, _, name = preview_fn.rpartition(".")
+    preview = import_utils.import_func_from_module(module, name)
+    root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
+    rejects_uri = given["rejects"].uri
+    pictures = {
+        "samples": sample_classes(
+            given["transformed_examples"].uri,
+            evaluated.candidate.labels,
+            shown=shown,
+            each=_SAMPLES_EACH,
+            preview_images=lambda encoded: preview(encoded, config),
+        ),
+        "mistakes": show_mistakes(evaluated, given["examples"].uri, split, most=_MISTAKES),
+    }
+    _progress(3, "looks at rejected files")
+    return {
+        **pictures,
+        "rejects": show_rejects(rejects_uri, root, most=_REJECTS),
+        "same_images": show_same_images(rejects_uri, root, most=_SAME_IMAGES),
+    }
+
+
+def _make_header(
+    examples: types.Artifact,
+    evaluation_uri: str,
+    training: Mapping[str, Any],
+    properties: Mapping[str, Any],
+) -> RunHeader:
+    thresholds = describe_thresholds(read_config(evaluation_uri))
+    ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    return RunHeader(
+        pipeline=properties["pipeline"],
+        data=examples.get_string_custom_property(FOLDER_PROPERTY),
+        fingerprint=examples.get_string_custom_property("input_fingerprint") or "",
+        # Doubles on Kubeflow.
+        span=int(examples.span or 0) or None,
+        version=int(examples.version or 0) or None,
+        code=properties["code"],
+        config={"ingest": ingest, **training["config"], "evaluation": thresholds},
+        versions={
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in _PACKAGES},
+        },
+        started=training["started"],
+        training_seconds=training["seconds"],
+    )
+
+
+def _read_json(folder: str, name: str) -> dict[str, Any]:
+    with tf.io.gfile.GFile(os.path.join(folder, name)) as file:
+        facts: dict[str, Any] = json.loads(file.read())
+    return facts
+
+
+def _progress(done: int, note: str) -> None:
+    report_progress(done=done, total=_STEPS, unit="parts of the report", note=note)

@@ -1,0 +1,49 @@
+"""Artifacts that Kubeflow's user interface draws, and the metadata it reads for that.
+
+The interface knows them by their type names and checks their metadata before it draws anything
+(`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
+"""
+
+from __future__ import annotations
+
+import math
+
+from components.contract.artifacts import ClassificationMetrics, Metrics
+from components.evaluation.classification_metrics import ModelMetrics, Roc
+
+# More make a matrix of more cells than anyone looks at, and metadata that MLMD may refuse: its
+# messages are limited to 4 MB.
+MOST_CLASSES = 50
+
+
+def set_metrics(artifact: Metrics, measures: ModelMetrics) -> None:
+    """Record the numbers over all examples, apart from those that are not defined."""
+    numbers = {**measures.scalars, "examples": float(measures.support.sum())}
+    for name, value in numbers.items():
+        if math.isfinite(value):
+            artifact.set_float_custom_property(name, value)
+
+
+def set_classification(artifact: ClassificationMetrics, measures: ModelMetrics) -> None:
+    """Record the confusion matrix of at most `MOST_CLASSES`, and the ROC curve if there is one."""
+    shown = measures.most_mistaken(MOST_CLASSES)
+    matrix = {
+        "annotationSpecs": [{"displayName": measures.labels[column]} for column in shown],
+        "rows": [{"row": measures.confusion[row, shown].tolist()} for row in shown],
+    }
+    artifact.set_json_value_custom_property("confusionMatrix", matrix)
+    if measures.roc:
+        artifact.set_json_value_custom_property("confidenceMetrics", _points(measures.roc))
+
+
+def _points(roc: Roc) -> list[dict[str, float]]:
+    columns = zip(
+        roc.thresholds.tolist(),
+        roc.recall.tolist(),
+        roc.false_positive_rate.tolist(),
+        strict=True,
+    )
+    return [
+        {"confidenceThreshold": threshold, "recall": recall, "falsePositiveRate": rate}
+        for threshold, recall, rate in columns
+    ]

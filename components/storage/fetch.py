@@ -1,0 +1,219 @@
+"""Reading many files: from disk one by one, from a remote store many requests at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import collections
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol, TypeVar
+
+import fsspec
+import google_crc32c
+from fsspec import AbstractFileSystem
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+from components.storage.folder import MISSING, is_local, open_folder
+
+
+class ListedFile(Protocol):
+    """A file as its listing saw it."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the folder, with "/" between its parts."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def version(self) -> str:
+        """Modification time in nanoseconds, or the store's own tag."""
+
+    @property
+    def checksum(self) -> str:
+        """Of kind "crc32c:" or "md5:", then base64; empty where the listing has none."""
+
+
+class FetchOptions(Protocol):
+    """How much is read at the same time, and what is too large; see `FetchOptions`."""
+
+    @property
+    def requests(self) -> int:
+        """Files of a remote store asked for at the same time, by all threads of a worker."""
+
+    @property
+    def workers(self) -> int:
+        """Threads of a worker."""
+
+    @property
+    def max_image_mib(self) -> float:
+        """Largest file, MiB."""
+
+
+class Unread(NamedTuple):
+    """Why a file was not read."""
+
+    reason: str
+    too_large: bool = False
+
+
+# The bytes of a file, or why there are none.
+Content = bytes | Unread
+_File = TypeVar("_File", bound=ListedFile)
+
+# One batch is one task of the event loop: a task per file would cost more than a small file does.
+_BATCH_FILES = 32
+_BATCH_BYTES = 8 * 2**20
+# Held in memory at once, unless a single file is larger.
+_WINDOW_BYTES = 64 * 2**20
+
+_ATTEMPTS = 4
+_FIRST_PAUSE_SECONDS = 0.2
+# For one attempt, within which gcsfs makes up to six of its own.
+_PATIENCE_SECONDS = 180.0
+
+
+def read_files(
+    folder: str, files: Sequence[_File], config: FetchOptions
+) -> Iterator[tuple[_File, Content]]:
+    """Yield each file with its bytes, or with the reason why it cannot be used, in order.
+
+    What is yielded is what was listed: the size, the modification time on disk and, where the
+    store gives one, the checksum are compared.
+    """
+    fs, root = open_folder(folder)
+    if is_local(fs):
+        for file in files:
+            yield file, _local_content(f"{root}/{file.path}", file, config)
+        return
+    requests = max(1, config.requests // config.workers)
+    batches = _batches(files, most=min(_BATCH_FILES, requests))
+    yield from _read_ahead(batches, _batch_reader(fs, root, config), requests)
+
+
+def _refusal(file: ListedFile, config: FetchOptions) -> Unread | None:
+    """Return why a file need not be opened, if so."""
+    if file.version == MISSING:
+        return Unread("there is no such file")
+    if file.size > config.max_image_mib * 2**20:
+        reason = f"{file.size / 2**20:.1f} MiB, above {config.max_image_mib:g}"
+        return Unread(reason, too_large=True)
+    return None
+
+
+def _local_content(path: str, file: ListedFile, config: FetchOptions) -> Content:
+    if refused := _refusal(file, config):
+        return refused
+    try:
+        # A pipe that took the place of the file would block for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            data = os.read(descriptor, file.size + 1)
+            while 0 < len(data) < file.size and (
+                more := os.read(descriptor, file.size - len(data))
+            ):
+                data += more
+            version = str(os.fstat(descriptor).st_mtime_ns)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return Unread(error.strerror or str(error))
+    if len(data) != file.size or version != file.version:
+        return Unread("it has changed since it was listed")
+    return data
+
+
+def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:
+    """Group files, in order, into up to `most` a batch, and a few MiB."""
+    batch: list[_File] = []
+    size = 0
+    for file in files:
+        if batch and (len(batch) == most or size + file.size > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file.size
+    if batch:
+        yield batch
+
+
+_Submit = Callable[[list[_File]], Future[list[Content]]]
+
+
+def _read_ahead(
+    batches: Iterable[list[_File]], submit: _Submit[_File], requests: int
+) -> Iterator[tuple[_File, Content]]:
+    """Keep about `requests` files, and no more than the window's bytes, on their way."""
+    waiting: collections.deque[tuple[list[_File], Future[list[Content]]]] = collections.deque()
+    count = size = 0
+    for batch in batches:
+        while waiting and (count + len(batch) > requests or size + _bytes(batch) > _WINDOW_BYTES):
+            done, future = waiting.popleft()
+            count, size = count - len(done), size - _bytes(done)
+            yield from zip(done, future.result(), strict=True)
+        waiting.append((batch, submit(batch)))
+        count, size = count + len(batch), size + _bytes(batch)
+    for done, future in waiting:
+        yield from zip(done, future.result(), strict=True)
+
+
+def _bytes(batch: Iterable[_File]) -> int:
+    return sum(file.size for file in batch)
+
+
+def _batch_reader(fs: AbstractFileSystem, root: str, config: FetchOptions) -> _Submit[_File]:
+    """Return what starts reading a batch on fsspec's own event loop, where its sessions live."""
+    loop = fsspec.asyn.get_loop()
+    if not fs.async_impl:
+        fs = AsyncFileSystemWrapper(fs)
+
+    async def read(file: ListedFile) -> Content:
+        return _refusal(file, config) or await _read_remote(fs, f"{root}/{file.path}", file)
+
+    async def read_batch(batch: list[_File]) -> list[Content]:
+        return await asyncio.gather(*map(read, batch))
+
+    return lambda batch: asyncio.run_coroutine_threadsafe(read_batch(batch), loop)
+
+
+async def _read_remote(fs: AbstractFileSystem, path: str, file: ListedFile) -> Content:
+    """Read a file; try again after errors, short reads and wrong checksums, with longer pauses.
+
+    gcsfs itself tries again after 429, 5xx and lost connections, not after the rest.
+    """
+    reason = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            pause = _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+        try:
+            # gcsfs itself would wait for ever.
+            data: bytes = await asyncio.wait_for(fs._cat_file(path), _PATIENCE_SECONDS)
+        except FileNotFoundError:
+            return Unread("it has gone since it was listed")
+        except Exception as error:  # Each file system has errors of its own.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, PermissionError) or "Forbidden" in reason:
+                break
+            continue
+        if len(data) == file.size and _checksum_holds(data, file.checksum):
+            return data
+        reason = f"{len(data)} bytes, not the {file.size} that were listed, or other ones"
+    return Unread(reason)
+
+
+def _checksum_holds(data: bytes, checksum: str) -> bool:
+    kind, _, expected = checksum.partition(":")
+    if kind == "crc32c":
+        found = google_crc32c.value(data).to_bytes(4, "big")
+    elif kind == "md5":
+        found = hashlib.md5(data, usedforsecurity=False).digest()
+    else:
+        return True
+    return base64.b64encode(found).decode() == expected

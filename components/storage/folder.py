@@ -1,0 +1,150 @@
+"""Finding files below a folder, on disk or in a store that fsspec knows, in one listing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from components.contract.errors import UserError
+from components.storage.object_store import SCHEMES, explain_error, open_store
+
+MISSING = "missing"
+"""The version of what is named but is not there, such as a broken link."""
+
+
+class Found(NamedTuple):
+    """One entry of a listing."""
+
+    path: str
+    """Relative to the folder, with "/" between its parts."""
+    is_file: bool
+    size: int
+    """Bytes."""
+    version: str
+    """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
+    checksum: str
+    """"crc32c:" or "md5:" and base64, where the listing has one; else empty."""
+
+
+# It logs every error with its traceback before it raises it; what it raises is shown or listed.
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+
+
+def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
+    """Return the file system of `folder`, a path or URL, and the path within it.
+
+    Raises:
+        UserError: there is no such kind of file system, or its package is missing.
+    """
+    try:
+        is_store = folder.startswith(SCHEMES)
+        fs, root = open_store(folder) if is_store else fsspec.core.url_to_fs(folder)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"Cannot open {folder}: {error}.") from error
+    return fs, root.rstrip("/")
+
+
+def is_local(fs: AbstractFileSystem) -> bool:
+    """Say whether `fs` is this machine's own file system."""
+    return isinstance(fs, LocalFileSystem)
+
+
+def find_files(folder: str) -> list[Found]:
+    """List everything below `folder`, sorted by path.
+
+    Raises:
+        UserError: it does not exist, is a file, or cannot be listed.
+    """
+    fs, root = open_folder(folder)
+    if not is_local(fs):
+        return sorted(_find_remote(fs, root, folder))
+    if not os.path.exists(root):
+        raise UserError(f"{folder} does not exist: give a folder of label/image files.")
+    if not os.path.isdir(root):
+        raise UserError(f"{folder} is a file: give the folder above it, laid out as label/image.")
+    return sorted(_find_local(root))
+
+
+def list_folders(folder: str) -> list[str]:
+    """Return the names of the folders directly in `folder`; none when it does not exist.
+
+    Raises:
+        UserError: it cannot be listed.
+    """
+    fs, root = open_folder(folder)
+    try:
+        entries = fs.ls(root, detail=True, refresh=True)
+    except FileNotFoundError:
+        return []
+    except Exception as error:  # Each file system has errors of its own.
+        raise _cannot_list(folder, error) from error
+    folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
+    return sorted(name.rsplit("/", 1)[-1] for name in folders)
+
+
+def _cannot_list(folder: str, error: Exception) -> UserError:
+    if folder.startswith(SCHEMES) and (explained := explain_error(folder, error)):
+        return explained
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return UserError(f"Cannot list {folder}: {reason}.")
+
+
+def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Found]:
+    """Yield the objects below `root`: one request for each page of the listing."""
+    try:
+        # A listing that fsspec remembers would hide what has changed since.
+        fs.invalidate_cache()
+        objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
+    except Exception as error:  # Each file system has errors of its own.
+        raise _cannot_list(folder, error) from error
+    for path, info in objects.items():
+        is_file = info["type"] == "file" and not path.endswith("/")
+        version = info.get("generation") or info.get("etag") or info.get("ETag")
+        version = version or info.get("mtime") or info.get("LastModified") or ""
+        relative = path.removeprefix(root).removeprefix("/")
+        yield Found(relative, is_file, int(info["size"] or 0), str(version), _checksum(info))
+
+
+def _checksum(info: dict[str, Any]) -> str:
+    """Return the checksum that Cloud Storage gives with every object of a listing."""
+    if crc32c := info.get("crc32c"):
+        return f"crc32c:{crc32c}"
+    return f"md5:{info['md5Hash']}" if info.get("md5Hash") else ""
+
+
+def _find_local(
+    folder: str, prefix: str = "", above: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[Found]:
+    """Yield what lies below `folder`; follow links, but none that leads back to a folder above.
+
+    fsspec's own walk follows no links and leaves out folders that it may not read.
+    """
+    try:
+        status = os.stat(folder)
+        with os.scandir(folder) as entries:
+            children = list(entries)
+    except OSError as error:
+        raise UserError(f"Cannot list {folder}: {error.strerror}.") from error
+    above |= {(status.st_dev, status.st_ino)}
+    for entry in children:
+        path = prefix + entry.name
+        try:
+            status = entry.stat()
+        except OSError:
+            # Broken links stay in the listing, so that ingest rejects them with their reason.
+            yield Found(path, True, 0, MISSING, "")
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            is_file = stat.S_ISREG(status.st_mode)
+            yield Found(path, is_file, status.st_size, str(status.st_mtime_ns), "")
+        elif (status.st_dev, status.st_ino) in above:
+            yield Found(path, False, 0, "", "")
+        else:
+            yield from _find_local(entry.path, f"{path}/", above)

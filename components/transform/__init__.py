@@ -1,0 +1,1 @@
+"""From examples to canonical images with label ids; `component.py` is the door."""

@@ -1,0 +1,69 @@
+"""How Transform brings images to one form: every choice, its default and the reason for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from components.contract.configuration import require
+
+
+@dataclass(frozen=True)
+class TransformConfig:
+    """How Transform brings images to one form."""
+
+    size: int | None = None
+    """Side of the square images that the model sees, pixels. Unset: the local runner takes 32,
+    64, 96 or 224, the first not below the usual shorter side of the images, but at most 96 for
+    the model cnn."""
+
+    fit: Literal["crop", "stretch"] = "crop"
+    """crop: the largest central square, so that shapes stay true. stretch: the whole image, for
+    objects that reach the edges."""
+
+    margin: int = 0
+    """Store images this many pixels larger than the model sees them: training then cuts a window
+    at random, evaluation and serving cut the one in the middle. 0 to 256."""
+
+    storage: Literal["jpeg", "png", "raw"] = "jpeg"
+    """jpeg: small, and fast to read. png: without loss, three times slower to decode. raw: the
+    pixels, 5 to 10 times larger; for when decoding holds up the accelerator."""
+
+    quality: int = 95
+    """JPEG quality of the stored images, 1 to 100; at 95 the loss is hard to see."""
+
+    chroma: Literal["full", "half"] = "full"
+    """Resolution of the colours of stored JPEGs. half (4:2:0): a fifth smaller and faster to
+    decode; full keeps the edges of colours sharp, which matters most in small images."""
+
+    @property
+    def seen_size(self) -> int:
+        """Side of the images that the model sees, pixels; `size`, once it is set."""
+        if self.size is None:
+            raise ValueError("transform.size is not set: `resolve` does that")
+        return self.size
+
+    @property
+    def stored_size(self) -> int:
+        """Side of the stored images, pixels."""
+        return self.seen_size + self.margin
+
+    def without_margin(self) -> TransformConfig:
+        """Return what describes the same stored images, all of which the model sees."""
+        return dataclasses.replace(self, size=self.stored_size, margin=0)
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        require(
+            self.size is None or 8 <= self.size <= 2048,
+            f"transform.size is {self.size}: it must be from 8 to 2048 pixels.",
+        )
+        require(
+            0 <= self.margin <= 256,
+            f"transform.margin is {self.margin}: it must be from 0 to 256 pixels.",
+        )
+        require(
+            1 <= self.quality <= 100,
+            f"transform.quality is {self.quality}: it must be from 1 to 100.",
+        )

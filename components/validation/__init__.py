@@ -1,0 +1,1 @@
+"""Statistics, schema, anomalies, drift, and the gate that stops a run."""

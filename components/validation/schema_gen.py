@@ -1,0 +1,137 @@
+"""ImageSchemaGen: TFX's SchemaGen, put right where it guesses wrongly about image records.
+
+Or the schema that a person has looked through, exactly as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx import types
+from tfx.components.schema_gen import component, executor
+from tfx.dsl.components.base import executor_spec
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import io_utils, json_utils
+
+from components.contract.configuration import from_json, to_json
+from components.contract.example import (
+    CHANNELS,
+    ENCODED,
+    FILE_SIZE,
+    FILENAME,
+    FORMAT,
+    FORMATS,
+    HEIGHT,
+    LABEL,
+    LUMINANCE,
+    SHA256,
+    WIDTH,
+)
+from components.validation.config import ValidationConfig
+from components.validation.statistics import Statistics, count_values, read_statistics
+
+_CURATED_KEY = "curated_schema"
+_CONFIG_KEY = "config"
+
+_WITHOUT_INFERRED_DOMAIN = (CHANNELS, ENCODED, FILENAME, FORMAT, LABEL, SHA256)
+_COMPARED = (FILE_SIZE, HEIGHT, LUMINANCE, WIDTH)
+
+
+class Executor(executor.Executor):
+    """Infers the schema of the train split, so that the other splits are checked against it."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Write the curated schema, or the corrected one."""
+        uri = artifact_utils.get_single_uri(output_dict["schema"])
+        path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
+        if curated := exec_properties.get(_CURATED_KEY):
+            io_utils.write_pbtxt_file(path, text_format.Parse(curated, schema_pb2.Schema()))
+            return
+        statistics = artifact_utils.get_single_instance(input_dict["statistics"])
+        names = artifact_utils.decode_split_names(statistics.split_names)
+        others = json_utils.dumps([name for name in names if name != "train"])
+        key = standard_component_specs.EXCLUDE_SPLITS_KEY
+        super().Do(input_dict, output_dict, {**exec_properties, key: others})
+        schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
+        limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
+        correct_schema(schema, read_statistics(statistics, "train"), limits)
+        io_utils.write_pbtxt_file(path, schema)
+
+
+def correct_schema(
+    schema: schema_pb2.Schema, train: Statistics, limits: ValidationConfig | None = None
+) -> None:
+    """Replace what TFDV infers from the values of features, and add the limits, in place.
+
+    A few images make it list their very names as the only ones allowed; labels that are numbers
+    make it allow any integer; more than a hundred labels make it allow any label; and gray images,
+    whose one channel it takes for a truth value, no colour.
+    """
+    limits = limits or ValidationConfig()
+    formats = sorted(set(limits.formats or FORMATS))
+    domains = {LABEL: sorted(count_values(train, LABEL) or []), FORMAT: formats}
+    del schema.string_domain[:]
+    for feature in schema.feature:
+        if feature.name in _WITHOUT_INFERRED_DOMAIN:
+            feature.ClearField("domain_info")
+        if values := domains.get(feature.name):
+            schema.string_domain.add(name=feature.name, value=values)
+            feature.domain = feature.name
+        _limit(feature, limits)
+        _compare(feature, limits)
+
+
+def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
+    """Bound the images' bytes, formats and sides."""
+    if feature.name == ENCODED:
+        feature.image_domain.minimum_supported_image_fraction = limits.min_supported_images
+        if limits.max_image_bytes:
+            feature.image_domain.max_image_byte_size = limits.max_image_bytes
+    if feature.name in (HEIGHT, WIDTH):
+        if limits.min_side:
+            feature.int_domain.min = limits.min_side
+        if limits.max_side:
+            feature.int_domain.max = limits.max_side
+
+
+def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
+    """Bound how far a feature may move between spans (drift) and between splits (skew)."""
+    for comparator in ("drift_comparator", "skew_comparator"):
+        if feature.name == LABEL:
+            getattr(feature, comparator).infinity_norm.threshold = limits.max_label_drift
+        if feature.name in _COMPARED:
+            divergence = getattr(feature, comparator).jensen_shannon_divergence
+            divergence.threshold = limits.max_property_drift
+            # TFDV's other histogram has buckets of equal width: one huge image spoils it.
+            divergence.source.type = schema_pb2.HistogramSelection.QUANTILES
+
+
+class ImageSchemaGen(component.SchemaGen):
+    """TFX's SchemaGen with domains that fit image records."""
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        *,
+        statistics: types.BaseChannel,
+        config: ValidationConfig,
+        curated: schema_pb2.Schema | None = None,
+    ) -> None:
+        """Write `curated`, or infer a schema with the limits of `config`.
+
+        The content of a curated schema is an execution property, not its path: it is part of the
+        key of the cache, and goes with the pipeline to a cluster.
+        """
+        super().__init__(statistics=statistics)
+        self.exec_properties[_CONFIG_KEY] = to_json(config)
+        if curated is not None:
+            self.exec_properties[_CURATED_KEY] = text_format.MessageToString(curated, as_utf8=True)

@@ -1,0 +1,145 @@
+"""What only a cluster needs to know: where the pipeline writes, and what each step gets."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from components.contract.configuration import require
+
+# Anything else makes KFP's driver panic.
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
+
+EVERY_STEP = "all"
+"""The name under `steps` that stands for every step."""
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A taint of nodes that a step may run on all the same, as Kubernetes has it."""
+
+    key: str = ""
+    """Of the taint; empty for every key."""
+
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """Equal: the taint has `value`. Exists: it may have any."""
+
+    value: str = ""
+    """Of the taint."""
+
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Of the taint; empty for every effect."""
+
+
+@dataclass(frozen=True)
+class StepConfig:
+    """What one step, or every step, gets from the cluster."""
+
+    cpu: float | None = None
+    """Cores, requested and at most."""
+
+    memory: float | None = None
+    """Memory, GB (10^9 bytes), requested and at most."""
+
+    gpus: int | None = None
+    """Accelerators."""
+
+    gpu_type: str | None = None
+    """Kind of accelerator. Unset: nvidia.com/gpu on open-source Kubeflow, where it is the name of
+    a resource of the nodes; NVIDIA_TESLA_T4 on Vertex AI."""
+
+    image: str | None = None
+    """Container image, where it is not that of the others: one with GPU libraries."""
+
+    retries: int | None = None
+    """Start the step again so many times when it fails. Training goes on from its checkpoint."""
+
+    node_selector: dict[str, str] = field(default_factory=dict)
+    """Labels that a node must have. Open-source Kubeflow only, as is all that follows."""
+
+    tolerations: list[Toleration] = field(default_factory=list)
+    """Taints of nodes that are tolerated."""
+
+    image_pull_secrets: list[str] = field(default_factory=list)
+    """Kubernetes secrets with the login of a private registry."""
+
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Kubernetes secret → its keys → the environment variables that take their values."""
+
+    volumes: dict[str, str] = field(default_factory=dict)
+    """Persistent volume claim → folder at which it is mounted."""
+
+    shared_memory: str | None = None
+    """Size of /dev/shm, as Kubernetes writes it: 4Gi. Containers have 64 MiB otherwise."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables; on Vertex AI too."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        for name in ("cpu", "memory"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} of a step is {value}: it must be above 0.")
+        for name in ("gpus", "retries"):
+            value = getattr(self, name)
+            require(
+                value is None or value >= 0,
+                f"{name} of a step is {value}: it must not be negative.",
+            )
+        require(
+            self.shared_memory is None or bool(_QUANTITY.fullmatch(self.shared_memory)),
+            f"shared_memory of a step is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
+        )
+        for claim, folder in self.volumes.items():
+            require(
+                folder.startswith("/"),
+                f"The volume {claim} of a step is mounted at {folder}: give an absolute path.",
+            )
+
+    def over(self, general: StepConfig) -> StepConfig:
+        """Return `general` with what is set here: values replaced, mappings and lists extended."""
+        merged: dict[str, Any] = {}
+        for item in dataclasses.fields(self):
+            mine, other = getattr(self, item.name), getattr(general, item.name)
+            if isinstance(mine, dict):
+                merged[item.name] = {**other, **mine}
+            elif isinstance(mine, list):
+                merged[item.name] = [*other, *mine]
+            else:
+                merged[item.name] = other if mine is None else mine
+        return StepConfig(**merged)
+
+
+@dataclass(frozen=True)
+class KubeflowConfig:
+    """How the pipeline runs on Kubeflow Pipelines; a local run ignores all of this."""
+
+    pipeline_root: str | None = None
+    """URL below which the cluster keeps what the steps write: gs://, s3:// or minio://. Unset: the
+    cluster's own; Vertex AI needs one, here or when a run is started."""
+
+    storage: str | None = None
+    """Where pushed models, checkpoints and earlier statistics go: a URL, or a folder on a volume.
+    Unset: the pipeline's own folder below the pipeline root. Checkpoints need gs:// or a volume."""
+
+    store_secret: str = "mlpipeline-minio-artifact"
+    """Kubernetes secret with the keys accesskey and secretkey of the object store, for the steps
+    that read images or pushed models there. Asked for only where images, `storage` or pipeline
+    root are not on gs:// or a volume. The default is the name Kubeflow gives it; empty: none."""
+
+    steps: dict[str, StepConfig] = field(default_factory=dict)
+    """Step → what it gets; the name `all` stands for every step."""
+
+    def step(self, name: str) -> StepConfig:
+        """Return what step `name` gets."""
+        general = self.steps.get(EVERY_STEP, StepConfig())
+        return self.steps.get(name, StepConfig()).over(general)
+
+    def lookup(self, name: str, step: str) -> StepConfig:
+        """Return what the lookup `name` of `step` gets: the same access, but no large machine."""
+        own, full = self.step(name), self.step(step)
+        return dataclasses.replace(
+            own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries
+        )

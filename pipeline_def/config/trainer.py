@@ -1,0 +1,25 @@
+"""What the Trainer step is told: the sections of the configuration that it reads, as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainingConfig
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """The choices that make a model of transformed examples."""
+
+    transform: TransformConfig = field(default_factory=TransformConfig)
+    input: InputConfig = field(default_factory=InputConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    checkpoints: str = ""
+    """Folder, a path or URL, for checkpoints of trainings that are not over."""

@@ -1,0 +1,1 @@
+"""From shards to batches for the accelerator; `dataset.py` is the door."""

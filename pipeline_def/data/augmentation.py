@@ -1,0 +1,135 @@
+"""Random changes of training images: pure functions of pixels and a seed, for the train step.
+
+Every op is made for whole batches and for the accelerator. Figures in the comments are of 128
+images of 224 pixels on 2 CPU cores.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import tensorflow as tf
+
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.data.augmentation_random import AugmentationRandom, beta, draw
+from pipeline_def.data.colour import colour, mean_colours
+from pipeline_def.data.geometric_ops import place
+
+Batch = tuple[tf.Tensor, tf.Tensor]
+
+
+def augment(
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    *,
+    seed: tf.Tensor,
+    config: AugmentationConfig,
+    classes: int,
+) -> Batch:
+    """Change a batch at random: place, then colour, then cut out, then mix.
+
+    Args:
+        images: uint8 [batch, height, width, 3]; height and width are known beforehand.
+        labels: int64 [batch], from 0 to classes - 1.
+        seed: int [2], such as seed and step: same seed, same result. Replicas that share a step
+            need seeds of their own, or they all make the same draws.
+        config: what to do and how much of it.
+        classes: number of them.
+
+    Returns:
+        Images, uint8 of the same shape, rounded once, after the last op. Labels as they came, or,
+        with `config.soft_labels`, float32 [batch, classes], which add up to 1 per image.
+    """
+    shape = images.shape
+    draws = draw(tf.shape(images)[0], seed)
+    images = place(images, draws, config)
+    images = colour(images, draws, config)
+    images = _cut_out(images, draws, config.cutout)
+    if config.soft_labels:
+        labels = tf.one_hot(labels, classes, dtype=tf.float32)
+        images, labels = _mix(images, labels, draws=draws, config=config)
+    return tf.ensure_shape(_rounded(images), shape), labels
+
+
+def _rounded(images: tf.Tensor) -> tf.Tensor:
+    """Bring float32 pixels within [0, 255] to uint8."""
+    return images if images.dtype == tf.uint8 else tf.cast(images + 0.5, tf.uint8)
+
+
+def _span(centre: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:
+    """Mark `length` of `size` positions around a drawn centre, fewer at the ends: [batch, size]."""
+    start = tf.cast(centre * size, tf.int32) - length // 2
+    positions = tf.range(size)
+    return (positions >= start[:, None]) & (positions < (start + length)[:, None])
+
+
+def _replaced(
+    images: tf.Tensor, content: tf.Tensor, *, rows: tf.Tensor, columns: tf.Tensor
+) -> tf.Tensor:
+    """Take `content`, [batch, height or 1, width, channels], in marked rows of marked columns."""
+    _, height, width, channels = images.shape
+    # With columns and channels as one axis: 15 ms; as two, for which the mask spreads: 43 ms.
+    mask = rows[:, :, None] & tf.repeat(columns, channels, axis=1)[:, None, :]
+    content = tf.reshape(content, [-1, content.shape[1], width * channels])
+    replaced = tf.where(mask, content, tf.reshape(images, [-1, height, width * channels]))
+    return tf.reshape(replaced, [-1, height, width, channels])
+
+
+def _cut_out(images: tf.Tensor, draws: AugmentationRandom, share: float) -> tf.Tensor:
+    """Paint a square over; its centre may lie at the border, as in DeVries and Taylor (2017).
+
+    They fill in the mean of the training set. The image's own needs no statistics, and leaves no
+    bright square on dark pictures, as 127 would.
+    """
+    if not share:
+        return images
+    _, height, width, _ = images.shape
+    colour = tf.cast(tf.round(mean_colours(images)), images.dtype)
+    return _replaced(
+        images,
+        tf.repeat(colour[:, None, None, :], width, axis=2),
+        rows=_span(draws.cutout_y, round(share * height), size=height),
+        columns=_span(draws.cutout_x, round(share * width), size=width),
+    )
+
+
+def _mix(
+    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, config: AugmentationConfig
+) -> Batch:
+    """Mix each image, and its soft label, with the one before it; uint8 images out."""
+    mixup = functools.partial(_mixup, images, labels, draws=draws, alpha=config.mixup)
+    cutmix = functools.partial(_cutmix, images, labels, draws=draws, alpha=config.cutmix)
+    if not (config.mixup and config.cutmix):
+        return mixup() if config.mixup else cutmix()
+    # The first draw serves the whole batch, which on a replica may be empty.
+    mixed: Batch = tf.cond(tf.reduce_any(draws.either[:1] < 0.5), mixup, cutmix)
+    return mixed
+
+
+def _blended(batch: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    """Take `share`, [batch], of each row and the rest of the row before, [batch, n]."""
+    return share[:, None] * batch + (1 - share)[:, None] * tf.roll(batch, 1, axis=0)
+
+
+def _mixup(
+    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, alpha: float
+) -> Batch:
+    share = beta(alpha, draws.mixup_radius, draws.mixup_angle)
+    flat = tf.reshape(tf.cast(images, tf.float32), [-1, math.prod(images.shape[1:])])
+    mixed = tf.reshape(_blended(flat, share), [-1, *images.shape[1:]])
+    return _rounded(mixed), _blended(labels, share)
+
+
+def _cutmix(
+    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, alpha: float
+) -> Batch:
+    _, height, width, _ = images.shape
+    side = tf.sqrt(1 - beta(alpha, draws.cutmix_radius, draws.cutmix_angle))
+    rows = _span(draws.cutmix_y, tf.cast(side * height, tf.int32), size=height)
+    columns = _span(draws.cutmix_x, tf.cast(side * width, tf.int32), size=width)
+    mixed = _replaced(images, tf.roll(images, 1, axis=0), rows=rows, columns=columns)
+    # The share that was replaced in fact, which is smaller at the border.
+    pixels = tf.math.count_nonzero(rows, axis=1) * tf.math.count_nonzero(columns, axis=1)
+    share = 1 - tf.cast(pixels, tf.float32) / (height * width)
+    return _rounded(mixed), _blended(labels, share)

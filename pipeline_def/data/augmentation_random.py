@@ -1,0 +1,67 @@
+"""The random numbers of an augmented batch."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class AugmentationRandom(NamedTuple):
+    """Random numbers in [0, 1), float32 [batch] each.
+
+    All are drawn, used or not, so that one op does not change another's; new ones go to the end.
+    """
+
+    shift_y: tf.Tensor
+    shift_x: tf.Tensor
+    flip: tf.Tensor
+    crop_area: tf.Tensor
+    crop_aspect: tf.Tensor
+    crop_y: tf.Tensor
+    crop_x: tf.Tensor
+    rotation: tf.Tensor
+    brightness: tf.Tensor
+    contrast: tf.Tensor
+    saturation: tf.Tensor
+    hue: tf.Tensor
+    cutout_y: tf.Tensor
+    cutout_x: tf.Tensor
+    mixup_radius: tf.Tensor
+    mixup_angle: tf.Tensor
+    cutmix_radius: tf.Tensor
+    cutmix_angle: tf.Tensor
+    cutmix_y: tf.Tensor
+    cutmix_x: tf.Tensor
+    either: tf.Tensor
+
+
+def draw(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
+    """Draw for `batch` images by `seed`, int [2]."""
+    # All in one draw, a row for each name: one kernel instead of one for each split seed.
+    numbers = tf.random.stateless_uniform([len(AugmentationRandom._fields), batch], seed)
+    return AugmentationRandom(*tf.unstack(numbers))
+
+
+def signed(draw: tf.Tensor, limit: float) -> tf.Tensor:
+    """Turn a draw into a number from -limit to limit."""
+    return (2 * draw - 1) * limit
+
+
+def pixels(draw: tf.Tensor, limit: int) -> tf.Tensor:
+    """Turn a draw into whole pixels, int32 from -limit to limit."""
+    return tf.cast(draw * (2 * limit + 1), tf.int32) - limit
+
+
+def beta(alpha: float, radius: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
+    """Turn two uniform numbers into one of Beta(alpha, alpha), exactly.
+
+    Source: the symmetric beta of Devroye (1996, "Random variate generation in one line of code"),
+    1/2 + sign(c) / 2 / sqrt(1 + 1 / ((u ** (-1 / alpha) - 1) * c ** 2)), with c = cos(2 pi v),
+    written so that nothing overflows for small alpha. It has no loop of rejections, as gamma has.
+    """
+    cos = tf.cos(2 * math.pi * angle)
+    power = radius ** (1 / alpha)
+    distance = (1 - power) * cos**2
+    return 0.5 + 0.5 * tf.sign(cos) * tf.sqrt(tf.math.divide_no_nan(distance, power + distance))

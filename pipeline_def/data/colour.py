@@ -1,0 +1,60 @@
+"""Brightness, contrast, saturation and hue of a batch.
+
+Figures in the comments are of 128 images of 224 pixels on 2 CPU cores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.data.augmentation_random import AugmentationRandom, signed
+
+# Share of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
+_LUMA = (0.299, 0.587, 0.114)
+
+
+def colour(images: tf.Tensor, draws: AugmentationRandom, config: AugmentationConfig) -> tf.Tensor:
+    """Change brightness, contrast, saturation and hue, in this order, and clip to [0, 255].
+
+    The factors are those of torchvision's ColorJitter, which takes the four in random order and
+    clips after each. Here they are one matrix and one offset: saturation and hue leave gray, and
+    so contrast's mean gray, as it is. Hue turns RGB around its gray axis, as Karras et al. (2020,
+    "Training GANs with limited data") do, and equals torchvision's, in HSV, at thirds of a circle.
+    """
+    if not (config.brightness or config.contrast or config.saturation or config.hue):
+        return images
+    _, height, width, channels = images.shape
+    brightness = 1 + signed(draws.brightness, config.brightness)
+    contrast = 1 + signed(draws.contrast, config.contrast)
+    saturation = 1 + signed(draws.saturation, config.saturation)
+    matrix = _saturation_matrix(saturation) @ _hue_matrix(signed(draws.hue, config.hue))
+    matrix *= (brightness * contrast)[:, None, None]
+    gray = tf.reduce_sum(mean_colours(images) * tf.constant(_LUMA), axis=1, keepdims=True)
+    offset = ((1 - contrast) * brightness)[:, None] * gray
+    # Product and offset: 33 ms; with the channels taken apart 108 ms.
+    flat = tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels])
+    mixed = tf.reshape(flat @ matrix, [-1, height * width * channels]) + offset
+    return tf.reshape(tf.clip_by_value(mixed, 0, 255), [-1, height, width, channels])
+
+
+def _saturation_matrix(factor: tf.Tensor) -> tf.Tensor:
+    """Return matrices to multiply rows of RGB with, [batch, 3, 3]; 0 gives gray, 1 no change."""
+    gray = tf.repeat(tf.constant(_LUMA)[:, None], 3, axis=1)
+    return gray + factor[:, None, None] * (tf.eye(3) - gray)
+
+
+def _hue_matrix(turns: tf.Tensor) -> tf.Tensor:
+    """Return rotations around (1, 1, 1), for rows of RGB, [batch, 3, 3], by Rodrigues' formula."""
+    angle = 2 * math.pi * turns[:, None, None]
+    gray = tf.fill([3, 3], 1 / 3)
+    cross = tf.constant([[0.0, 1, -1], [-1, 0, 1], [1, -1, 0]]) / math.sqrt(3)
+    return gray + tf.cos(angle) * (tf.eye(3) - gray) + tf.sin(angle) * cross
+
+
+def mean_colours(images: tf.Tensor) -> tf.Tensor:
+    """Return the mean of each channel of each image, float32 [batch, channels]."""
+    # One axis after the other: 3 ms; both at once: 7 ms.
+    return tf.reduce_mean(tf.reduce_mean(tf.cast(images, tf.float32), axis=1), axis=1)

@@ -1,0 +1,1 @@
+"""What a target would refuse in a specification."""

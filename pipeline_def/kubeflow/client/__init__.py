@@ -1,0 +1,1 @@
+"""Uploads a specification, starts a run and follows it."""

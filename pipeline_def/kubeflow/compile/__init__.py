@@ -1,0 +1,1 @@
+"""From the pipeline to a specification that Kubeflow Pipelines takes."""

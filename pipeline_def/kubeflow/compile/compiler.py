@@ -1,0 +1,148 @@
+"""Compiles the pipeline to a specification that open-source Kubeflow Pipelines and Vertex AI take.
+
+TFX's compiler writes for Vertex AI, and leaves to the backend what open-source Kubeflow has not
+got. What it writes is changed here, a step for each gap; `spec_check` then looks for the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from typing import Any, Literal
+
+import yaml
+
+from components.contract.errors import UserError
+from pipeline_def.config.config import Config
+from pipeline_def.kubeflow.check.spec_check import check_documents, check_name
+from pipeline_def.kubeflow.compile.lookups import add_lookup
+from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
+from pipeline_def.kubeflow.compile.platform import add_resources, platform_document, unknown_steps
+from pipeline_def.kubeflow.compile.spec_document import Spec, SpecDocument
+from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
+from pipeline_def.kubeflow.step.executor_io import STORAGE
+
+Target = Literal["oss", "vertex"]
+
+_DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal parts out in full, not as references to each other, and texts as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:
+    """Return the specification and, where steps need anything of Kubernetes, the platform's.
+
+    Args:
+        config: resolved, as for `create_pipeline`; its `output` is not used.
+        target: open-source Kubeflow Pipelines, or Vertex AI.
+        image: container image with this repository.
+
+    Raises:
+        UserError: the target would refuse it, and why.
+    """
+    check_name(config.name)
+    _check_beam(config)
+    pipeline = _create_pipeline(config)
+    document = SpecDocument(_compile(pipeline, image))
+    parameters = run_parameters(config)
+    for component in pipeline.components:
+        add_lookup(document, component)
+    for parameter in parameters:
+        add_parameter(document, parameter)
+    _check_steps(document, config)
+    for component in pipeline.components:
+        replace_command(
+            document,
+            component,
+            parameters,
+            pipeline=config.name,
+            direct=target == "vertex",
+            beam_args=config.beam_pipeline_args,
+        )
+    _name_system_types(document)
+    _tidy(document, config)
+    add_resources(document, config.kubeflow, target)
+    documents = [document.spec]
+    if platform := platform_document(document, config, target):
+        documents.append(platform)
+    check_documents(documents, target)
+    return documents
+
+
+def dump_documents(documents: list[Spec]) -> str:
+    """Return YAML that is the same for the same pipeline, so that a change shows as a diff."""
+    # Long lines: the same text must not be folded elsewhere after a small change.
+    return yaml.dump_all(documents, Dumper=_Dumper, width=1_000_000, allow_unicode=True)
+
+
+def _create_pipeline(config: Config) -> Any:
+    # What Google's libraries say about the Python version is nothing a user can act on.
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    from pipeline_def.pipeline import create_pipeline
+
+    return create_pipeline(dataclasses.replace(config, output=STORAGE))
+
+
+def _compile(pipeline: Any, image: str) -> Spec:
+    """Return what TFX compiles, without the wrapper that only Vertex AI takes."""
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as dag_runner
+
+    runner = dag_runner.KubeflowV2DagRunner(
+        dag_runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
+    )
+    job: Spec = runner.run(pipeline, write_out=False)
+    spec: Spec = job["pipelineSpec"]
+    return spec
+
+
+def _check_steps(document: SpecDocument, config: Config) -> None:
+    tasks = sorted(document.tasks)
+    if unknown := unknown_steps(config.kubeflow, tasks):
+        raise UserError(
+            f"kubeflow.steps names {', '.join(unknown)}: the steps are all, {', '.join(tasks)}."
+        )
+
+
+def _check_beam(config: Config) -> None:
+    root = config.kubeflow.pipeline_root or ""
+    if uses_other_machines(config.beam_pipeline_args) and not root.startswith("gs://"):
+        raise UserError(
+            "beam_pipeline_args names a runner on other machines, which cannot see a step's own "
+            "disk: set kubeflow.pipeline_root to a folder on gs://."
+        )
+
+
+def _name_system_types(document: SpecDocument) -> None:
+    """Name Kubeflow's own artifact types the way its SDK does, so that the UI draws them."""
+    for component in document.components.values():
+        for side in ("inputDefinitions", "outputDefinitions"):
+            for artifact in component.get(side, {}).get("artifacts", {}).values():
+                title = yaml.safe_load(artifact["artifactType"]["instanceSchema"])["title"]
+                if title.startswith("system."):
+                    artifact["artifactType"] = {"schemaTitle": title, "schemaVersion": "0.0.1"}
+
+
+def _tidy(document: SpecDocument, config: Config) -> None:
+    """Make what a person sees readable: a description, and JSON on one line."""
+    document.spec["pipelineInfo"]["description"] = _DESCRIPTION
+    if config.kubeflow.pipeline_root:
+        document.spec["defaultPipelineRoot"] = config.kubeflow.pipeline_root
+    for task in document.tasks:
+        for name, value in document.constants(task).items():
+            if isinstance(value, str) and value.startswith(("{\n", "[\n")):
+                text = json.dumps(json.loads(value), sort_keys=True)
+                document.sources(task)[name]["runtimeValue"]["constant"] = text

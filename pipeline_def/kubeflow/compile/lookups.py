@@ -1,0 +1,53 @@
+"""Steps that find out what TFX's drivers would, before the cache is asked about the next step.
+
+KFP decides on a hit of the cache before anything of ours runs, and a folder has the same name when
+its images have changed. What a lookup finds is a parameter of the step after it, and so a part of
+the key: changed data or a new baseline are never a hit, unchanged ones are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pipeline_def.kubeflow.compile.spec_document import (
+    Spec,
+    SpecDocument,
+    executor_label,
+    lookup_of,
+)
+from pipeline_def.kubeflow.step.executor_io import RESOLVED_PARAMETER
+
+
+def add_lookup(document: SpecDocument, component: Any) -> None:
+    """Put a step that is never cached before `component`, if its driver looks anything up."""
+    driver = component.driver_class
+    if not hasattr(driver, "look_up"):
+        return
+    task, name = component.id, lookup_of(component.id)
+    consumer, label = document.tasks[task], executor_label(name)
+    document.components[name] = {
+        "executorLabel": label,
+        "inputDefinitions": _only(document.components[task], "inputDefinitions", driver),
+        "outputDefinitions": {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}},
+    }
+    image = document.container(task)["image"]
+    document.spec["deploymentSpec"]["executors"][label] = {"container": {"image": image}}
+    waits = consumer.get("dependentTasks", [])
+    document.tasks[name] = {
+        "componentRef": {"name": name},
+        "taskInfo": {"name": name},
+        "inputs": _only(consumer, "inputs", driver),
+        **({"dependentTasks": list(waits)} if waits else {}),
+    }
+    consumer["dependentTasks"] = sorted([*waits, name])
+    output = {"producerTask": name, "outputParameterKey": RESOLVED_PARAMETER}
+    document.bind(task, RESOLVED_PARAMETER, "STRING", {"taskOutputParameter": output})
+
+
+def _only(owner: Spec, side: str, driver: Any) -> Spec:
+    """Copy the inputs that the lookup needs: all artifacts, and the properties it names."""
+    copied: Spec = json.loads(json.dumps(owner.get(side, {})))
+    parameters = copied.get("parameters", {})
+    wanted = {name: parameters[name] for name in driver.LOOKED_UP_FROM}
+    return {**copied, "parameters": wanted}

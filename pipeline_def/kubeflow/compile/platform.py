@@ -1,0 +1,124 @@
+"""Resources of each step: in the specification, and in the document that only Kubernetes reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from components.storage.object_store import SCHEMES
+from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import EVERY_STEP, KubeflowConfig, StepConfig
+from pipeline_def.kubeflow.compile.spec_document import Spec, SpecDocument, executor_label, step_of
+
+_GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
+
+_BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
+# To Vertex AI the longest pause; to Argo the time since the first attempt, training included.
+_LONGEST = {"oss": "2592000s", "vertex": "3600s"}
+
+# They, or their lookups, read images: the report those that were rejected.
+_DATA_STEPS = ("ImageExampleGen", "ImageReport")
+# They, or their lookups, read or write pushed models or the statistics of earlier runs.
+_STORAGE_STEPS = ("AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher")
+
+_STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+
+
+def add_resources(document: SpecDocument, config: KubeflowConfig, target: str) -> None:
+    """Write what every step gets into the specification: all but what only Kubernetes has."""
+    for task, definition in document.tasks.items():
+        step, container = _step(config, task), document.container(task)
+        container["image"] = step.image or container["image"]
+        if resources := _resources(step, target):
+            container["resources"] = resources
+        if step.env:
+            container["env"] = [{"name": k, "value": v} for k, v in sorted(step.env.items())]
+        if step.retries:
+            longest = {"backoffMaxDuration": _LONGEST[target]}
+            definition["retryPolicy"] = {"maxRetryCount": step.retries, **_BACKOFF, **longest}
+
+
+def _step(config: KubeflowConfig, task: str) -> StepConfig:
+    step = step_of(task)
+    return config.lookup(task, step) if step else config.step(task)
+
+
+def _resources(step: StepConfig, target: str) -> Spec:
+    resources: Spec = {}
+    if step.cpu:
+        resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
+    if step.memory:
+        resources["memoryLimit"] = resources["memoryRequest"] = step.memory
+    if step.gpus:
+        kind = step.gpu_type or _GPU_TYPES[target]
+        # Protobuf's JSON has 64-bit integers as text.
+        resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
+    return resources
+
+
+def platform_document(document: SpecDocument, config: Config, target: str) -> Spec | None:
+    """Return the second document, `platforms.kubernetes`; None when no step needs it."""
+    executors = {}
+    for task in sorted(document.tasks):
+        step = _step(config.kubeflow, task)
+        if target == "oss":
+            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task) or task)))
+        if settings := _kubernetes(step):
+            executors[executor_label(task)] = settings
+    if not executors:
+        return None
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
+
+
+def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+    """Return the secret of the cluster's own object store, where the step itself reads from it."""
+    kubeflow = config.kubeflow
+    place = None
+    if step in _DATA_STEPS:
+        place = config.data
+    if step in _STORAGE_STEPS:
+        place = kubeflow.storage or kubeflow.pipeline_root or "minio://"
+    needed = str(place).startswith(SCHEMES)
+    return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
+
+
+def _kubernetes(step: StepConfig) -> dict[str, Any]:
+    """Return a step's settings as kubernetes_executor_config.proto has them.
+
+    `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
+    """
+    settings: dict[str, Any] = {}
+    if step.node_selector:
+        settings["nodeSelector"] = {"labels": dict(sorted(step.node_selector.items()))}
+    if step.tolerations:
+        settings["tolerations"] = [
+            {k: v for k, v in vars(toleration).items() if v} for toleration in step.tolerations
+        ]
+    if step.image_pull_secrets:
+        names = sorted(step.image_pull_secrets)
+        settings["imagePullSecret"] = [{"secretName": name} for name in names]
+    if step.secrets:
+        settings["secretAsEnv"] = [
+            {
+                "secretName": secret,
+                "keyToEnv": [
+                    {"secretKey": key, "envVar": variable} for key, variable in sorted(keys.items())
+                ],
+            }
+            for secret, keys in sorted(step.secrets.items())
+        ]
+    if step.volumes:
+        settings["pvcMount"] = [
+            {"constant": claim, "mountPath": folder}
+            for claim, folder in sorted(step.volumes.items())
+        ]
+    if step.shared_memory:
+        # No release up to 2.17 reads enabledSharedMemory.
+        shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
+        settings["emptyDirMounts"] = [{**shm, "sizeLimit": step.shared_memory}]
+    return settings
+
+
+def unknown_steps(config: KubeflowConfig, tasks: Collection[str]) -> list[str]:
+    """Return the names under `steps` that no task has."""
+    return sorted(set(config.steps) - set(tasks) - {EVERY_STEP})

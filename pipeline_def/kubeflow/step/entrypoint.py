@@ -1,0 +1,228 @@
+"""The command of every step on Kubeflow: `python -m pipeline_def.kubeflow.step.entrypoint`.
+
+TFX's own entrypoint is written for Vertex AI. This one gives it what it expects, from what KFP's
+launcher gives, runs it, and hands its output back as the launcher wants it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.contract.errors import UserError
+from pipeline_def.code_digest import code_digest
+from pipeline_def.kubeflow.step.executor_io import (
+    RESOLVED_PARAMETER,
+    Interface,
+    Setting,
+    finish_output,
+    prepare_input,
+    store_endpoint,
+)
+
+_DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
+started. kfp_runner.py writes these arguments into the specification; what follows -- are options
+of Apache Beam."""
+
+FAILED, USER_ERROR = 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the step; return the exit status: 0, 1 for a bug or 2 for a mistake a user can mend."""
+    arguments, beam_args = _parse(list(sys.argv[1:] if argv is None else argv))
+    # What Google's libraries say about the Python version is nothing a user can act on.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("apache_beam").setLevel(logging.WARNING)
+    try:
+        run_step(arguments, beam_args)
+    except UserError as error:
+        print(f"{arguments.step}: error: {error}", file=sys.stderr, flush=True)
+        return USER_ERROR
+    except Exception as error:
+        traceback.print_exc()
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"{arguments.step}: failed: {reason}", file=sys.stderr, flush=True)
+        return FAILED
+    return 0
+
+
+def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    beam_args: list[str] = []
+    if "--" in argv:
+        split = argv.index("--")
+        argv, beam_args = argv[:split], argv[split + 1 :]
+    parser = argparse.ArgumentParser(
+        prog="entrypoint", description=_DESCRIPTION, allow_abbrev=False
+    )
+    parser.add_argument("--step", required=True, help="Name of the task.")
+    parser.add_argument("--executor", help="Dotted path of the executor class.")
+    parser.add_argument("--lookup", help="Dotted path of the class that looks things up, instead.")
+    parser.add_argument("--executor_input", required=True, help="What the launcher puts in {{$}}.")
+    parser.add_argument("--pipeline", default="", help="Name of the pipeline.")
+    for name in ("input", "output"):
+        parser.add_argument(
+            f"--{name}", action="append", default=[], metavar="KEY=CLASS", help="An artifact."
+        )
+    parser.add_argument(
+        "--integer", action="append", default=[], help="An execution property that is an integer."
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PARAMETER=PROPERTY[:KEY.KEY]",
+        help="A parameter of the run, and where in the execution properties it goes.",
+    )
+    parser.add_argument(
+        "--direct", action="store_true", help="Use remote URIs, not the launcher's local copies."
+    )
+    return parser.parse_args(argv), beam_args
+
+
+def _interface(arguments: argparse.Namespace) -> Interface:
+    return Interface(
+        inputs=dict(text.split("=", 1) for text in arguments.input),
+        outputs=dict(text.split("=", 1) for text in arguments.output),
+        integers=frozenset(arguments.integer),
+        settings=tuple(map(Setting.parse, arguments.set)),
+        direct=arguments.direct,
+        pipeline=arguments.pipeline,
+    )
+
+
+def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
+    """Run an executor or a lookup and write the output that the launcher reads.
+
+    Raises:
+        UserError: what the step was given cannot be used, or the images or the choices cannot.
+    """
+    interface = _interface(arguments)
+    try:
+        given = json.loads(arguments.executor_input)
+        output_file = given["outputs"]["outputFile"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"--executor_input is not what KFP's launcher gives in place of {{{{$}}}}: "
+            f"{type(error).__name__} {error}."
+        ) from error
+    prepared = prepare_input(given, interface)
+    _register_stores(given)
+    if arguments.lookup:
+        found = _look_up(arguments.lookup, prepared, interface)
+        _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
+        return
+    _check_code(arguments.step, prepared)
+    _import(arguments.executor)
+    _run_executor(arguments.executor, prepared, interface, beam_args)
+    with _open(output_file, "r") as file:
+        output = json.load(file)
+    _write(output_file, finish_output(output, interface))
+
+
+def _register_stores(executor_input: Mapping[str, Any]) -> None:
+    endpoint = store_endpoint(executor_input)
+    if endpoint and not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
+        os.environ["AWS_ENDPOINT_URL"] = endpoint
+    from components.storage.object_store import register_object_stores
+
+    register_object_stores()
+
+
+def _import(path: str) -> Any:
+    """Import a class by its dotted path.
+
+    Raises:
+        UserError: the image was built from other code than the specification.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"This container image has no {path} ({error}): build it from the code that the "
+            "pipeline was compiled with."
+        ) from error
+
+
+def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
+    """Make sure that the result is not cached as that of other code.
+
+    Raises:
+        UserError: image and specification come from different versions of our code.
+    """
+    compiled = prepared["inputs"]["parameterValues"].get("code_digest")
+    if compiled and compiled != code_digest(step):
+        raise UserError(
+            f"This container image holds other code for {step} than the pipeline was compiled "
+            "from: build the image and compile the pipeline from the same commit."
+        )
+
+
+def _tfx_arguments(
+    path: str, prepared: Mapping[str, Any], interface: Interface
+) -> argparse.Namespace:
+    integer = {"parameterType": "NUMBER_INTEGER"}
+    values = prepared["inputs"]["parameterValues"]
+    # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
+    found = {name for name, value in values.items() if isinstance(value, int)}
+    return argparse.Namespace(
+        executor_class_path=path,
+        json_serialized_invocation_args=json.dumps(prepared),
+        json_serialized_inputs_spec_args=json.dumps(
+            {"parameters": dict.fromkeys(sorted(interface.integers | found), integer)}
+        ),
+    )
+
+
+def _run_executor(
+    path: str, prepared: Mapping[str, Any], interface: Interface, beam_args: list[str]
+) -> None:
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+
+    for key in (*interface.inputs.values(), *interface.outputs.values()):
+        _import(key)
+    kubeflow_v2_run_executor.main((_tfx_arguments(path, prepared, interface), beam_args))
+
+
+def _look_up(path: str, prepared: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
+    """Return the execution properties that `path`, a class with a `look_up`, finds out."""
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+
+    message = json_format.ParseDict(
+        dict(prepared), pipeline_spec_pb2.ExecutorInput(), ignore_unknown_fields=True
+    )
+    inputs = kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict(message.inputs.artifacts)
+    properties = dict(prepared["inputs"]["parameterValues"])
+    for name in interface.integers & properties.keys():
+        properties[name] = int(properties[name])
+    found: dict[str, Any] = _import(path).look_up(inputs, properties)
+    print(f"Found: {json.dumps(found)}", flush=True)
+    return found
+
+
+def _write(path: str, content: Mapping[str, Any]) -> None:
+    from tfx.dsl.io import fileio
+
+    fileio.makedirs(os.path.dirname(path))
+    with _open(path, "w") as file:
+        file.write(json.dumps(content))
+
+
+def _open(path: str, mode: str) -> Any:
+    from tfx.dsl.io import fileio
+
+    return fileio.open(path, mode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The pipeline on this machine: the run, its console, the record of runs."""

@@ -1,0 +1,189 @@
+"""What a person sees of a run: a line per node, a bar on a terminal, a table at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from components.contract.progress import LOGGER
+
+if TYPE_CHECKING:
+    from pipeline_def.local.summary import Summary
+
+# Without a terminal there is a line of progress at most this often, seconds.
+_PLAIN_INTERVAL = 10.0
+_MOST_WARNINGS = 5
+
+
+@contextlib.contextmanager
+def redirect_output(log_file: str) -> Iterator[TextIO]:
+    """Send what this process and its C++ libraries print to `log_file`.
+
+    TensorFlow, Beam and Google's libraries print pages of warnings, many of them below Python's
+    streams; so the file descriptors themselves are redirected.
+
+    Yields:
+        A stream that still reaches the standard output.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    with open(log_file, "ab") as log, _duplicate(sys.stdout) as terminal:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, descriptor in enumerate(saved, start=1):
+                os.dup2(descriptor, stream)
+                os.close(descriptor)
+
+
+def _duplicate(stream: TextIO) -> TextIO:
+    """Open another stream to where `stream` writes, which stays when that is redirected."""
+    return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors="backslashreplace")
+
+
+class RunDisplay(logging.Handler):
+    """Shows the nodes of a run as they start, progress and finish.
+
+    It is the observer of the run, and the handler of the components' progress records.
+    """
+
+    def __init__(self, stream: TextIO, *, total: int) -> None:
+        """Draw on `stream` for a pipeline of `total` nodes."""
+        super().__init__()
+        self._console = Console(file=stream, highlight=False)
+        self._total = total
+        self._finished = 0
+        self.node = ""
+        """The node that runs, or ran last."""
+        self._printed = 0.0
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+        )
+        self._bars = Progress(*columns, console=self._console, transient=True)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Show progress while the context is open."""
+        LOGGER.setLevel(logging.INFO)
+        LOGGER.addHandler(self)
+        bars = self._bars if self._console.is_terminal else contextlib.nullcontext()
+        try:
+            with bars:
+                yield
+        finally:
+            LOGGER.removeHandler(self)
+
+    def node_started(self, name: str) -> None:
+        """Begin the line of node `name`."""
+        self.node, self._printed = name, time.monotonic()
+        if self._console.is_terminal:
+            self._bars.add_task(name, total=None, note="")
+        else:
+            self._console.print(f"{self._number()} {name} …")
+
+    def node_finished(self, name: str, seconds: float, *, cached: bool) -> None:
+        """End the line of node `name`."""
+        for task in self._bars.task_ids:
+            self._bars.remove_task(task)
+        took = "unchanged, taken from the cache" if cached else f"{seconds:.1f} s"
+        self._console.print(f"{self._number()} {name:<17} {took}")
+        self._finished += 1
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a progress record of the node that runs."""
+        done, total = getattr(record, "progress", (None, None))
+        if self._console.is_terminal:
+            for task in self._bars.task_ids:
+                self._bars.update(task, completed=done, total=total, note=record.getMessage())
+        elif time.monotonic() - self._printed > _PLAIN_INTERVAL:
+            self._printed = time.monotonic()
+            self._console.print(f"{self._number()} {self.node:<17} {record.getMessage()}")
+
+    def _number(self) -> str:
+        number = escape(f"[{self._finished + 1}/{self._total}]")
+        return f"{number:>8}"
+
+
+def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
+    """Print the table at the end of a run to the standard output."""
+    console = Console(highlight=False)
+    console.print()
+    for name, text in (*_data_rows(summary), *_model_rows(summary, summary_file)):
+        # Never wrapped: commands and paths are there to be copied.
+        console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
+    console.print(f"\nDone in {seconds:.0f} s.")
+
+
+def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
+    paths = {name: shlex.quote(path) for name, path in summary.paths.items()}
+    yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
+    if summary.rejected:
+        yield "", f"less {paths['rejects']}"
+    if summary.duplicates:
+        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
+        more = f"; images under several labels: {conflicts:,}" if conflicts else ""
+        more += f"; in several splits: {leaks:,}" if leaks else ""
+        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
+        yield "", f"less {paths['duplicates']}"
+    for number, warning in enumerate(summary.warnings[:_MOST_WARNINGS]):
+        yield "" if number else "Warnings", warning
+    if (others := len(summary.warnings) - _MOST_WARNINGS) > 0:
+        yield "", f"… and {others} more, in the report"
+    yield "Classes", _shorten(summary.classes)
+
+
+def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+    low, high = summary.accuracy_interval
+    yield (
+        "Accuracy",
+        f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}; with 95 % confidence "
+        f"{low:.3f} to {high:.3f}",
+    )
+    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
+    yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
+    if summary.training["advice"]:
+        yield "", summary.training["advice"]
+    yield "Baseline", _baseline(summary)
+    yield "Blessed", f"{'yes' if summary.blessed else 'no'}: {summary.blessing_reason}"
+    if summary.pushed_model:
+        yield "Model", summary.pushed_model
+        yield "", f"uv run saved_model_cli show --all --dir {shlex.quote(summary.pushed_model)}"
+    else:
+        yield "Model", "not pushed"
+    yield "Report", summary.paths["report"]
+    logs = summary.paths["training_logs"]
+    yield "Logs", logs
+    yield "", f"uv run tensorboard --logdir {shlex.quote(logs)}"
+    yield "Report data", summary_file
+    yield "", f"uv run python -m json.tool {shlex.quote(summary_file)}"
+
+
+def _baseline(summary: Summary) -> str:
+    if summary.baseline is None:
+        return "none: this is the first model"
+    return f"{summary.baseline['accuracy']:.4f}, version {summary.baseline['version']}"
+
+
+def _shorten(names: list[str], most: int = 10) -> str:
+    more = f", … and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)}: {', '.join(names[:most])}{more}"

@@ -1,0 +1,140 @@
+"""What `local_runner.py inspect` says of a folder: would a run start, and on what?"""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.markup import escape
+
+from components.contract.printable import make_printable
+from components.ingest.listing import Listing, check_labels, list_source
+from components.ingest.shard_plan import plan_shards
+from components.ingest.survey import Survey, take_survey
+from pipeline_def.config.config import Config, resolve
+
+_BAR_WIDTH = 40
+_MOST_LABELS = 30
+_MOST_SUSPECTS = 10
+_SAMPLE = 500
+_SECONDS = 5.0
+
+# Below this a class hardly has an image in the eval split; a rule of thumb.
+_FEW_IMAGES = 20
+# From here a model can look good by ignoring the rare classes; a rule of thumb.
+_UNBALANCED = 10
+
+
+def inspect(config: Config) -> None:
+    """Print classes, sizes, formats, suspicious files and estimates for `config.data`.
+
+    Raises:
+        UserError: a run would not start.
+    """
+    console = Console(highlight=False)
+    listing = list_source(str(config.data), config.ingest)
+    _print_labels(console, listing)
+    check_labels(listing)
+    survey = take_survey(listing, config.ingest, most=_SAMPLE, seconds=_SECONDS)
+    for name, text in _facts(listing, survey, config):
+        console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
+    for warning in _warnings(listing, survey, config):
+        console.print(f"[yellow]Warning[/yellow]      {escape(warning)}", soft_wrap=True)
+
+
+def _print_labels(console: Console, listing: Listing) -> None:
+    """Draw a bar per label and split, the most frequent labels first."""
+    for split, counts in listing.labels_per_split().items():
+        console.print(f"[bold]{escape(split or 'images')}[/bold]")
+        largest = max(counts.values())
+        shown = [
+            (make_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)
+        ]
+        width = max(cell_len(label) for label, _ in shown)
+        for label, count in shown:
+            bar = "█" * max(1, round(_BAR_WIDTH * count / largest))
+            name = escape(set_cell_size(label, width))
+            console.print(f"  {name}  {count:>9,}  [cyan]{bar}[/cyan]", soft_wrap=True)
+        if len(counts) > _MOST_LABELS:
+            console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
+
+
+def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[str, str]]:
+    size = sum(file.size for file in listing.files)
+    labels = {file.label for file in listing.files}
+    if listing.root != config.data:
+        yield "Folder", listing.root
+    yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}"
+    reasons = collections.Counter(entry.reason for entry in listing.skipped)
+    if reasons:
+        yield "Skipped", ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    widths, heights = zip(*survey.sizes, strict=True)
+    yield "Width", _range(widths)
+    yield "Height", _range(heights)
+    yield "Formats", ", ".join(f"{name} {count:,}" for name, count in survey.formats.items())
+    yield "Sample", f"sizes and formats are those of {survey.sampled:,} files"
+    chosen = resolve(config, shorter_side=survey.shorter_side, images=len(listing.files))
+    side = chosen.transform.size
+    yield "Model", f"{chosen.model.name} at {side} x {side} pixels"
+    plans = plan_shards(listing.files, config.ingest)
+    groups = {plan.group: plan.count for plan in plans}
+    names = {"hash": " and ".join(config.ingest.splits)}
+    yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
+    seconds = len(listing.files) / (survey.images_per_second * config.ingest.workers)
+    written = _bytes(size * survey.stored_share)
+    yield "Ingest", f"about {written} to write and {_duration(seconds)} to check the images"
+
+
+def _range(values: tuple[int, ...]) -> str:
+    return f"{min(values):,} to {max(values):,} pixels, median {statistics.median(values):,.0f}"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, seconds):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _warnings(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
+    for suspect in survey.suspects[:_MOST_SUSPECTS]:
+        yield f"{suspect.path}: {suspect.category}, {suspect.reason}"
+    share = len(survey.suspects) / survey.sampled
+    if share > config.ingest.max_reject_fraction:
+        yield (
+            f"{share:.0%} of the sample would be rejected; a run stops above "
+            f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
+        )
+    for alike in _alike({file.label for file in listing.files}):
+        yield f"labels that differ in case or spaces only: {', '.join(map(repr, alike))}"
+    for split, counts in listing.labels_per_split().items():
+        yield from _balance_warnings(split, counts)
+
+
+def _alike(labels: Iterable[str]) -> list[list[str]]:
+    """Return groups of labels that somebody has most likely meant to be one."""
+    groups: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        groups.setdefault("".join(label.casefold().split()), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[str]:
+    where = f" in {split}" if split else ""
+    (largest, most), (smallest, fewest) = (
+        pick(counts.items(), key=lambda item: item[1]) for pick in (max, min)
+    )
+    if most >= _UNBALANCED * fewest:
+        yield f"unbalanced{where}: {most:,} images of {largest!r}, {fewest:,} of {smallest!r}"
+    few = [label for label, count in counts.items() if count < _FEW_IMAGES]
+    if few:
+        more = f" and {len(few) - 1:,} more classes" if few[1:] else ""
+        yield f"fewer than {_FEW_IMAGES} images{where} of {few[0]!r}{more}"

@@ -1,0 +1,64 @@
+"""What a local run does before its first step: paths, the sample, a look at the images."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+
+from components.contract.errors import UserError
+from pipeline_def.config.config import Config, resolve
+from pipeline_def.layout import Layout
+
+
+def make_absolute(config: Config) -> Config:
+    """Make paths independent of the folder that a later run is started in."""
+    data = config.data
+    if data is not None and "://" not in data:
+        data = os.path.abspath(data)
+    return dataclasses.replace(config, data=data, output=os.path.abspath(config.output))
+
+
+def check_writable(config: Config) -> None:
+    """Raise `UserError` unless the output can be written, outside the images."""
+    if config.data and f"{config.output}/".startswith(f"{config.data}/"):
+        raise UserError(
+            f"--output {config.output} lies in --data, so its files would be taken for images: "
+            f"choose another folder."
+        )
+    try:
+        os.makedirs(config.output, exist_ok=True)
+        tempfile.TemporaryFile(dir=config.output).close()
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {config.output} ({error.strerror}): choose another --output."
+        ) from error
+
+
+def prepare(config: Config, layout: Layout) -> Config:
+    """Make sure that there are images to run on, within a second or two, and look at them."""
+    from components.ingest.listing import check_labels, list_source
+    from components.ingest.survey import take_survey
+
+    if config.data is None:
+        from pipeline_def.local.sample import write_digits
+
+        print(f"Sample: handwritten digits, in {layout.sample}", flush=True)
+        write_digits(layout.sample)
+        config = dataclasses.replace(config, data=layout.sample)
+    else:
+        print(f"Images: {config.data}", flush=True)
+    listing = list_source(str(config.data), config.ingest)
+    check_labels(listing)
+    side = take_survey(listing, config.ingest).shorter_side
+    try:
+        config = resolve(config, shorter_side=side, images=len(listing.files))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    labels = len({file.label for file in listing.files})
+    print(
+        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "
+        f"sees them at {config.transform.size} x {config.transform.size} pixels",
+        flush=True,
+    )
+    return config

@@ -1,0 +1,68 @@
+"""What `local_runner.py schema` does: write the inferred schema for a person to look through."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.utils import io_utils
+
+from components.contract.errors import UserError
+from pipeline_def.local.runner import NodeRun
+
+LAST_NODE = "SchemaGen"
+
+_HEADER = """\
+# What the examples of a run must be like: inferred from the train split, for you to correct.
+#
+#   string_domain "image/class/text"  the labels. Any other label is an anomaly, and so is one of
+#                                     these without an image in the train split.
+#   string_domain "image/format"      the formats, as ingest stores them.
+#   int_domain                        of image/height and image/width, add e.g.
+#                                     int_domain {{ min: 32 max: 4096 }} (pixels).
+#   image_domain                      of image/encoded: minimum_supported_image_fraction (0 to 1),
+#                                     and, to add, max_image_byte_size: 1000000.
+#   drift_comparator                  how far the train split may move from the run or span before;
+#   skew_comparator                   how far another split may lie from the train split (0 to 1).
+#                                     With few images, what chance alone makes is allowed. Without
+#                                     a comparator a feature is not compared.
+#
+# Every run that is given this file is checked against it, exactly as it is:
+#   local_runner.py --validation.schema {path}
+
+"""
+
+
+def write_schema(nodes: Mapping[str, NodeRun], target: str) -> None:
+    """Write what SchemaGen inferred to the file `target`, with a comment on how to edit it.
+
+    Raises:
+        UserError: the file is there and says anything else, as a person may have edited it.
+    """
+    folder = nodes[LAST_NODE].outputs["schema"].uri
+    schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
+    text = _HEADER.format(path=shlex.quote(target))
+    text += text_format.MessageToString(schema, as_utf8=True)
+    try:
+        _write(target, text)
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {target} ({error.strerror}): choose another file with --to."
+        ) from error
+
+
+def _write(target: str, text: str) -> None:
+    if not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    with open(target, encoding="utf-8", errors="replace") as file:
+        if file.read() != text:
+            raise UserError(
+                f"{target} is there and differs from the inferred schema, perhaps because "
+                "somebody edited it: it was left as it is. Name another file with --to."
+            )

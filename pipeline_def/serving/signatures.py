@@ -1,0 +1,79 @@
+"""The signatures of the exported model: image bytes in, label texts and probabilities out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+import tf_keras
+
+from components.contract.example import ENCODED, LABEL, LABEL_ID
+from components.images.canonical import decode
+from components.transform.config import TransformConfig
+from components.transform.preprocessing import LABEL_VOCABULARY
+
+
+def export_model(
+    model: tf_keras.Model,
+    transform_output: tft.TFTransformOutput,
+    *,
+    config: TransformConfig,
+    directory: str,
+) -> None:
+    """Save `model` with the transform graph in front of it, as a SavedModel.
+
+    Signatures:
+        serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
+            `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
+            `labels` string [batch, classes], the text of each column.
+        serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
+            `probabilities`. For TFMA.
+        transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
+    """
+    # Saved only if it is tracked: the layer owns the vocabulary's table.
+    model.tft_layer = transform_output.transform_features_layer()
+    signatures = _make_signatures(
+        model,
+        labels=transform_output.vocabulary_by_name(LABEL_VOCABULARY),
+        raw_spec=transform_output.raw_feature_spec(),
+        config=config,
+    )
+    # model.save(save_format="tf") makes a SavedModel that TFMA takes 17 times as long to load.
+    tf.saved_model.save(model, directory, signatures=signatures)
+
+
+def _make_signatures(
+    model: tf_keras.Model, *, labels: list[bytes], raw_spec: dict[str, Any], config: TransformConfig
+) -> dict[str, Any]:
+    # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
+    bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
+    examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
+
+    def probabilities(encoded: tf.Tensor) -> tf.Tensor:
+        # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
+        canonical = model.tft_layer({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
+        return tf.nn.softmax(model(decode(canonical, config), training=False))
+
+    @tf.function(input_signature=bytes_input, autograph=False)
+    def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        scores = probabilities(image_bytes)
+        texts = tf.constant(labels)
+        return {
+            "label": tf.gather(texts, tf.argmax(scores, axis=1)),
+            "labels": tf.tile(texts[tf.newaxis], [tf.shape(scores)[0], 1]),
+            "probabilities": scores,
+        }
+
+    @tf.function(input_signature=examples_input, autograph=False)
+    def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
+        return {"probabilities": probabilities(tf.reshape(features[ENCODED], [-1]))}
+
+    @tf.function(input_signature=examples_input, autograph=False)
+    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
+        return {LABEL_ID: model.tft_layer(features)[LABEL_ID]}
+
+    functions = (serving_default, serving_examples, transform_features)
+    return {function.__name__: function for function in functions}

@@ -1,0 +1,1 @@
+"""Trainer's `run_fn`, the training loop and its checkpoints."""

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks import ladder_verdict
+from benchmarks.ladder_plot import draw
+from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from pipeline_def.config.command_line import make_parser, parse
+from tests.pictures import write_folder
+
+RATES = {
+    "originals, resized every epoch": 500,
+    "files one by one": 1000,
+    "files, parallel map": 2000,
+    "TFRecord, sequential": 1250,
+    "+ prefetch: reader streamed": 4000,
+    "reader indexed": 6000,
+    "storage raw": 50_000,
+    "cache decoded": 100_000,
+}
+
+
+def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
+    rungs = [
+        {
+            "name": name,
+            "images_per_second": [rate * 0.9, rate, rate * 1.2],
+            "kind": "files",
+            "change": "a change",
+            "wait_share": 0.1,
+            "first_batch_seconds": 0.5,
+        }
+        for name, rate in RATES.items()
+    ]
+    limits = {DECODE_LIMIT: [7000], COPY_LIMIT: [110_000]}
+    return {
+        "rungs": rungs,
+        "limits": limits,
+        "found": found,
+        "size": size,
+        "batch": 32,
+        "images": 64,
+        "different": 60,
+        "cores": 2,
+        "accelerator_images_per_second": 4800,
+        "data": "/data/photos",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "use", "bottleneck"),
+    [
+        pytest.param({}, None, "cache decoded", "copying", id="all pixels fit into memory"),
+        pytest.param({}, 3000, "reader indexed", "the consumer", id="no cache is needed"),
+        pytest.param({"found": 10**9}, None, "reader indexed", "decoding", id="they do not fit"),
+        pytest.param({"found": 10**9}, 9000, "storage raw", "the consumer", id="decoder too slow"),
+        pytest.param(
+            {"found": 10**9, "store": {"latency_ms": 30, "stream_mbps": 160}},
+            None,
+            "+ prefetch: reader streamed",
+            "requests and parsing",
+            id="from a bucket",
+        ),
+    ],
+)
+def test_verdict(options: dict[str, Any], target: float | None, use: str, bottleneck: str) -> None:
+    verdict = ladder_verdict.judge(results(**options), target=target)
+    assert verdict["use"] == use
+    text = "\n".join(verdict["verdict"])
+    assert f"Bottleneck: {bottleneck}." in text
+    assert "Resizing once: 4.0 x" in text
+    assert "costs 200 µs an image" in text
+
+
+@pytest.mark.parametrize("found", [1000, 10**9])
+def test_the_recommended_file_is_taken_by_the_runner(tmp_path: Path, found: int) -> None:
+    measured = results(found=found)
+    recommended = ladder_verdict.judge(measured, target=None)["recommended"]
+    file = tmp_path / "recommended.yaml"
+    file.write_text(recommended)
+    config, _ = parse(make_parser("local_runner.py", ""), ["--config", str(file)])
+    assert config.data == "/data/photos"
+    assert config.transform.size == 224
+    assert config.input.cache == ("decoded" if found == 1000 else "none")
+    assert config.training.batch_size == 32
+
+
+def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = results()
+    measured |= ladder_verdict.judge(measured, target=None)
+    ladder_verdict.show(measured)
+    printed = capsys.readouterr().out
+    assert "6,000" in printed
+    assert "5,400 to 7,200" in printed
+    assert "Bottleneck" in printed
+    draw(measured, tmp_path / "ladder.svg")
+    picture = (tmp_path / "ladder.svg").read_text()
+    assert "</svg>" in picture
+    draw(measured, tmp_path / "again.svg")
+
+
+def climb(tmp_path: Path, *options: str) -> Any:
+    data = write_folder(tmp_path / "images", each=8)
+    output = tmp_path / "output"
+    command = [sys.executable, "-m", "benchmarks.input_pipeline", "--data", str(data)]
+    sizes = ["--size", "32", "--batch", "8", "--images", "20", "--repeats", "1", "--epochs", "1"]
+    places = ["--output", str(output), "--work", str(tmp_path)]
+    done = subprocess.run(
+        [*command, *sizes, *places, *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Bottleneck" in done.stdout
+    assert (output / "ladder.png").stat().st_size > 10_000
+    assert yaml.safe_load((output / "recommended.yaml").read_text())["transform"]["size"] == 32
+    return json.loads((output / "results.json").read_text())
+
+
+@pytest.mark.slow
+def test_every_rung_on_local_files(tmp_path: Path) -> None:
+    measured = climb(tmp_path)
+    assert len(measured["rungs"]) == 13
+    assert measured["images"] == 16
+    same = [rung["pixels"] for rung in measured["rungs"][1:]]
+    assert all(text.startswith("the same, ") for text in same)
+    assert all(rate > 0 for rung in measured["rungs"] for rate in rung["images_per_second"])
+
+
+@pytest.mark.slow
+def test_rungs_on_a_bucket(tmp_path: Path) -> None:
+    words = "one by one,interleave,prefetch,decoded"
+    measured = climb(tmp_path, "--gcs-latency-ms", "20", "--rungs", words)
+    rates = {rung["name"]: rung["images_per_second"][0] for rung in measured["rungs"]}
+    assert len(rates) == 4
+    # A request of 20 ms for each image.
+    assert rates["files one by one"] < 50 < rates["cache decoded"]
+
+
+def test_a_mistake_gets_one_sentence(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.input_pipeline", "--data", str(tmp_path / "nowhere")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

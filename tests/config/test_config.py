@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.configuration import from_json, to_json
+from components.contract.errors import UserError
+from components.ingest.config import IngestConfig
+from components.transform.config import TransformConfig
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.model import ModelConfig
+
+
+def parsed(*argv: str) -> Config:
+    return parse(make_parser("runner.py", "Runs."), argv)[0]
+
+
+def test_defaults_of_the_command_line_are_those_of_the_classes() -> None:
+    assert parsed() == Config()
+
+
+def test_options_override_the_file_before_them(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("data: /images\ntraining: {epochs: 3, batch_size: 8}\n")
+    config = parsed("--config", str(file), "--training.epochs", "7")
+    assert (config.data, config.training.epochs, config.training.batch_size) == ("/images", 7, 8)
+
+
+def test_splits_from_the_command_line() -> None:
+    config = parsed("--ingest.splits", '{"train": 0.5, "eval": 0.25, "test": 0.25}')
+    assert config.ingest.splits == {"train": 0.5, "eval": 0.25, "test": 0.25}
+
+
+WRONG = {
+    "unknown option": (["--foo", "1"], "--foo"),
+    "unknown field": (["--training.epoch", "1"], "--training.epoch"),
+    "wrong type": (["--training.epochs", "many"], "training.epochs.*many"),
+    "not one of the choices": (["--model.name", "vgg"], "model.name.*cnn.*vgg"),
+    "out of range": (["--transform.size", "4"], "transform.size is 4: it must be from 8"),
+    "shares that add up to more": (["--ingest.splits.train", "0.9"], "must add up to 1"),
+    "no eval split": (["--ingest.splits", '{"train": 1}'], "at least train and eval"),
+    "weights without a model for them": (
+        ["--model.name", "cnn", "--model.weights", "imagenet"],
+        "cnn has no pretrained weights",
+    ),
+    "no interleave": (["--input.interleave", "0"], "input.interleave is 0: it must be at least 1"),
+    "negative threads": (["--input.threads", "-1"], "input.threads is -1: it must be from 0"),
+    "share of waiting above one": (["--input.max_wait", "2"], "input.max_wait is 2.0: it must be"),
+    "a cache that the reader cannot use": (
+        ["--input.reader", "streamed", "--input.cache", "encoded"],
+        "read by input.reader indexed, not streamed",
+    ),
+    "a folder without a cache for it": (
+        ["--input.cache_folder", "/ssd"],
+        "it needs input.cache file",
+    ),
+    "large margin": (["--transform.margin", "300"], "transform.margin is 300: it must be from 0"),
+    "negative steps": (["--training.profile_steps", "-1"], "training.profile_steps is -1"),
+    "no such file": (["--config", "/no/such.yaml"], "/no/such.yaml"),
+}
+
+
+@pytest.mark.parametrize(("argv", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_is_one_line_that_names_it(argv: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        parsed(*argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_field_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("training: {epoch: 3}\n")
+    with pytest.raises(UserError, match="epoch"):
+        parsed("--config", str(file))
+
+
+def test_help_shows_every_field_with_default_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed("--help")
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for name in ("--data", "--ingest.shard_mib", "--training.learning_rate", "--transform.size"):
+        assert f"{name} " in text
+    assert "MiB: large enough to read in one stream" in text
+    assert "default: 128.0" in text
+
+
+RESOLVED: dict[str, tuple[int, int, dict[str, Any], int, str]] = {
+    "digits": (8, 1_797, {}, 32, "cnn"),
+    "CIFAR": (32, 60_000, {}, 32, "cnn"),
+    "many photographs": (375, 10_000, {}, 224, "mobilenet_v2"),
+    "too few to start from random weights": (375, 9_999, {}, 96, "cnn"),
+    "few, but pretrained": (375, 160, {"model": ModelConfig(weights="w.h5")}, 224, "mobilenet_v2"),
+    "many thumbnails": (90, 10_000, {}, 96, "mobilenet_v2"),
+    "size given": (375, 10_000, {"transform": TransformConfig(size=48)}, 48, "cnn"),
+    "large size given": (375, 160, {"transform": TransformConfig(size=300)}, 300, "cnn"),
+    "model given": (375, 160, {"model": ModelConfig(name="mobilenet_v2")}, 224, "mobilenet_v2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("side", "images", "given", "size", "name"), RESOLVED.values(), ids=RESOLVED.keys()
+)
+def test_size_and_model_follow_the_images(
+    side: int, images: int, given: dict[str, Any], size: int, name: str
+) -> None:
+    config = resolve(Config(**given), shorter_side=side, images=images)
+    assert (config.transform.size, config.model.name) == (size, name)
+
+
+def test_weights_need_a_model_that_has_them() -> None:
+    with pytest.raises(ValueError, match="cnn has no pretrained weights"):
+        resolve(Config(model=ModelConfig(weights="imagenet")), shorter_side=32, images=10)
+
+
+def test_ingest_config_survives_json() -> None:
+    config = IngestConfig(splits={"train": 0.5, "eval": 0.5}, threads=7)
+    assert from_json(IngestConfig, to_json(config)) == config

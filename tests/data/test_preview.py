@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.contract.example import ENCODED
+from components.images.canonical import canonicalize, decode
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.data.augmentation import augment
+from pipeline_def.data.preview import preview
+from tests import nodes
+from tests.pictures import encode, picture
+
+OFF: dict[str, Any] = {"shift": 0.0}
+
+
+def custom_config(
+    *, seed: int = 0, transform: TransformConfig | None = None, **augmentation: Any
+) -> dict[str, Any]:
+    return {
+        "transform": asdict(transform or TransformConfig(size=32)),
+        "augmentation": asdict(AugmentationConfig(**augmentation)),
+        "training": asdict(TrainingConfig(seed=seed)),
+    }
+
+
+def canonical(config: TransformConfig, count: int = 40) -> list[bytes]:
+    files = [encode(picture(seed, height=80, width=80), "PNG") for seed in range(count)]
+    found: list[bytes] = canonicalize(tf.constant(files), config).numpy().tolist()
+    return found
+
+
+def test_seen_is_what_the_model_is_given(transformed: nodes.Transformed) -> None:
+    examples = nodes.read_examples(transformed.examples, "train")[:5]
+    files = [example.features.feature[ENCODED].bytes_list.value[0] for example in examples]
+    config = TransformConfig(size=32)
+    seen, augmented = preview(files, custom_config(**OFF))
+    np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
+    assert augmented is seen
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+def test_with_a_margin_training_sees_other_windows(storage: Any) -> None:
+    config = TransformConfig(size=24, margin=9, storage=storage)
+    files = canonical(config)
+    seen, augmented = preview(files, custom_config(transform=config, **OFF))
+    np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
+    whole = decode(tf.constant(files), config.without_margin()).numpy()
+    corners: set[tuple[int, ...]] = set()
+    for image, window in zip(whole, augmented, strict=True):
+        views = np.lib.stride_tricks.sliding_window_view(image, (24, 24, 3))[:, :, 0]
+        corners.update(map(tuple, np.argwhere((views == window).all((2, 3, 4))).tolist()))
+    assert {top for top, _ in corners} == {left for _, left in corners} == set(range(10))
+
+
+def test_about_half_are_mirrored_by_a_flip() -> None:
+    seen, augmented = preview(canonical(TransformConfig(size=32)), custom_config(flip=True, **OFF))
+    mirrored = (augmented == seen[:, :, ::-1]).all((1, 2, 3))
+    kept = (augmented == seen).all((1, 2, 3))
+    assert (mirrored | kept).all()
+    assert 10 <= mirrored.sum() <= 30
+
+
+def test_a_batch_changes_as_in_a_step_of_training() -> None:
+    files = canonical(TransformConfig(size=32), count=8)
+    options: dict[str, Any] = {"shift": 0.2, "rotation": 10.0, "brightness": 0.4, "cutout": 0.3}
+    seen, augmented = preview(files, custom_config(seed=3, **options))
+    order = np.random.default_rng(3).permutation(8)
+    expected, _ = augment(
+        tf.constant(seen[order]),
+        tf.zeros([8], tf.int64),
+        seed=tf.constant([3, 0], tf.int64),
+        config=AugmentationConfig(**options),
+        classes=1,
+    )
+    np.testing.assert_array_equal(augmented[order], expected)
+
+
+@pytest.mark.parametrize("option", [{"mixup": 1.0}, {"cutmix": 1.0}], ids=["mixup", "cutmix"])
+def test_neighbours_of_one_class_are_mixed_with_other_classes(option: dict[str, Any]) -> None:
+    # Twenty black images, then twenty white ones.
+    config = TransformConfig(size=8, storage="raw")
+    files = [bytes(192)] * 20 + [b"\xff" * 192] * 20
+    seen, augmented = preview(files, custom_config(transform=config, **option, **OFF))
+    mixed = (augmented != seen).any((1, 2, 3))
+    assert mixed[:20].sum() >= 5
+    assert mixed[20:].sum() >= 5
+
+
+def test_the_seed_decides() -> None:
+    files = canonical(TransformConfig(size=32))
+    first, again, other = (
+        preview(files, custom_config(seed=seed, shift=0.3, flip=True))[1] for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_no_two_images_of_many_are_changed_alike() -> None:
+    # More than are augmented at once: each batch has draws of its own.
+    files = [encode(picture(7, height=32, width=32), "JPEG")] * 64
+    _, augmented = preview(files, custom_config(shift=0.5, rotation=90.0))
+    assert len(np.unique(augmented.reshape(64, -1), axis=0)) == 64

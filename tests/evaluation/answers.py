@@ -1,0 +1,172 @@
+"""Models whose answers are known, with the exported one's signatures, and examples for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tfx import types
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.contract import example
+from components.contract.artifacts import FOUND_PROPERTY
+from components.contract.configuration import to_json
+from components.evaluation import hooks as evaluation_hooks
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.executor import Executor
+from components.evaluation.predictions import Predictions
+from components.records.shard_files import write_index
+from pipeline_def.config.config import Config
+
+_BYTES = tf.io.FixedLenFeature([], tf.string)
+
+
+class Model(tf.Module):
+    """Takes an "image" for the float32 logits of `columns` classes, in the order of its labels."""
+
+    def __init__(self, labels: Sequence[str], *, columns: int | None = None) -> None:
+        super().__init__()
+        self.labels = [label.encode("utf-8", "surrogateescape") for label in labels]
+        self.columns = columns or len(labels)
+        # Lost with the model, if only its signatures were kept.
+        self.scale = tf.Variable(1.0)
+        ids = tf.lookup.KeyValueTensorInitializer(
+            self.labels, tf.range(len(labels), dtype=tf.int64)
+        )
+        self.table = tf.lookup.StaticHashTable(ids, -1)
+
+    def scores(self, encoded: tf.Tensor) -> tf.Tensor:
+        logits = tf.reshape(tf.io.decode_raw(encoded, tf.float32), [-1, self.columns])
+        return tf.nn.softmax(logits[:, : len(self.labels)] * self.scale)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def serving_default(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        scores = self.scores(image_bytes)
+        texts = tf.tile(tf.constant([self.labels]), [tf.shape(scores)[0], 1])
+        return {"labels": texts, "probabilities": scores}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serving_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {example.ENCODED: _BYTES})
+        return {"probabilities": self.scores(features[example.ENCODED])}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def transform_features(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {example.LABEL: _BYTES})
+        return {example.LABEL_ID: self.table.lookup(features[example.LABEL])}
+
+    def save(self, folder: Path) -> types.Artifact:
+        names = ("serving_default", "serving_examples", "transform_features")
+        signatures = {name: getattr(self, name) for name in names}
+        tf.saved_model.save(self, str(folder / "Format-Serving"), signatures=signatures)
+        artifact = standard_artifacts.Model()
+        artifact.uri = str(folder)
+        return artifact
+
+
+class ColourModel(Model):
+    """Tells blue, green and red pictures apart by their mean, but takes the dark ones for blue."""
+
+    def __init__(self, *, dark: float = 101.0) -> None:
+        super().__init__(("red", "blue", "green"))
+        self.dark = dark
+
+    def scores(self, encoded: tf.Tensor) -> tf.Tensor:
+        def mean(data: tf.Tensor) -> tf.Tensor:
+            image = tf.io.decode_image(data, channels=3, expand_animations=False)
+            return tf.reduce_mean(tf.cast(image, tf.float32), [0, 1])
+
+        colours = tf.map_fn(mean, encoded, fn_output_signature=tf.TensorSpec([3], tf.float32))
+        red, green, blue = tf.unstack(colours, axis=1)
+        dark = tf.where(tf.reduce_mean(colours, axis=1) < self.dark, 200.0, 0.0)
+        return tf.nn.softmax(tf.stack([red, blue + dark, green], axis=1) / 50)
+
+
+def make_predictions(
+    labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = (), seed: int = 0
+) -> Predictions:
+    """Right more often than not; none of the classes `missing`."""
+    random = np.random.default_rng(seed)
+    ids = np.repeat([i for i in range(len(labels)) if i not in missing], each)
+    random.shuffle(ids)
+    logits = random.normal(0, 1, (len(ids), len(labels)))
+    logits[np.arange(len(ids)), ids] += 1.5
+    probabilities = tf.nn.softmax(logits.astype(np.float32)).numpy()
+    return Predictions(labels, ids.astype(np.int64), probabilities)
+
+
+def write_examples(folder: Path, split: str, predictions: Predictions) -> types.Artifact:
+    """Two shards of examples to which `Model` answers with `predictions`, and a train split."""
+    shards = {}
+    for number, rows in enumerate(np.array_split(np.arange(len(predictions.ids)), 2)):
+        path = folder / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-00002"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shards[path.name] = len(rows)
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for row in rows:
+                writer.write(_serialize(predictions, row))
+    texts = [predictions.labels[column] for column in predictions.ids]
+    counts = {label: texts.count(label) for label in sorted(set(texts))}
+    train = dict.fromkeys(predictions.labels, 5)
+    write_index(str(folder), {split: shards}, labels={split: counts, "train": train})
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(folder)
+    return describe(artifact, ["train", split])
+
+
+def describe(artifact: types.Artifact, splits: list[str]) -> types.Artifact:
+    """Say of examples what ImageExampleGen says."""
+    artifact.split_names = artifact_utils.encode_split_names(splits)
+    examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    examples_utils.set_file_format(artifact, "tfrecords_gzip")
+    return artifact
+
+
+def _serialize(predictions: Predictions, row: int) -> bytes:
+    """Every fourth image is a PNG; sides grow from 20 to 219 pixels; a third has no luminance."""
+    label = predictions.labels[predictions.ids[row]].encode("utf-8", "surrogateescape")
+    record = tf.train.Example()
+    features = record.features.feature
+    for name, data in {
+        example.ENCODED: np.log(predictions.probabilities[row]).tobytes(),
+        example.LABEL: label,
+        example.FILENAME: b"camera %d/%05d.jpg" % (row % 2, row),
+        example.FORMAT: b"jpeg" if row % 4 else b"png",
+    }.items():
+        features[name].bytes_list.value.append(data)
+    for name, number in {example.HEIGHT: 20 + row % 200, example.WIDTH: 300}.items():
+        features[name].int64_list.value.append(number)
+    if row % 3:
+        features[example.LUMINANCE].float_list.value.append(row % 256)
+    serialized: bytes = record.SerializeToString()
+    return serialized
+
+
+def evaluate(
+    folder: Path,
+    examples: types.Artifact,
+    model: types.Artifact,
+    *,
+    baseline: types.Artifact | None = None,
+    config: EvaluationConfig | None = None,
+) -> tuple[types.Artifact, types.Artifact]:
+    """Run ImageEvaluator; return the evaluation and the blessing."""
+    in_use = baseline or standard_artifacts.Model()
+    in_use.set_int_custom_property(FOUND_PROPERTY, int(baseline is not None))
+    evaluation, blessing = standard_artifacts.ModelEvaluation(), standard_artifacts.ModelBlessing()
+    evaluation.uri, blessing.uri = str(folder / "evaluation"), str(folder / "blessing")
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(Config().beam_pipeline_args))
+    Executor(context).Do(
+        {"examples": [examples], "model": [model], "baseline_model": [in_use]},
+        {"evaluation": [evaluation], "blessing": [blessing]},
+        {
+            "config": to_json(config or EvaluationConfig()),
+            "module_path": evaluation_hooks.__name__,
+        },
+    )
+    return evaluation, blessing

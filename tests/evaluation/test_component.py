@@ -1,0 +1,196 @@
+"""The real Evaluator, TFMA and all, on answers that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from tfx import types
+
+from components.contract.artifacts import FLOOR_PROPERTY, SPLIT_PROPERTY
+from components.evaluation.blessing import (
+    BASELINE,
+    CANDIDATE,
+    Slice,
+    explain_blessing,
+    read_metrics,
+)
+from components.evaluation.classification_metrics import METRICS, measure
+from components.evaluation.config import EvaluationConfig, Threshold
+from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.evaluation.predictions import Predictions
+from tests.evaluation.answers import Model, evaluate, make_predictions, write_examples
+
+LABELS = ("cat", "7", "<b>|日本語", "dog")
+EACH = 30
+
+THRESHOLDS = [
+    Threshold("ece", at_most=0.001),
+    Threshold("accuracy", slice="class=7", at_least=0.999),
+    Threshold("accuracy", slice="format=gif", at_least=0.1),
+    Threshold("macro_f1", slice="format", at_least=0.1, at_most=1),
+]
+
+
+@pytest.fixture(scope="module")
+def predictions() -> Predictions:
+    return make_predictions(LABELS, each=EACH)
+
+
+@pytest.fixture(scope="module")
+def evaluation(
+    predictions: Predictions, tmp_path_factory: pytest.TempPathFactory
+) -> types.Artifact:
+    """Of a model against one in use that knows the classes in another order, but for the last."""
+    folder = tmp_path_factory.mktemp("evaluator")
+    examples = write_examples(folder / "examples", "test", predictions)
+    model = Model(LABELS).save(folder / "model")
+    baseline = Model(LABELS[2::-1], columns=len(LABELS)).save(folder / "baseline")
+    evaluation, blessing = evaluate(
+        folder,
+        examples,
+        model,
+        baseline=baseline,
+        config=EvaluationConfig(thresholds=THRESHOLDS),
+    )
+    assert not blessing.get_int_custom_property("blessed")
+    return evaluation
+
+
+@pytest.fixture(scope="module")
+def found(evaluation: types.Artifact) -> dict[Slice, dict[str, dict[str, float]]]:
+    return {
+        key: {model: dict(values) for model, values in by_model.items()}
+        for key, by_model in read_metrics(evaluation.uri)
+    }
+
+
+def test_the_numbers_are_those_of_scikit_learn(
+    found: dict[Slice, dict[str, dict[str, float]]], predictions: Predictions
+) -> None:
+    ids, probabilities = predictions.ids, predictions.probabilities.astype(np.float64)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    predicted = probabilities.argmax(axis=1)
+    average = {"average": "macro", "zero_division": 0}
+    expected = {
+        "accuracy": metrics.accuracy_score(ids, predicted),
+        "balanced_accuracy": metrics.balanced_accuracy_score(ids, predicted),
+        "top_3_accuracy": metrics.top_k_accuracy_score(ids, probabilities, k=3),
+        "top_5_accuracy": 1.0,
+        "macro_precision": metrics.precision_score(ids, predicted, **average),
+        "macro_recall": metrics.recall_score(ids, predicted, **average),
+        "macro_f1": metrics.f1_score(ids, predicted, **average),
+        "auc": metrics.roc_auc_score(ids, probabilities, multi_class="ovr"),
+        "loss": metrics.log_loss(ids, probabilities),
+        "example_count": len(ids),
+    }
+    overall = found[()][CANDIDATE]
+    assert overall.keys() == expected.keys() | {"ece"}
+    for name, value in expected.items():
+        assert overall[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_the_report_measures_what_the_evaluator_measures(
+    evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
+) -> None:
+    kept = read_predictions(evaluation.uri)
+    assert kept.baseline
+    for model, answers in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
+        scalars = measure(answers).scalars
+        assert scalars.keys() == set(METRICS)
+        for name in METRICS:
+            assert scalars[name] == pytest.approx(found[()][model][name], abs=1e-6), (model, name)
+
+
+def test_every_slicing_holds_every_example_once(
+    found: dict[Slice, dict[str, dict[str, float]]],
+) -> None:
+    counts: dict[str, dict[str, float]] = {}
+    for key, values in found.items():
+        if key:
+            [(slicing, value)] = key
+            counts.setdefault(slicing, {})[value] = values[CANDIDATE]["example_count"]
+    assert counts == {
+        "class": dict.fromkeys(LABELS, EACH),
+        "size": {"under 32 px": 12, "32 to 63 px": 32, "64 to 127 px": 64, "128 to 255 px": 12},
+        "luminance": {"under 64": 42, "64 to 127": 38, "not measured": 40},
+        "format": {"jpeg": 90, "png": 30},
+        "folder": {"camera 0": 60, "camera 1": 60},
+    }
+
+
+def test_the_answers_to_each_example_are_kept(
+    evaluation: types.Artifact, predictions: Predictions
+) -> None:
+    kept = read_predictions(evaluation.uri)
+    assert list(kept.filenames) == sorted(kept.filenames)
+    # The number of an example is in its name.
+    order = [int(name[-9:-4]) for name in kept.filenames]
+    assert sorted(order) == list(range(len(LABELS) * EACH))
+    np.testing.assert_array_equal(kept.candidate.ids, predictions.ids[order])
+    np.testing.assert_allclose(
+        kept.candidate.probabilities, predictions.probabilities[order], rtol=1e-5
+    )
+    assert kept.candidate.labels == LABELS
+    assert kept.baseline
+    assert kept.baseline.labels == LABELS[2::-1]
+    texts = [(*kept.baseline.labels, "dog")[column] for column in kept.baseline.ids]
+    assert texts == [LABELS[column] for column in kept.candidate.ids] == list(kept.slices["class"])
+    assert kept.slices["format"].count("png") == EACH
+    assert [file.name for file in Path(evaluation.uri).glob("*pred*")] == [PREDICTIONS_FILE]
+
+
+def test_the_verdict_in_words(
+    evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
+) -> None:
+    assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "test"
+    assert evaluation.get_float_custom_property(FLOOR_PROPERTY) == 0.25
+    ece = found[()][CANDIDATE]["ece"]
+    recall = found[(("class", "7"),)][CANDIDATE]["accuracy"]
+    assert explain_blessing(evaluation.uri, 0.25) == (
+        f"calibration error {ece:.3f} is {ece - 0.001:.3f} above 0.001, its threshold",
+        f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below 0.999, its threshold",
+        "no image is in format=gif, which a threshold is for",
+    )
+
+
+def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> None:
+    predictions = make_predictions(LABELS[:3], each=EACH)
+    examples = write_examples(tmp_path / "examples", "eval", predictions)
+    model = Model(LABELS[:3]).save(tmp_path / "model")
+    config = EvaluationConfig(min_accuracy=0.5, thresholds=[Threshold("auc", at_least=0.5)])
+    evaluation, blessing = evaluate(tmp_path / "first", examples, model, config=config)
+    assert blessing.get_int_custom_property("blessed")
+    accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
+    assert explain_blessing(evaluation.uri, 1 / 3) == (
+        f"accuracy {accuracy:.3f} reaches 0.5, the least allowed",
+        "1 more threshold holds",
+        "no model in use to compare with",
+    )
+    again, _ = evaluate(tmp_path / "second", examples, model)
+    # As ML Metadata gives it back, which keeps six digits.
+    floor = float(f"{again.get_float_custom_property(FLOOR_PROPERTY):.6g}")
+    assert explain_blessing(again.uri, floor) == (
+        f"accuracy {accuracy:.3f} reaches 0.3333, the share of the most frequent class",
+        "no model in use to compare with",
+    )
+    files = [Path(e.uri, PREDICTIONS_FILE).read_bytes() for e in (evaluation, again)]
+    assert files[0] == files[1]
+
+
+def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
+    predictions = make_predictions(("a", "b"), each=40)
+    examples = write_examples(tmp_path / "examples", "eval", predictions)
+    in_use = Model(("a", "b")).save(tmp_path / "in_use")
+    turned = Model(("b", "a")).save(tmp_path / "turned")
+    evaluation, blessing = evaluate(tmp_path, examples, turned, baseline=in_use)
+    assert not blessing.get_int_custom_property("blessed")
+    right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
+    reasons = explain_blessing(evaluation.uri, 0.5)
+    assert reasons == (
+        f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the share of the most frequent "
+        "class",
+        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use, more than 0.01",
+    )

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import tensorflow_model_analysis as tfma
+from tfx.types import standard_artifacts
+
+from components.contract.artifacts import FOUND_PROPERTY
+from components.contract.errors import UserError
+from components.evaluation.baseline import find_baseline
+from components.evaluation.blessing import describe_thresholds
+from components.evaluation.classification_metrics import METRICS
+from components.evaluation.config import EvaluationConfig, MetricName, Slicing, Threshold
+from components.evaluation.eval_config import make_eval_config
+from components.evaluation.executor import (
+    _without_empty_baseline,
+    leave_out_auc,
+    raise_accuracy_floor,
+)
+from components.evaluation.slices import SLICINGS
+from pipeline_def.config.command_line import make_parser, parse
+
+
+def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
+    """What BaselineFinder looks at of a SavedModel."""
+    (folder / "variables").mkdir(parents=True)
+    (folder / "variables" / "variables.index").write_bytes(weights)
+    if whole:
+        (folder / "saved_model.pb").write_bytes(b"graph")
+    return folder
+
+
+def test_no_baseline_on_a_first_run(tmp_path: Path) -> None:
+    candidate = saved_model(tmp_path / "candidate", weights=b"new")
+    assert find_baseline(str(tmp_path / "pushed"), str(candidate)) == ""
+
+
+def test_the_newest_version_by_number(tmp_path: Path) -> None:
+    candidate = saved_model(tmp_path / "candidate", weights=b"new")
+    for version in ("99", "100", "notes"):
+        saved_model(tmp_path / "pushed" / version, weights=version.encode())
+    found = find_baseline(str(tmp_path / "pushed"), str(candidate))
+    assert found == str(tmp_path / "pushed" / "100")
+
+
+def test_the_candidate_is_not_its_own_baseline(tmp_path: Path) -> None:
+    candidate = saved_model(tmp_path / "candidate", weights=b"new")
+    saved_model(tmp_path / "pushed" / "1", weights=b"old")
+    saved_model(tmp_path / "pushed" / "2", weights=b"new")
+    found = find_baseline(str(tmp_path / "pushed"), str(candidate))
+    assert found == str(tmp_path / "pushed" / "1")
+
+
+def test_a_version_that_is_still_being_copied_is_left_out(tmp_path: Path) -> None:
+    candidate = saved_model(tmp_path / "candidate", weights=b"new")
+    saved_model(tmp_path / "pushed" / "1", weights=b"half", whole=False)
+    assert find_baseline(str(tmp_path / "pushed"), str(candidate)) == ""
+
+
+@pytest.mark.parametrize("found", [0, 1])
+def test_evaluator_gets_a_baseline_only_if_there_is_one(found: int) -> None:
+    baseline = standard_artifacts.Model()
+    baseline.set_int_custom_property(FOUND_PROPERTY, found)
+    inputs = {"model": [standard_artifacts.Model()], "baseline_model": [baseline]}
+    assert ("baseline_model" in _without_empty_baseline(inputs)) == bool(found)
+
+
+def thresholds(config: tfma.EvalConfig) -> list[tfma.PerSliceMetricThreshold]:
+    return [
+        threshold
+        for specs in config.metrics_specs
+        for metric in specs.metrics
+        for threshold in metric.per_slice_thresholds
+    ]
+
+
+@pytest.mark.parametrize(("minimum", "floor", "bound"), [(0.0, 0.3, 0.3), (0.9, 0.3, 0.9)])
+def test_no_model_below_the_share_of_the_most_frequent_class(
+    minimum: float, floor: float, bound: float
+) -> None:
+    config = make_eval_config(EvaluationConfig(min_accuracy=minimum))
+    raise_accuracy_floor(config, floor)
+    [threshold] = thresholds(config)
+    assert threshold.threshold.value_threshold.lower_bound.value == bound
+
+
+def test_thresholds_hold_for_all_examples_together_not_for_each_class() -> None:
+    [threshold] = thresholds(make_eval_config(EvaluationConfig()))
+    assert list(threshold.slicing_specs) == [tfma.SlicingSpec()]
+    assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.01)
+
+
+def test_the_floor_is_for_the_accuracy_on_all_examples_only() -> None:
+    more = [
+        Threshold("accuracy", slice="class", at_least=0.1),
+        Threshold("macro_f1", at_least=0.1),
+        Threshold("accuracy", max_worsening=0.5),
+    ]
+    config = make_eval_config(EvaluationConfig(thresholds=more))
+    raise_accuracy_floor(config, 0.3)
+    assert describe_thresholds(config) == {
+        "accuracy": "at least 0.3, at most 0.01 behind the model in use; at most 0.5 behind the "
+        "model in use",
+        "accuracy on class": "at least 0.1",
+        "macro_f1": "at least 0.1",
+    }
+
+
+def test_lower_is_better_for_errors() -> None:
+    more = [Threshold("ece", max_worsening=0.02), Threshold("auc", max_worsening=0.02)]
+    _, auc, ece = thresholds(make_eval_config(EvaluationConfig(thresholds=more)))
+    changes = [bounds.threshold.change_threshold for bounds in (auc, ece)]
+    assert [change.absolute.value for change in changes] == [-0.02, 0.02]
+    assert [change.direction for change in changes] == [
+        tfma.MetricDirection.HIGHER_IS_BETTER,
+        tfma.MetricDirection.LOWER_IS_BETTER,
+    ]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_auc_of_very_many_answers_only_if_a_threshold_is_for_it(wanted: bool) -> None:
+    more = [Threshold("auc", at_least=0.9)] if wanted else []
+    config = make_eval_config(EvaluationConfig(thresholds=more))
+    before = len(config.metrics_specs[0].metrics)
+    leave_out_auc(config)
+    assert len(config.metrics_specs[0].metrics) == before - (not wanted)
+    assert ("auc" in str(config)) == wanted
+
+
+def test_names_are_those_of_the_measures() -> None:
+    assert get_args(MetricName) == METRICS
+    assert get_args(Slicing) == SLICINGS
+
+
+FILE = """
+evaluation:
+  thresholds:
+  - {metric: accuracy, slice: class, at_least: 0.7}
+  - {metric: ece, at_most: 0.1, max_worsening: 0.02}
+"""
+
+
+def test_thresholds_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(FILE)
+    parser = make_parser("program", "description")
+    config, _ = parse(parser, ["--config", str(tmp_path / "config.yaml")])
+    assert config.evaluation.thresholds == [
+        Threshold("accuracy", slice="class", at_least=0.7),
+        Threshold("ece", at_most=0.1, max_worsening=0.02),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{metric: acuracy, at_least: 0.7}", "acuracy"),
+        ("{metric: accuracy}", "set at_least, at_most or max_worsening"),
+        ("{metric: accuracy, slice: colour, at_least: 0.7}", "slice is 'colour'"),
+        ("{metric: accuracy, max_worsening: -1}", "max_worsening is -1"),
+        ("{metric: accuracy, at_least: high}", "high"),
+    ],
+)
+def test_mistakes_in_thresholds_are_told(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"evaluation:\n  thresholds: [{text}]\n")
+    with pytest.raises(UserError, match=message):
+        parse(make_parser("program", "description"), ["--config", str(tmp_path / "config.yaml")])
+
+
+def test_a_threshold_on_a_slicing_that_is_left_out() -> None:
+    with pytest.raises(ValueError, match=r"size is not in evaluation\.slices"):
+        EvaluationConfig(
+            slices=["class"], thresholds=[Threshold("accuracy", slice="size", at_least=0.5)]
+        )

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.images.canonical import canonicalize, decode
+from components.transform.config import TransformConfig
+from pipeline_def.data.moments import channel_sums
+from tests.pictures import encode, picture
+
+Canonicalize = Callable[..., tf.Tensor]
+
+
+def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
+    dataset = tf.data.Dataset.from_tensors(encoded).map(lambda x: canonicalize(x, config))
+    return next(iter(dataset))
+
+
+@pytest.fixture(params=[canonicalize, in_tf_data], ids=["eager", "tf.data"])
+def canonicalize_either_way(request: pytest.FixtureRequest) -> Canonicalize:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "BMP", "GIF"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_every_format_becomes_a_jpeg_of_the_size(
+    canonicalize_either_way: Canonicalize, image_format: str, mode: str
+) -> None:
+    data = encode(picture(1, height=60, width=80).convert(mode), image_format)
+    [canonical] = canonicalize_either_way(tf.constant([data]), TransformConfig(size=32)).numpy()
+    image = Image.open(io.BytesIO(canonical))
+    assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (32, 32))
+
+
+def expected_crop(image: Image.Image) -> Image.Image:
+    return image.crop((10, 0, 70, 60)).resize((32, 32), Image.Resampling.BILINEAR)
+
+
+def expected_stretch(image: Image.Image) -> Image.Image:
+    return image.resize((32, 32), Image.Resampling.BILINEAR)
+
+
+@pytest.mark.parametrize(
+    ("fit", "expected"), [("crop", expected_crop), ("stretch", expected_stretch)]
+)
+def test_pixels_are_those_of_pillow(
+    canonicalize_either_way: Canonicalize,
+    fit: Literal["crop", "stretch"],
+    expected: Callable[[Image.Image], Image.Image],
+) -> None:
+    image = picture(1, height=60, width=80)
+    canonical = canonicalize_either_way(
+        tf.constant([encode(image, "PNG")]), TransformConfig(size=32, fit=fit, quality=100)
+    )
+    pixels = decode(canonical, TransformConfig(size=32)).numpy()[0].astype(int)
+    # JPEG at quality 100 is a few levels off; another crop or no antialiasing would be tens.
+    assert np.abs(pixels - np.asarray(expected(image))).max() <= 6
+
+
+def test_a_jpeg_of_the_right_size_is_kept_byte_for_byte(
+    canonicalize_either_way: Canonicalize,
+) -> None:
+    data = encode(picture(1, height=32, width=32), "JPEG", quality=70)
+    [canonical] = canonicalize_either_way(tf.constant([data]), TransformConfig(size=32)).numpy()
+    assert canonical == data
+
+
+def test_a_png_of_the_right_size_becomes_a_jpeg() -> None:
+    data = encode(picture(1, height=32, width=32), "PNG")
+    [canonical] = canonicalize(tf.constant([data]), TransformConfig(size=32)).numpy()
+    assert Image.open(io.BytesIO(canonical)).format == "JPEG"
+
+
+def test_an_empty_batch_stays_empty() -> None:
+    assert canonicalize(tf.zeros([0], tf.string), TransformConfig(size=32)).shape == [0]
+
+
+def test_decode_refuses_another_size() -> None:
+    data = tf.constant([encode(picture(1, height=16, width=32), "JPEG")])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(data, TransformConfig(size=32))
+
+
+def test_channel_sums_are_exact() -> None:
+    images = np.full((2, 256, 256, 3), 255, np.uint8)
+    sums, squares = channel_sums(images)
+    np.testing.assert_array_equal(sums, np.full([2, 3], 255 * 256**2))
+    # More than 32 bits hold.
+    np.testing.assert_array_equal(squares, np.full([2, 3], 255**2 * 256**2))
+
+
+@pytest.mark.parametrize("storage", ["png", "raw"])
+def test_png_and_raw_keep_the_very_pixels(
+    canonicalize_either_way: Canonicalize, storage: Literal["png", "raw"]
+) -> None:
+    image = picture(1, height=32, width=32)
+    config = TransformConfig(size=32, storage=storage)
+    canonical = canonicalize_either_way(tf.constant([encode(image, "PNG")]), config)
+    np.testing.assert_array_equal(decode(canonical, config)[0], np.asarray(image))
+    if storage == "raw":
+        assert canonical.numpy()[0] == image.tobytes()
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+def test_windows_of_stored_images_that_are_larger_than_the_model_sees(
+    storage: Literal["jpeg", "png", "raw"],
+) -> None:
+    config = TransformConfig(size=24, margin=8, storage=storage)
+    canonical = canonicalize(tf.constant([encode(picture(1, height=60, width=80), "PNG")]), config)
+    [whole] = decode(canonical, config.without_margin()).numpy()
+    assert whole.shape == (32, 32, 3)
+    np.testing.assert_array_equal(decode(canonical, config)[0], whole[4:28, 4:28])
+    [moved] = decode(canonical, config, windows=tf.constant([[0, 8, 0]])).numpy()
+    np.testing.assert_array_equal(moved, whole[0:24, 8:32])
+    [mirrored] = decode(canonical, config, windows=tf.constant([[0, 8, 1]])).numpy()
+    np.testing.assert_array_equal(mirrored, moved[:, ::-1])

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from components.images.check import check_image
+from components.images.check_result import Category, Rejected
+from components.ingest.config import IngestConfig
+from tests.pictures import encode, picture
+
+CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)
+
+
+def seen_by_a_person(data: bytes) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+KEPT = {
+    "JPEG": ("JPEG", "RGB", {}),
+    "JPEG of a phone": ("MPO", "RGB", {}),
+    "JPEG, gray": ("JPEG", "L", {}),
+    "JPEG, progressive": ("JPEG", "RGB", {"progressive": True}),
+    "PNG": ("PNG", "RGB", {}),
+    "PNG, gray": ("PNG", "L", {}),
+    "PNG, palette": ("PNG", "P", {}),
+    "PNG, black and white": ("PNG", "1", {}),
+    "BMP": ("BMP", "RGB", {}),
+    "GIF": ("GIF", "P", {}),
+}
+
+
+@pytest.mark.parametrize(("image_format", "mode", "options"), KEPT.values(), ids=KEPT.keys())
+def test_kept_byte_for_byte(image_format: str, mode: str, options: dict[str, Any]) -> None:
+    data = encode(picture(1).convert(mode), image_format, **options)
+    checked = check_image(data, CONFIG)
+    expected = {"MPO": "jpeg"}.get(image_format, image_format.lower())
+    assert checked.encoded == data
+    assert (checked.format, checked.height, checked.width) == (expected, 24, 32)
+    assert checked.channels == (1 if mode in ("1", "L") else 3)
+    gray = np.asarray(Image.open(io.BytesIO(data)).convert("L"))
+    assert checked.luminance == pytest.approx(gray.mean(), abs=1)
+    decoded = tf.io.decode_image(data, channels=3, expand_animations=False).numpy()
+    # Two JPEG decoders may round differently.
+    assert np.abs(decoded.astype(int) - seen_by_a_person(data)).max() <= 3
+
+
+TRANSCODED = {
+    "CMYK": ("JPEG", "CMYK", {}),
+    "WebP": ("WEBP", "RGB", {"lossless": True}),
+    "TIFF": ("TIFF", "RGB", {}),
+    # TensorFlow takes the numbers of the colours for shades of gray.
+    "BMP with a palette": ("BMP", "P", {}),
+    "gray PNG with transparency": ("PNG", "LA", {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode", "options"), TRANSCODED.values(), ids=TRANSCODED.keys()
+)
+def test_transcoded_to_what_a_person_sees(
+    image_format: str, mode: str, options: dict[str, Any]
+) -> None:
+    data = encode(picture(1).convert(mode), image_format, **options)
+    checked = check_image(data, CONFIG)
+    assert checked.format == "png"
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    np.testing.assert_array_equal(decoded, seen_by_a_person(data))
+
+
+def test_exif_rotation_is_applied() -> None:
+    data = camera(6)  # It was held upright: turn by 90 degrees to see it so.
+    checked = check_image(data, CONFIG)
+    assert (checked.height, checked.width) == (32, 24)
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    np.testing.assert_array_equal(decoded, np.rot90(seen_by_a_person(data), -1))
+
+
+def camera(orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encode(picture(1, height=24, width=32), "JPEG", exif=exif)
+
+
+def test_exif_without_rotation_changes_nothing() -> None:
+    assert check_image(camera(1), CONFIG).encoded == camera(1)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_exif_orientation_is_what_a_person_sees(orientation: int) -> None:
+    checked = check_image(camera(orientation), CONFIG)
+    seen = ImageOps.exif_transpose(Image.open(io.BytesIO(camera(orientation)))).convert("RGB")
+    decoded = tf.io.decode_image(checked.encoded, channels=3).numpy()
+    assert np.abs(decoded.astype(int) - np.asarray(seen)).max() <= 3
+
+
+def test_transcoding_to_jpeg_takes_fewer_bytes() -> None:
+    data = encode(picture(1, height=200, width=300), "WEBP", lossless=True)
+    lossless = check_image(data, CONFIG)
+    lossy = check_image(data, dataclasses.replace(CONFIG, transcode="jpeg"))
+    assert (lossless.format, lossy.format) == ("png", "jpeg")
+    assert len(lossy.encoded) < len(lossless.encoded) / 2
+    decoded = tf.io.decode_jpeg(lossy.encoded).numpy()
+    assert np.abs(decoded.astype(int) - seen_by_a_person(data)).mean() < 3
+
+
+HEADER = dataclasses.replace(CONFIG, check="header")
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG"])
+def test_header_check_keeps_the_file_and_decodes_nothing(image_format: str) -> None:
+    data = encode(picture(1), image_format)
+    checked = check_image(data, HEADER)
+    assert (checked.encoded, checked.luminance) == (data, None)
+    assert (checked.height, checked.width, checked.channels) == (24, 32, 3)
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG"])
+def test_header_check_still_finds_a_cut_file(image_format: str) -> None:
+    data = encode(picture(1, height=200, width=200), image_format)
+    with pytest.raises(Rejected):
+        check_image(data[: len(data) // 2], HEADER)
+
+
+SHRUNK = {
+    "a photograph": ("JPEG", "RGB", (600, 800), (96, 128)),
+    "a little larger": ("JPEG", "RGB", (120, 150), (96, 120)),
+    "upright": ("JPEG", "RGB", (900, 300), (288, 96)),
+    "gray": ("JPEG", "L", (300, 400), (96, 128)),
+    "PNG": ("PNG", "RGB", (300, 400), (96, 128)),
+    "gray PNG": ("PNG", "L", (300, 400), (96, 128)),
+    "WebP": ("WEBP", "RGB", (300, 400), (96, 128)),
+    "BMP": ("BMP", "RGB", (300, 400), (96, 128)),
+}
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode", "size", "expected"), SHRUNK.values(), ids=SHRUNK.keys()
+)
+def test_shrunk_like_pillow_does_it(
+    image_format: str, mode: str, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    config = IngestConfig(shrink=96, check="header")
+    image = picture(1, height=size[0], width=size[1]).convert(mode)
+    checked = check_image(encode(image, image_format), config)
+    assert (checked.format, checked.height, checked.width) == ("jpeg", *expected)
+    assert checked.channels == (1 if mode == "L" else 3)
+    decoded = tf.io.decode_jpeg(checked.encoded).numpy().squeeze().astype(int)
+    oracle = np.asarray(image.resize(expected[::-1], Image.Resampling.BOX)).astype(int)
+    assert np.abs(decoded - oracle).mean() < 2
+
+
+def test_shrinking_a_fine_pattern_gives_gray_not_moire() -> None:
+    stripes = np.tile(np.array([[0, 255]], np.uint8), (512, 256))
+    checked = check_image(encode(Image.fromarray(stripes), "JPEG"), IngestConfig(shrink=64))
+    decoded = tf.io.decode_jpeg(checked.encoded).numpy()
+    assert np.abs(decoded.astype(int) - 128).max() < 12
+
+
+def test_small_images_are_not_enlarged() -> None:
+    data = encode(picture(1), "JPEG")
+    assert check_image(data, IngestConfig(shrink=24)).encoded == data
+
+
+def test_transparency_shows_white() -> None:
+    image = picture(1).convert("RGBA")
+    image.putalpha(Image.new("L", image.size, 0))
+    checked = check_image(encode(image, "PNG"), CONFIG)
+    assert (tf.io.decode_png(checked.encoded, channels=3).numpy() == 255).all()
+
+
+def test_transparent_gif_shows_white() -> None:
+    image = picture(1).quantize(4)
+    data = encode(image, "GIF", transparency=0)
+    checked = check_image(data, CONFIG)
+    assert checked.format == "png"
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    background = np.asarray(image) == 0
+    assert background.any()
+    assert (decoded[background] == 255).all()
+    np.testing.assert_array_equal(decoded[~background], seen_by_a_person(data)[~background])
+
+
+def test_first_frame_of_an_animation() -> None:
+    frames = [picture(seed).convert("P") for seed in (1, 2)]
+    data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    encoded = check_image(data, CONFIG).encoded
+    decoded = tf.io.decode_image(encoded, channels=3, expand_animations=False).numpy()
+    np.testing.assert_array_equal(decoded, seen_by_a_person(data))
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that promises a huge image in a few bytes."""
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(b"\0" * 1000),
+        b"IEND": b"",
+    }
+    written = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + written
+
+
+JPEG = encode(picture(1, height=200, width=200), "JPEG")
+PNG = encode(picture(1, height=200, width=200), "PNG")
+
+BROKEN = {
+    "empty": (b"", Category.NOT_AN_IMAGE),
+    "text": (b"not an image at all", Category.NOT_AN_IMAGE),
+    "HTML with the name of an image": (b"<!doctype html><title>404</title>", Category.NOT_AN_IMAGE),
+    "JPEG cut in half": (JPEG[: len(JPEG) // 2], Category.TRUNCATED),
+    "JPEG cut, with an end put on": (JPEG[: len(JPEG) // 2] + b"\xff\xd9", Category.TRUNCATED),
+    "PNG cut in half": (PNG[: len(PNG) // 2], Category.TRUNCATED),
+    "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
+    "decompression bomb": (bomb(50_000, 50_000), Category.TOO_LARGE),
+    "a little too large": (encode(picture(1, height=1001, width=1000), "PNG"), Category.TOO_LARGE),
+    "EPS, which Pillow would run": (encode(picture(1), "EPS"), Category.UNSUPPORTED),
+    "pixels of unknown range": (encode(picture(1).convert("F"), "TIFF"), Category.UNSUPPORTED),
+    "too small": (encode(picture(1, height=7, width=32), "PNG"), Category.TOO_SMALL),
+}
+
+
+@pytest.mark.parametrize(("data", "category"), BROKEN.values(), ids=BROKEN.keys())
+def test_rejected_with_category_and_reason(data: bytes, category: Category) -> None:
+    with pytest.raises(Rejected) as caught:
+        check_image(data, CONFIG)
+    assert caught.value.category == category
+    assert str(caught.value)
+
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "QOI", "PPM", "ICO", "MPO")
+
+
+@pytest.mark.parametrize("image_format", FORMATS)
+def test_whatever_the_damage_ingest_rejects_or_transform_can_read(image_format: str) -> None:
+    """A file that ingest lets pass and Transform cannot decode would end the run."""
+    whole = encode(picture(1), image_format)
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        data = bytearray(whole)
+        for position in random.integers(0, len(data), 3):
+            data[position] = random.integers(0, 256)
+        damaged = bytes(data[: random.integers(len(data) // 2, len(data) + 1)])
+        try:
+            checked = check_image(damaged, CONFIG)
+        except Rejected:
+            continue
+        pixels = tf.io.decode_image(checked.encoded, channels=3, expand_animations=False)
+        assert pixels.shape == [checked.height, checked.width, 3]
+
+
+@pytest.mark.parametrize("image_format", ["TIFF", "PNG"])
+def test_16_bits_keep_their_brightness(image_format: str) -> None:
+    gradient = np.linspace(0, 65535, 32 * 32).reshape(32, 32).astype(np.uint16)
+    checked = check_image(encode(Image.fromarray(gradient), image_format), CONFIG)
+    decoded = tf.io.decode_png(checked.encoded, channels=3).numpy()
+    assert np.abs(decoded[..., 0] - gradient / 257).max() <= 1

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.images.thumbnails import Picture, make_thumbnail, picture_of
+from tests.pictures import encode, picture
+
+WIDTH, HEIGHT = 300, 200
+
+
+def pixels_of(shown: Picture | None) -> np.ndarray[Any, Any]:
+    assert shown is not None
+    image = Image.open(io.BytesIO(shown.jpeg))
+    assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (shown.width, shown.height))
+    return np.asarray(image).astype(int)
+
+
+def photograph() -> Image.Image:
+    """Red on the left, green on the right."""
+    image = Image.new("RGB", (WIDTH, HEIGHT), "red")
+    image.paste("lime", (WIDTH // 2, 0, WIDTH, HEIGHT))
+    return image
+
+
+def half_transparent() -> Image.Image:
+    image = photograph().convert("RGBA")
+    image.putalpha(Image.new("L", image.size, 0))
+    image.paste((255, 0, 0, 255), (0, 0, WIDTH // 2, HEIGHT))
+    return image
+
+
+def rotated() -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # Turned by a quarter: left is up.
+    return encode(photograph(), "JPEG", exif=exif)
+
+
+def animated() -> bytes:
+    return encode(photograph(), "GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))])
+
+
+def deep_gray() -> bytes:
+    values = np.full((HEIGHT, WIDTH), 65535, np.uint16)
+    values[:, WIDTH // 2 :] = 32768
+    return encode(Image.fromarray(values), "PNG")
+
+
+RED, LIME, WHITE, GRAY = (255, 0, 0), (0, 255, 0), (255, 255, 255), (128, 128, 128)
+SEEN = {
+    "JPEG": (encode(photograph(), "JPEG"), RED, LIME),
+    "PNG": (encode(photograph(), "PNG"), RED, LIME),
+    "WebP": (encode(photograph(), "WEBP"), RED, LIME),
+    "CMYK": (encode(photograph().convert("CMYK"), "JPEG"), RED, LIME),
+    "palette": (encode(photograph().convert("P"), "PNG"), RED, LIME),
+    "transparency is white": (encode(half_transparent(), "PNG"), RED, WHITE),
+    "the first frame": (animated(), RED, LIME),
+    "16 bits": (deep_gray(), WHITE, GRAY),
+    "broken EXIF data": (encode(photograph(), "PNG", exif=b"garbage!"), RED, LIME),
+}
+
+
+@pytest.mark.parametrize(("encoded", "left", "right"), SEEN.values(), ids=SEEN.keys())
+def test_a_thumbnail_shows_what_a_person_sees(encoded: bytes, left: Any, right: Any) -> None:
+    pixels = pixels_of(make_thumbnail(encoded))
+    assert pixels.shape == (64, 96, 3)
+    np.testing.assert_allclose(pixels[32, 20], left, atol=6)
+    np.testing.assert_allclose(pixels[32, 76], right, atol=6)
+
+
+def test_rotation_of_a_camera_is_applied() -> None:
+    pixels = pixels_of(make_thumbnail(rotated()))
+    assert pixels.shape == (96, 64, 3)
+    np.testing.assert_allclose(pixels[20, 32], RED, atol=6)
+    np.testing.assert_allclose(pixels[76, 32], LIME, atol=6)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_of(width: int, height: int) -> bytes:
+    """Say that it has that many pixels, and end."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + data
+
+
+NOTHING_TO_SEE = {
+    "empty": b"",
+    "text": b"Dear diary,\n" * 100,
+    "a bomb that Pillow refuses": png_of(60_000, 60_000),
+    "a bomb that Pillow would decode": png_of(10_000, 8_000),
+    "header only": png_of(300, 200),
+    "32 bits of no known range": encode(Image.new("F", (9, 9), 0.5), "TIFF"),
+    "tables only": encode(photograph(), "JPEG")[:200],
+}
+
+
+@pytest.mark.parametrize("data", NOTHING_TO_SEE.values(), ids=NOTHING_TO_SEE.keys())
+def test_what_cannot_be_shown_has_no_thumbnail(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever asks for memory for so many pixels has not looked at the header.
+    create, asked = vars(Image)["core"].new, [0]
+
+    def new(mode: str, size: tuple[int, int]) -> Any:
+        asked.append(size[0] * size[1])
+        return create(mode, size)
+
+    monkeypatch.setattr("PIL.Image.core.new", new)
+    assert make_thumbnail(data) is None
+    assert max(asked) <= 40e6
+
+
+def test_no_program_is_started_for_postscript(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *given: started.append(given))
+    assert make_thumbnail(encode(photograph(), "EPS")) is None
+    assert not started
+
+
+def noise() -> Image.Image:
+    values = np.random.default_rng(0).integers(0, 255, (HEIGHT // 10, WIDTH // 10, 3), np.uint8)
+    return Image.fromarray(values).resize((WIDTH, HEIGHT), Image.Resampling.NEAREST)
+
+
+BROKEN_OFF = {
+    "JPEG": ("JPEG", {}),
+    "JPEG, progressive": ("JPEG", {"progressive": True}),
+    "PNG": ("PNG", {}),
+    "GIF": ("GIF", {}),
+    "TIFF": ("TIFF", {}),
+}
+
+
+@pytest.mark.parametrize(("kind", "options"), BROKEN_OFF.values(), ids=BROKEN_OFF.keys())
+def test_of_a_truncated_image_the_part_before_is_shown(kind: str, options: Any) -> None:
+    data = encode(noise(), kind, **options)
+    whole = pixels_of(make_thumbnail(data))
+    part = pixels_of(make_thumbnail(data[: len(data) * 7 // 10]))
+    assert part.shape == whole.shape
+    # The colours of a GIF are all there, those of a progressive JPEG at first only roughly.
+    top = np.abs(part - whole)[: len(whole) // 4].mean()
+    assert top < (50 if "progressive" in options else 3)
+
+
+def test_what_is_damaged_in_the_middle_is_shown_up_to_there() -> None:
+    data = bytearray(encode(noise(), "PNG"))
+    data[len(data) * 9 // 10] ^= 0xFF
+    whole = pixels_of(make_thumbnail(encode(noise(), "PNG")))
+    part = pixels_of(make_thumbnail(bytes(data)))
+    assert np.abs(part - whole)[: len(whole) // 4].mean() < 3
+
+
+SIZES = {
+    "shrunk": ((300, 200), (96, 64)),
+    "not enlarged": ((20, 10), (20, 10)),
+    "exactly": ((96, 96), (96, 96)),
+    "a line": ((5000, 1), (96, 1)),
+    "large": ((4000, 3000), (96, 72)),
+}
+
+
+@pytest.mark.parametrize(("size", "shown"), SIZES.values(), ids=SIZES.keys())
+def test_the_longer_side_is_limited(size: tuple[int, int], shown: tuple[int, int]) -> None:
+    for kind in ("JPEG", "PNG"):
+        found = make_thumbnail(encode(Image.new("RGB", size, "red"), kind))
+        assert found is not None
+        assert (found.width, found.height) == shown
+        np.testing.assert_allclose(pixels_of(found)[0, 0], RED, atol=6)
+
+
+def test_the_same_image_gives_the_same_bytes() -> None:
+    data = encode(noise(), "JPEG")
+    assert make_thumbnail(data) == make_thumbnail(data)
+
+
+def test_small_images_stay_sharp() -> None:
+    columns = np.zeros((8, 8, 3), np.uint8)
+    columns[:, ::2] = (255, 0, 0)
+    columns[:, 1::2] = (0, 0, 255)
+    np.testing.assert_allclose(pixels_of(picture_of(columns)), columns, atol=25)
+
+
+def test_a_thumbnail_of_a_photograph_is_small() -> None:
+    shown = make_thumbnail(encode(picture(1, height=600, width=800), "JPEG"))
+    assert shown is not None
+    assert len(shown.jpeg) < 5_000

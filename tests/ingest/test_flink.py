@@ -1,0 +1,155 @@
+"""ImageExampleGen on Flink, for which nothing but `beam_pipeline_args` changes.
+
+Beam's job server, a Java process, brings a small Flink cluster; the Python code runs in worker
+processes, as it would beside the task managers of a large one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import nodes
+
+pytestmark = pytest.mark.slow
+
+_REPOSITORY = Path(__file__).parents[2]
+_POM = Path(__file__).with_name("flink") / "pom.xml"
+_DOWNLOAD_SECONDS = 600
+_START_SECONDS = 60
+# Beam waits for a worker that never comes for ever; without its job server, the job fails.
+_LIFE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Flink:
+    """A running job server, and the pool that starts Python workers for it."""
+
+    job_endpoint: str
+    worker_pool: str
+    log: Path
+
+    @property
+    def beam_args(self) -> tuple[str, ...]:
+        return (
+            "--runner=PortableRunner",
+            f"--job_endpoint={self.job_endpoint}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config={self.worker_pool}",
+            "--parallelism=2",
+            "--sdk_worker_parallelism=2",
+        )
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
+    for tool in ("java", "mvn", "timeout"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    folder = tmp_path_factory.mktemp("flink")
+    job_server, job_server_log = _job_server_command(folder), folder / "job_server.log"
+    # It starts its workers as `python`, which _server makes the one that runs the tests.
+    pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", "--service_port=0"]
+    with (
+        _server(job_server, job_server_log, "JobService started on") as job_endpoint,
+        _server(pool, folder / "pool.log", "Started worker pool servicer at port:") as worker_pool,
+    ):
+        yield Flink(job_endpoint, worker_pool, job_server_log)
+
+
+def _job_server_command(folder: Path) -> list[str]:
+    return [
+        "java",
+        "-Xmx512m",
+        f"-Djava.io.tmpdir={folder}",
+        "-cp",
+        _class_path(folder),
+        "org.apache.beam.runners.flink.FlinkJobServerDriver",
+        "--flink-master=[local]",
+        # Any free port; -1 is for no service at all.
+        "--job-port=0",
+        "--artifact-port=0",
+        "--expansion-port=-1",
+        f"--artifacts-dir={folder}",
+    ]
+
+
+def _class_path(folder: Path) -> str:
+    """Have Maven download the job server, and skip the tests if that cannot be."""
+    listed = folder / "class_path"
+    command = ["mvn", "-B", "-q", "-f", str(_POM), "validate", f"-Dmdep.outputFile={listed}"]
+    try:
+        maven = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_DOWNLOAD_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"Maven did not get Flink within {_DOWNLOAD_SECONDS} s")
+    if maven.returncode:
+        before, _, after = maven.stdout.partition("[ERROR] ")
+        reason, _, _ = (after or before).strip().partition("\n")
+        pytest.skip(f"Maven cannot get Flink: {reason}")
+    return listed.read_text()
+
+
+@contextlib.contextmanager
+def _server(command: list[str], log: Path, announcement: str) -> Iterator[str]:
+    """Run `command` for the time of the block; yields the address that it logs."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["timeout", str(_LIFE_SECONDS), *command],
+            cwd=_REPOSITORY,
+            env={**os.environ, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield _address(process, log, announcement)
+    finally:
+        # The whole group: a worker pool that is told to end would leave its workers behind.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=_START_SECONDS)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path, announcement: str) -> str:
+    """Wait until the server has logged its `announcement` and, behind it, its address."""
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        # With the white space that follows: a line may be half written.
+        if found := re.search(rf"{announcement} (\S+)\s", log.read_text()):
+            return found[1]
+        time.sleep(0.2)
+    pytest.fail(f"No '{announcement}' in the log:\n{log.read_text()[-2000:]}")
+
+
+def test_same_bytes_on_flink_as_in_memory(
+    flink: Flink, ingested: nodes.Ingested, image_folder: Path, tmp_path: Path
+) -> None:
+    on_flink = nodes.ingest(image_folder, tmp_path, beam_args=flink.beam_args)
+    assert "index.json" in nodes.shard_bytes(on_flink.examples)
+    assert nodes.shard_bytes(on_flink.examples) == nodes.shard_bytes(ingested.examples)
+    assert nodes.shard_bytes(on_flink.rejects) == nodes.shard_bytes(ingested.rejects)
+    log = flink.log.read_text()
+    finished = re.findall(r"Job \S+ \(\w+\) switched from state RUNNING to FINISHED", log)
+    workers = set(re.findall(r"Beam Fn Control client connected with id (\S+)", log))
+    assert len(finished) == 1
+    assert len(workers) == 2

@@ -1,0 +1,92 @@
+"""Ingest is killed at random moments, and run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from components.ingest.config import IngestConfig
+from components.records.shard_files import read_index
+from tests import nodes
+from tests.pictures import write_folder
+
+pytestmark = pytest.mark.slow
+
+# Runs that are killed before they are done; how soon they are is up to the machine.
+_TIMES = 20
+_MOST_TRIES = 60
+_EACH = 400
+
+
+def _ingest(folder: Path, target: Path) -> None:
+    nodes.ingest(folder, target, config=IngestConfig(threads=2))
+
+
+def _wait_for_work(process: multiprocessing.process.BaseProcess, target: Path) -> None:
+    """Return when the first shard is being written, or the process has ended."""
+    while process.is_alive() and not (target / "examples" / ".unfinished").exists():
+        time.sleep(0.001)
+
+
+def _undisturbed(folder: Path, target: Path) -> tuple[dict[str, bytes], float]:
+    """Return what a whole run writes, and the seconds in which it writes."""
+    process = _start(folder, target)
+    _wait_for_work(process, target)
+    started = time.monotonic()
+    process.join()
+    assert process.exitcode == 0
+    return _files(target), time.monotonic() - started
+
+
+def _start(folder: Path, target: Path) -> multiprocessing.process.BaseProcess:
+    # A server that has imported everything forks the processes: 6 s less for each.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.nodes"])
+    process = context.Process(target=_ingest, args=(folder, target))
+    process.start()
+    return process
+
+
+def _files(target: Path) -> dict[str, bytes]:
+    found = {str(p.relative_to(target)): p for p in target.rglob("*") if p.is_file()}
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def _check_what_is_left(target: Path, expected: dict[str, bytes]) -> None:
+    """What readers would take for whole is whole."""
+    for name, data in _files(target).items():
+        if ".unfinished" not in name and name.startswith("examples/"):
+            assert data == expected[name], f"{name} is half-written"
+    if (target / "examples" / "index.json").exists():
+        for split, shards in read_index(str(target / "examples"))["splits"].items():
+            for shard, records in shards.items():
+                path = str(target / "examples" / f"Split-{split}" / shard)
+                assert sum(1 for _ in tf.data.TFRecordDataset(path)) == records
+
+
+def test_killed_at_any_moment_and_run_again(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=_EACH)
+    expected, seconds = _undisturbed(folder, tmp_path / "whole")
+    moments = random.Random(0)
+    interrupted = 0
+    for number in range(_MOST_TRIES):
+        target = tmp_path / f"killed-{number}"
+        process = _start(folder, target)
+        _wait_for_work(process, target)
+        process.join(seconds * moments.random())
+        process.kill()
+        process.join()
+        interrupted += _files(target) != expected
+        _check_what_is_left(target, expected)
+        again = _start(folder, target)
+        again.join()
+        assert again.exitcode == 0
+        assert _files(target) == expected
+        if interrupted == _TIMES:
+            return
+    pytest.fail(f"only {interrupted} of {_MOST_TRIES} runs were killed before they were done")

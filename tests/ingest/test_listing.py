@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import UserError
+from components.ingest.listing import check_labels, list_images
+
+
+def touch(folder: Path, *paths: str) -> Path:
+    for path in paths:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.fsencode(path))
+    return folder
+
+
+LAYOUTS = {
+    "labels": (["cat/1.jpg", "dog/1.jpg"], {(None, "cat"), (None, "dog")}),
+    "nested below the label": (["cat/2019/may/1.jpg", "dog/1.jpg"], {(None, "cat"), (None, "dog")}),
+    "train and eval": (["train/cat/1", "eval/cat/1"], {("train", "cat"), ("eval", "cat")}),
+    "val means eval": (["train/cat/1", "val/cat/1"], {("train", "cat"), ("eval", "cat")}),
+    "upper case": (["Train/cat/1", "Validation/cat/1"], {("train", "cat"), ("eval", "cat")}),
+    "test stands in for eval": (["train/cat/1", "test/cat/1"], {("train", "cat"), ("eval", "cat")}),
+    "test beside eval": (
+        ["train/cat/1", "val/cat/1", "test/cat/1"],
+        {("train", "cat"), ("eval", "cat"), ("test", "cat")},
+    ),
+    "train alone is divided by hash": (
+        ["train/cat/1", "train/dog/1"],
+        {(None, "cat"), (None, "dog")},
+    ),
+    "a class may be called train": (["train/1.jpg", "bus/1.jpg"], {(None, "train"), (None, "bus")}),
+}
+
+
+@pytest.mark.parametrize(("paths", "expected"), LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layout(tmp_path: Path, paths: list[str], expected: set[tuple[str | None, str]]) -> None:
+    listing = list_images(str(touch(tmp_path, *paths)))
+    assert {(file.split, file.label) for file in listing.files} == expected
+    assert sorted(file.path for file in listing.files) == sorted(paths)
+
+
+def test_litter_and_loose_files_are_skipped_not_lost(tmp_path: Path) -> None:
+    skipped = [".DS_Store", "cat/.hidden.jpg", "cat/Thumbs.db", "readme.txt", ".git/config"]
+    listing = list_images(str(touch(tmp_path, "cat/1.jpg", "dog/1.jpg", *skipped)))
+    assert [file.path for file in listing.files] == ["cat/1.jpg", "dog/1.jpg"]
+    assert [entry.path for entry in listing.skipped] == sorted(skipped)
+    assert {entry.path: entry.reason for entry in listing.skipped} == {
+        ".DS_Store": "hidden",
+        ".git/config": "hidden",
+        "cat/.hidden.jpg": "hidden",
+        "cat/Thumbs.db": "left by the system",
+        "readme.txt": "in no label folder",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.jpg", "новый.jpg", "100%2e.jpg", "line\nbreak", "-rf", "#1?"]
+)
+def test_odd_file_names(tmp_path: Path, name: str) -> None:
+    listing = list_images(str(touch(tmp_path, f"cat/{name}", "dog/1.jpg")))
+    assert listing.files[0].path == f"cat/{name}"
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    touch(tmp_path, "cat/1.jpg", "dog/1.jpg", "elsewhere/2.jpg")
+    (tmp_path / "cat/up").symlink_to(tmp_path)
+    (tmp_path / "cat/more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "cat/gone.jpg").symlink_to(tmp_path / "nothing")
+    listing = list_images(str(tmp_path))
+    paths = [file.path for file in listing.files]
+    assert paths == ["cat/1.jpg", "cat/gone.jpg", "cat/more/2.jpg", "dog/1.jpg", "elsewhere/2.jpg"]
+    assert listing.skipped == (("cat/up", "no file"),)
+
+
+def test_pipes_are_skipped(tmp_path: Path) -> None:
+    touch(tmp_path, "cat/1.jpg")
+    os.mkfifo(tmp_path / "cat/pipe.jpg")
+    assert list_images(str(tmp_path)).skipped == (("cat/pipe.jpg", "no file"),)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    # TFX's own fingerprint does not see these two.
+    "move to another label": lambda d: (d / "cat/1.jpg").rename(d / "dog/2.jpg"),
+    "rename": lambda d: (d / "cat/1.jpg").rename(d / "cat/2.jpg"),
+    "touch": lambda d: os.utime(d / "cat/1.jpg", (1, 1)),
+    "add": lambda d: touch(d, "cat/2.jpg"),
+    "delete": lambda d: (d / "cat/3.jpg").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_fingerprint_changes_with_the_folder(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    touch(tmp_path, "cat/1.jpg", "cat/3.jpg", "dog/1.jpg")
+    before = list_images(str(tmp_path)).fingerprint()
+    assert list_images(str(tmp_path)).fingerprint() == before
+    change(tmp_path)
+    assert list_images(str(tmp_path)).fingerprint() != before
+
+
+MISTAKES = {
+    "one class": (["cat/1.jpg"], "one class only, 'cat'"),
+    "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
+    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
+    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
+    "images outside label folders": (["1.jpg", "2.jpg"], "no images in label folders"),
+    "nothing": ([], "no images in label folders"),
+}
+
+
+@pytest.mark.parametrize(("paths", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_are_named(tmp_path: Path, paths: list[str], message: str) -> None:
+    touch(tmp_path, *paths)
+    with pytest.raises(UserError, match=message):
+        check_labels(list_images(str(tmp_path)))
+
+
+def test_unknown_file_system_is_a_users_mistake() -> None:
+    with pytest.raises(UserError, match="Cannot open nosuch://bucket"):
+        list_images("nosuch://bucket/images")

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.contract.errors import UserError
+from components.ingest.listing import ImageFile, check_labels, list_images
+from components.ingest.manifest import read_manifest
+from components.storage.folder import MISSING
+
+ROWS: list[dict[str, str | None]] = [
+    {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},
+    {"path": "./b/2.jpg", "label": "dog, large", "split": "validation", "group": None},
+    {"path": "3.jpg", "label": "7", "split": None, "group": None},
+]
+
+
+def write(path: Path, rows: list[dict[str, str | None]]) -> str:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        quoted = [",".join(f'"{value or ""}"' for value in row.values()) for row in rows]
+        path.write_text("\ufeff" + "\r\n".join([",".join(rows[0]), *quoted]))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["m.csv", "m.jsonl", "m.parquet", "M.CSV"])
+def test_reads_every_format(tmp_path: Path, name: str) -> None:
+    assert read_manifest(write(tmp_path / name, ROWS)) == {
+        "a/1.jpg": ("cat", "train", "film 1"),
+        "b/2.jpg": ("dog, large", "validation", None),
+        "3.jpg": ("7", None, None),
+    }
+
+
+def touch(folder: Path, *paths: str) -> Path:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"x")
+    return folder
+
+
+def test_labels_come_from_the_manifest_and_nothing_is_lost(tmp_path: Path) -> None:
+    touch(tmp_path / "images", "a/1.jpg", "b/2.jpg", "other.jpg", "a/.hidden")
+    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", ROWS))
+    assert [(f.path, f.label, f.split, f.group) for f in listing.files] == [
+        ("3.jpg", "7", None, None),
+        ("a/1.jpg", "cat", "train", "film 1"),
+        ("b/2.jpg", "dog, large", "eval", None),
+    ]
+    assert listing.files[0].version == MISSING
+    assert dict(listing.skipped) == {"a/.hidden": "hidden", "other.jpg": "not in the manifest"}
+
+
+SPLITS = {
+    "both": (["train", "val"], ["train", "eval"]),
+    "test serves as eval": (["train", "test"], ["train", "eval"]),
+    "test beside eval": (["train", "dev", "test"], ["train", "eval", "test"]),
+    "train alone is divided by hash": (["train", "train"], [None, None]),
+    "a split of one's own": (["train", "eval", "night"], ["train", "eval", "night"]),
+    "none": (["", ""], [None, None]),
+    "some": (["", "test"], [None, "test"]),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), SPLITS.values(), ids=SPLITS.keys())
+def test_splits(tmp_path: Path, given: list[str], expected: list[str | None]) -> None:
+    names = [f"{number}.jpg" for number in range(len(given))]
+    rows: list[dict[str, str | None]] = [
+        {"path": name, "label": "cat", "split": split}
+        for name, split in zip(names, given, strict=True)
+    ]
+    touch(tmp_path / "images", *names)
+    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", rows))
+    assert [file.split for file in listing.files] == expected
+
+
+def fingerprint(folder: Path, manifest: Path, **changes: str | None) -> str:
+    rows = [{**ROWS[0], **changes}, *ROWS[1:]]
+    return list_images(str(folder), write(manifest, rows)).fingerprint()
+
+
+@pytest.mark.parametrize("change", [{"label": "dog"}, {"split": "eval"}, {"group": "film 2"}])
+def test_fingerprint_changes_with_the_manifest(tmp_path: Path, change: dict[str, str]) -> None:
+    folder = touch(tmp_path / "images", "a/1.jpg", "b/2.jpg", "3.jpg")
+    before = fingerprint(folder, tmp_path / "m.csv")
+    assert fingerprint(folder, tmp_path / "m.csv") == before
+    assert fingerprint(folder, tmp_path / "m.csv", **change) != before
+
+
+MISTAKES = {
+    "no such file": ("m.csv", None, r"Cannot read the manifest .*m\.csv"),
+    "unknown format": ("m.xls", "path,label\n", r"must end in one of \.csv"),
+    "no rows": ("m.csv", "path,label\n", "has no rows"),
+    "no label column": (
+        "m.csv",
+        "path,class\na.jpg,cat\n",
+        "Row 1 .* no label; it has path, class",
+    ),
+    "empty path": ("m.csv", "path,label\na.jpg,cat\n,cat\n", "Row 2 .* has no path"),
+    "two labels": ("m.csv", "path,label\na,cat\n./a,dog\n", "Row 2 .* contradicts .* on a: 'dog'"),
+    "no JSON": ("m.jsonl", "path,label\n", "Cannot read the manifest"),
+    "no object": ("m.jsonl", "[1]\n", "is no JSON object"),
+    "no Parquet": ("m.parquet", "path,label\n", "Cannot read the manifest"),
+    "a split that is no folder": ("m.csv", "path,label,split\na,b,../c\n", r"a split '\.\./c'"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_are_named(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        list_images(str(touch(tmp_path / "images", "a")), str(tmp_path / name))
+
+
+def test_paths_that_lead_out_of_the_folder_find_nothing(tmp_path: Path) -> None:
+    touch(tmp_path, "secret.jpg", "images/a/1.jpg")
+    rows: list[dict[str, str | None]] = [
+        {"path": "../secret.jpg", "label": "cat"},
+        {"path": str(tmp_path / "secret.jpg"), "label": "cat"},
+        {"path": "a/1.jpg", "label": "dog"},
+    ]
+    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", rows))
+    assert [file.version == MISSING for file in listing.files] == [True, True, False]
+
+
+def test_a_manifest_with_one_class_is_a_users_mistake(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "images", "a/1.jpg")
+    listing = list_images(str(folder), write(tmp_path / "m.csv", ROWS[:1]))
+    assert isinstance(listing.files[0], ImageFile)
+    with pytest.raises(UserError, match="one class only, 'cat'"):
+        check_labels(listing)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import collections
+import hashlib
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from components.ingest.config import IngestConfig
+from components.ingest.listing import ImageFile
+from components.ingest.shard_plan import plan_shards, split_of
+from components.records.shard_files import open_shard
+
+
+def files(count: int, *, split: str | None = None, size: int = 1000) -> list[ImageFile]:
+    labels = ("cat", "dog", "owl")
+    return [
+        ImageFile(f"{labels[i * 3 // count]}/{i}.jpg", labels[i * 3 // count], split, size, "1")
+        for i in range(count)
+    ]
+
+
+def test_plans_hold_every_file_once_whatever_the_order_of_the_listing() -> None:
+    listed = files(500)
+    plans = plan_shards(listed, IngestConfig())
+    shuffled = random.Random(0).sample(listed, len(listed))
+    assert plan_shards(shuffled, IngestConfig()) == plans
+    assert sorted(f.path for p in plans for f in p.files) == sorted(f.path for f in listed)
+
+
+def test_no_shard_holds_one_class_only() -> None:
+    for plan in plan_shards(files(500), IngestConfig()):
+        assert {file.label for file in plan.files} == {"cat", "dog", "owl"}
+
+
+COUNTS = {
+    "enough files for the reader to interleave": (500, 1000, 8),
+    "few files make few shards": (40, 1000, 2),
+    "fewer than a shard's worth": (3, 1000, 1),
+    "large files make more shards": (500, 4 * 2**20, 13),
+}
+
+
+@pytest.mark.parametrize(("count", "size", "expected"), COUNTS.values(), ids=COUNTS.keys())
+def test_number_of_shards(count: int, size: int, expected: int) -> None:
+    plans = plan_shards(files(count, size=size), IngestConfig())
+    assert [plan.count for plan in plans] == [expected] * expected
+    sizes = [len(plan.files) for plan in plans]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_given_splits_have_their_own_shards() -> None:
+    plans = plan_shards(files(64, split="train") + files(32, split="eval"), IngestConfig())
+    groups = collections.Counter(plan.group for plan in plans)
+    assert groups == {"train": 4, "eval": 2}
+
+
+def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
+    mixed = files(64, split="train") + files(32)
+    plans = plan_shards(mixed, IngestConfig())
+    assert {plan.group for plan in plans} == {"hash"}
+    assert {f for plan in plans for f in plan.files} == set(mixed)
+
+
+LOOSE, GIVEN = files(1)[0], files(1, split="eval")[0]
+
+
+def test_split_of_content_keeps_to_the_shares() -> None:
+    shares = {"train": 0.7, "eval": 0.2, "test": 0.1}
+    digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(20_000)]
+    found = collections.Counter(split_of(LOOSE, digest, shares) for digest in digests)
+    for split, share in shares.items():
+        assert found[split] / len(digests) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "f" * 64])
+def test_split_of_extreme_digests(digest: str) -> None:
+    assert split_of(LOOSE, digest, {"train": 0.9, "eval": 0.1}) in ("train", "eval")
+
+
+def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
+    shares = {"train": 0.5, "eval": 0.5}
+    digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(100)]
+    assert {split_of(GIVEN, digest, shares) for digest in digests} == {"eval"}
+    groups = [LOOSE._replace(group=f"film {i}") for i in range(100)]
+    for file in groups:
+        assert len({split_of(file, digest, shares) for digest in digests}) == 1
+    assert {split_of(file, digests[0], shares) for file in groups} == {"train", "eval"}
+
+
+def write(path: Path, records: Iterable[bytes]) -> None:
+    with open_shard(str(path)) as writer:
+        for record in records:
+            writer.write([record])
+
+
+def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "Split-train" / "data_tfrecord-00000-of-00001"
+    with pytest.raises(ZeroDivisionError):
+        write(path, (bytes(1 // left) for left in (1, 0)))
+    assert list(path.parent.iterdir()) == []
+    write(path, [b"record"])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]

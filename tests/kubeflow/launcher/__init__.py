@@ -1,0 +1,200 @@
+"""Runs a compiled pipeline's own commands as KFP's driver and launcher would, a pod for each.
+
+A comment names KFP's file where a behaviour is surprising; its folders are in backend/src/v2.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import itertools
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from tests.kubeflow.launcher.driver import (
+    Release,
+    Scope,
+    fingerprint,
+    producers,
+    provision_outputs,
+    resolve_inputs,
+    submitted,
+)
+from tests.kubeflow.launcher.platform import pod_settings
+from tests.kubeflow.launcher.records import Artifact, Metadata, Run, TaskRun, session_info
+from tests.kubeflow.launcher.step import Launcher, Surroundings
+from tests.kubeflow.launcher.store import local_path, object_path
+from tests.kubeflow.launcher.values import StepError, executor_input_message
+
+__all__ = ["Artifact", "Cluster", "Release", "Run", "TaskRun"]
+
+_UNSUPPORTED = ("triggerPolicy", "parameterIterator", "artifactIterator")
+
+
+@dataclass
+class Cluster:
+    """A KFP installation: object store, ML Metadata, cache; they live as long as it does."""
+
+    store: Path
+    root: str = "minio://mlpipeline/v2/artifacts"
+    release: Release = Release.V2_17
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+    """Persistent volume claim → folder of the host."""
+
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What the image sets; variables of the specification win."""
+
+    publish_logs: bool = True
+    plain_integers: bool = True
+    """Write the double 5 as Go does, 5; otherwise 5.0, which protobuf's readers make of it."""
+
+    timeout: float = 600.0
+    """Seconds for a step."""
+
+    def __post_init__(self) -> None:
+        if local_path(self.root) is None:
+            raise ValueError(f"unsupported Cloud bucket: {self.root}")
+        self._metadata = Metadata(session_info(self.root, self.release))
+        self._cache: dict[tuple[str, str], TaskRun] = {}
+        self._executions = itertools.count(1)
+
+    @property
+    def artifacts(self) -> dict[int, Artifact]:
+        """Every artifact that was ever recorded, by its id."""
+        return self._metadata.artifacts
+
+    def files(self, uri: str) -> Path:
+        """Say where the store keeps `uri`: a file, a folder, or nothing."""
+        return object_path(self.store, uri)
+
+    def run(self, spec_path: Path | str, parameters: Mapping[str, Any] | None = None) -> Run:
+        """Run the pipeline; raise ValueError where the API server would refuse it."""
+        spec, platform = _load(Path(spec_path))
+        name, run_id = spec["pipelineInfo"]["name"], str(uuid.uuid4())
+        run = Run(run_id, f"{self.root}/{name}/{run_id}", {})
+        values = submitted(spec["root"], parameters or {})
+        scope = Scope(values, self._constants(name, run_id), run.tasks)
+        for key, task in _ordered(spec["root"]["dag"]["tasks"]):
+            states = {run.tasks[producer].state for producer in producers(task)}
+            if states & {"FAILED", "SKIPPED"}:
+                run.tasks[key] = TaskRun("SKIPPED")
+                continue
+            start = time.monotonic()
+            run.tasks[key] = self._run_task(key, task, spec, platform, run.root, scope)
+            run.tasks[key].seconds = time.monotonic() - start
+        return run
+
+    def _constants(self, name: str, run_id: str) -> dict[str, str]:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        constants = {
+            "{{$.pipeline_job_name}}": f"{name} {now}",
+            "{{$.pipeline_job_resource_name}}": f"{name}-{run_id[:5]}",
+            "{{$.pipeline_job_uuid}}": run_id,
+            # The same for all tasks: driver/resolve.go takes the id of the DAG.
+            "{{$.pipeline_task_uuid}}": str(next(self._executions)),
+        }
+        if self.release is Release.V2_17:
+            constants["{{$.pipeline_job_create_time_utc}}"] = now
+            constants["{{$.pipeline_job_schedule_time_utc}}"] = now
+        return constants
+
+    def _run_task(
+        self,
+        name: str,
+        task: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        platform: Mapping[str, Any],
+        run_root: str,
+        scope: Scope,
+    ) -> TaskRun:
+        component, container, kubernetes = _implementation(task, spec, platform)
+        result = TaskRun("FAILED")
+        next(self._executions)
+        # The name for people was part of the URI once (driver/driver.go of 2.5).
+        name = task["taskInfo"]["name"] if self.release is Release.V2_5 else name
+        task_root = f"{run_root}/{name}/{uuid.uuid4()}"
+        scope = scope.of_task(name)
+        try:
+            result.executor_input = executor_input_message(
+                resolve_inputs(task, component, scope),
+                provision_outputs(component, task_root, self.release, logs=self.publish_logs),
+            )
+            settings = pod_settings(container, kubernetes, self.volumes, self.secrets, scope)
+            around = Surroundings(
+                self.release,
+                self.store,
+                self._metadata,
+                self.env,
+                self.plain_integers,
+                self.timeout,
+            )
+            launcher = Launcher(around, component, container, settings, run_root, result)
+            enabled = task.get("cachingOptions", {}).get("enableCache", False)
+            self._run_or_reuse(launcher, spec["pipelineInfo"]["name"] if enabled else None)
+        except StepError as error:
+            result.log += f"{error}\n"
+        return result
+
+    def _run_or_reuse(self, launcher: Launcher, pipeline: str | None) -> None:
+        result = launcher.result
+        claims = launcher.settings.claims if self.release is Release.V2_17 else []
+        digest = fingerprint(result.executor_input, launcher.component, launcher.container, claims)
+        hit = self._cache.get((pipeline, digest)) if pipeline is not None else None
+        if hit is not None:
+            result.outputs = dict(hit.outputs)
+            result.parameters = copy.deepcopy(hit.parameters)
+            result.state = "CACHED"
+            return
+        launcher.run()
+        result.state = "SUCCEEDED"
+        if pipeline is not None:
+            self._cache[pipeline, digest] = result
+
+
+def _load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
+    specs = [document for document in documents if "platforms" not in document]
+    platforms = [document for document in documents if "platforms" in document]
+    try:
+        message = json_format.ParseDict(specs[0], pipeline_spec_pb2.PipelineSpec())
+    except json_format.ParseError as error:
+        raise ValueError(f"invalid v2 pipeline spec: {error}") from error
+    return json_format.MessageToDict(message), platforms[0] if platforms else {}
+
+
+def _ordered(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    waiting = dict(tasks)
+    while waiting:
+        ready = [key for key, task in waiting.items() if not {*producers(task)} & {*waiting}]
+        if not ready:
+            raise ValueError(f"the tasks wait for each other: {', '.join(waiting)}")
+        yield ready[0], waiting.pop(ready[0])
+
+
+def _implementation(
+    task: Mapping[str, Any], spec: Mapping[str, Any], platform: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Find the component, the container and what Kubernetes is told of it."""
+    for key in _UNSUPPORTED:
+        if key in task:
+            raise NotImplementedError(key)
+    if not task.get("taskInfo", {}).get("name"):
+        raise ValueError("task spec is required: taskInfo.name is empty")
+    component = spec["components"][task["componentRef"]["name"]]
+    if "dag" in component:
+        raise NotImplementedError(f"nested dag: {task['componentRef']['name']}")
+    label = component["executorLabel"]
+    executor = spec["deploymentSpec"]["executors"][label]
+    if "container" not in executor:
+        raise NotImplementedError(f"executor: {', '.join(executor)}")
+    kubernetes = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
+    return component, executor["container"], kubernetes.get("executors", {}).get(label, {})

@@ -1,0 +1,182 @@
+"""The command of a step, in this process: what it writes, and what it says when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfx import types
+from tfx.dsl.components.base import base_executor
+
+from components.contract.errors import UserError
+from pipeline_def.code_digest import code_digest
+from pipeline_def.kubeflow.step import entrypoint
+
+MODEL = "tfx.types.standard_artifacts.Model"
+METRICS = "components.report.ui_metadata.Metrics"
+
+
+class Copier(base_executor.BaseExecutor):
+    """Says in the output's metadata what it was given."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        [model], [copy] = input_dict["model"], output_dict["copy"]
+        copy.set_int_custom_property("found", model.get_int_custom_property("found"))
+        copy.set_string_custom_property("kinds", json.dumps(describe(exec_properties)))
+        Path(copy.uri).write_text(Path(model.uri).read_text())
+
+
+class Broken(base_executor.BaseExecutor):
+    """Has a bug."""
+
+    def Do(self, *_: Any) -> None:
+        raise ZeroDivisionError("of a bug\nand more")
+
+
+class Refusing(base_executor.BaseExecutor):
+    """Meets a mistake of the user."""
+
+    def Do(self, *_: Any) -> None:
+        raise UserError("There are no images.")
+
+
+class Finder:
+    """Looks things up."""
+
+    @staticmethod
+    def look_up(inputs: dict[str, list[types.Artifact]], properties: dict[str, Any]) -> Any:
+        return {"span": 3, "seen": describe(properties), "model": inputs["model"][0].type_name}
+
+
+def describe(properties: dict[str, Any]) -> dict[str, str]:
+    return {key: f"{type(value).__name__} {value}" for key, value in properties.items()}
+
+
+def arguments(tmp_path: Path, *more: str, **parameters: Any) -> list[str]:
+    (tmp_path / "model").write_text("weights")
+    artifact = {"name": "7", "type": {"instanceSchema": ""}, "metadata": {"found": 1.0, "x": "y"}}
+    given = {
+        "inputs": {
+            "parameterValues": parameters,
+            "artifacts": {"model": {"artifacts": [{**artifact, "uri": f"{tmp_path}/model"}]}},
+        },
+        "outputs": {
+            "artifacts": {"copy": {"artifacts": [{"uri": f"{tmp_path}/copy"}]}},
+            "outputFile": f"{tmp_path}/new/output_metadata.json",
+        },
+    }
+    return [
+        *("--step", "Copier", "--executor_input", json.dumps(given), "--input", f"model={MODEL}"),
+        *more,
+    ]
+
+
+def executor(name: str) -> tuple[str, ...]:
+    return ("--executor", f"{__name__}.{name}", "--output", f"copy={METRICS}")
+
+
+def output(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "new/output_metadata.json").read_text())
+    return found
+
+
+def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
+    resolved = json.dumps({"span": 3, "version": None})
+    argv = arguments(
+        tmp_path,
+        *executor("Copier"),
+        *("--integer", "count", "--set", "epochs=config:training.epochs"),
+        count=5.0,
+        share=1.0,
+        config='{"training": {"epochs": 20}}',
+        epochs=7.0,
+        resolved=resolved,
+    )
+    assert entrypoint.main(argv) == 0
+    [copy] = output(tmp_path)["artifacts"]["copy"]["artifacts"]
+    assert (tmp_path / "copy").read_text() == "weights"
+    assert copy["uri"] == f"{tmp_path}/copy"
+    kinds = json.loads(copy["metadata"].pop("kinds"))
+    assert kinds == {
+        "count": "int 5",
+        "share": "float 1.0",
+        "span": "int 3",
+        "config": 'str {"training": {"epochs": 7}}',
+    }
+    assert copy["metadata"] == {"found": 1.0}
+
+
+def test_a_lookup_gives_a_parameter(tmp_path: Path) -> None:
+    argv = arguments(
+        tmp_path, "--lookup", f"{__name__}.Finder", "--integer", "count", count=5.0, share=1.0
+    )
+    assert entrypoint.main(argv) == 0
+    found = json.loads(output(tmp_path)["parameterValues"]["resolved"])
+    assert found == {
+        "span": 3,
+        "seen": {"count": "int 5", "share": "float 1.0"},
+        "model": "Model",
+    }
+
+
+@pytest.mark.parametrize(("digest", "status"), [(code_digest("Trainer"), 0), ("0" * 16, 2)])
+def test_image_and_specification_are_of_the_same_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str, status: int
+) -> None:
+    argv = arguments(tmp_path, *executor("Copier"), "--step", "Trainer", code_digest=digest)
+    assert entrypoint.main(argv) == status
+    told = "This container image holds other code for Trainer" in capsys.readouterr().err
+    assert told is (status == 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "last"),
+    [
+        (executor("Refusing"), 2, "Copier: error: There are no images."),
+        (executor("Broken"), 1, "Copier: failed: of a bug"),
+        (
+            executor("Gone"),
+            2,
+            f"Copier: error: This container image has no {__name__}.Gone (module '{__name__}' has "
+            "no attribute 'Gone'): build it from the code that the pipeline was compiled with.",
+        ),
+        (
+            ("--executor", f"{__name__}.Copier", "--output", "copy=components.gone.Artifact"),
+            2,
+            "Copier: error: This container image has no components.gone.Artifact (No module named "
+            "'components.gone'): build it from the code that the pipeline was compiled with.",
+        ),
+        (
+            (*executor("Copier"), "--input", f"schema={MODEL}"),
+            2,
+            "Copier: error: The step got no artifact 'schema': did the step that makes it run?",
+        ),
+        (
+            (*executor("Copier"), "--executor_input", "{{$}}"),
+            2,
+            "Copier: error: --executor_input is not what KFP's launcher gives in place of {{$}}: "
+            "JSONDecodeError Expecting property name enclosed in double quotes: line 1 column 2 "
+            "(char 1).",
+        ),
+    ],
+    ids=["user", "bug", "no executor", "no artifact class", "no input", "no launcher"],
+)
+def test_the_last_line_of_the_log_says_what_is_wrong(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    status: int,
+    last: str,
+) -> None:
+    assert entrypoint.main(arguments(tmp_path, *more)) == status
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == last
+    assert ("Traceback" in "".join(said)) is (status == 1)
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,253 @@
+"""What KFP's launcher gives a step, as TFX takes it; and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from components.contract.errors import UserError
+from pipeline_def.kubeflow.step.executor_io import (
+    Interface,
+    Setting,
+    finish_output,
+    local_path,
+    pipeline_folder,
+    prepare_input,
+    remote_uri,
+    store_endpoint,
+)
+
+RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
+SALT = "11111111-2222-3333-4444-555555555555"
+
+
+def given(**parameters: Any) -> dict[str, Any]:
+    """An executor input as KFP's driver makes it: types blank, numbers doubles, more than asked."""
+    blank = {"instanceSchema": ""}
+    return {
+        "inputs": {
+            "parameterValues": parameters,
+            "artifacts": {
+                "examples": {
+                    "artifacts": [
+                        {
+                            "name": "7",
+                            "uri": f"{RUN}/ImageExampleGen/{SALT}/examples",
+                            "type": blank,
+                            "metadata": {"span": 3.0, "display_name": "examples"},
+                        }
+                    ]
+                }
+            },
+        },
+        "outputs": {
+            "artifacts": {
+                "model": {"artifacts": [{"uri": f"{RUN}/Trainer/{SALT}/model", "type": blank}]},
+                "executor-logs": {
+                    "artifacts": [
+                        {
+                            "uri": f"{RUN}/Trainer/{SALT}/executor-logs",
+                            "type": {"schemaTitle": "system.Artifact"},
+                        }
+                    ]
+                },
+            },
+            "outputFile": "/tmp/kfp_outputs/output_metadata.json",
+        },
+    }
+
+
+TRAINER = Interface(
+    inputs={"examples": "tfx.types.standard_artifacts.Examples"},
+    outputs={"model": "tfx.types.standard_artifacts.Model"},
+    settings=(
+        Setting.parse("training_epochs=custom_config:training.epochs"),
+        Setting.parse("data=input_base"),
+    ),
+    pipeline="images",
+)
+
+
+def properties(interface: Interface = TRAINER, **parameters: Any) -> dict[str, Any]:
+    prepared = prepare_input(given(**parameters), interface)
+    found: dict[str, Any] = prepared["inputs"]["parameterValues"]
+    return found
+
+
+def test_types_are_restored_and_uris_are_local() -> None:
+    prepared = prepare_input(given(), TRAINER)
+    [examples] = prepared["inputs"]["artifacts"]["examples"]["artifacts"]
+    assert examples["type"] == {"instanceSchema": "title: tfx.types.standard_artifacts.Examples\n"}
+    assert examples["uri"] == (RUN + f"/ImageExampleGen/{SALT}/examples").replace(
+        "minio://", "/minio/"
+    )
+    assert examples["name"] == "7"
+    [model] = prepared["outputs"]["artifacts"]["model"]["artifacts"]
+    assert model["uri"].startswith("/minio/mlpipeline/")
+    assert model["name"] == model["uri"]
+
+
+def test_outputs_of_the_launcher_are_left_to_it() -> None:
+    assert set(prepare_input(given(), TRAINER)["outputs"]["artifacts"]) == {"model"}
+
+
+def test_remote_uris_stay_where_a_step_reads_them_itself() -> None:
+    direct = Interface(inputs=TRAINER.inputs, outputs=TRAINER.outputs, direct=True)
+    [model] = prepare_input(given(), direct)["outputs"]["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == f"{RUN}/Trainer/{SALT}/model"
+
+
+def test_what_was_given_is_not_changed() -> None:
+    executor_input = given(
+        storage="", training_epochs=1.0, custom_config='{"training": {"epochs": 2}}'
+    )
+    before = json.dumps(executor_input)
+    prepare_input(executor_input, TRAINER)
+    assert json.dumps(executor_input) == before
+
+
+def test_a_parameter_of_the_run_goes_to_its_place() -> None:
+    config = json.dumps({"training": {"epochs": 20, "seed": 1}})
+    found = properties(custom_config=config, training_epochs=3.0, data="gs://b/i")
+    assert json.loads(found["custom_config"]) == {"training": {"epochs": 3, "seed": 1}}
+    assert '"epochs": 3,' in found["custom_config"]
+    assert found["input_base"] == "gs://b/i"
+    assert set(found) == {"custom_config", "input_base"}
+
+
+def test_places_in_lists_and_fractions() -> None:
+    bounds = Interface(settings=(Setting.parse("low=eval_config:specs.0.bound"),))
+    found = prepare_input(
+        {
+            "inputs": {
+                "parameterValues": {"eval_config": '{"specs": [{"bound": 0.0}]}', "low": 0.5}
+            },
+            "outputs": {},
+        },
+        bounds,
+    )["inputs"]["parameterValues"]
+    assert json.loads(found["eval_config"]) == {"specs": [{"bound": 0.5}]}
+
+
+@pytest.mark.parametrize("written", [1, 1.0])
+def test_a_whole_number_is_a_fraction_where_one_was(written: float) -> None:
+    rate = Interface(settings=(Setting.parse("rate=custom_config:rate"),))
+    values = {"custom_config": '{"rate": 0.5}', "rate": written, "share": written}
+    executor_input = {"inputs": {"parameterValues": values}, "outputs": {}}
+    found = prepare_input(executor_input, rate)["inputs"]["parameterValues"]
+    assert found["custom_config"] == '{"rate": 1.0}'
+    assert isinstance(found["share"], float)
+
+
+def test_what_a_lookup_found_becomes_execution_properties() -> None:
+    resolved = json.dumps({"span": 3, "version": None, "input_fingerprint": "abc"})
+    assert properties(resolved=resolved) == {"span": 3, "input_fingerprint": "abc"}
+    assert isinstance(properties(resolved=resolved)["span"], int)
+
+
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        ("gs://models/prod/", "gs://models/prod/pushed"),
+        ("/mnt/models", "/mnt/models/pushed"),
+        ("", "minio://mlpipeline/v2/artifacts/images/pushed"),
+    ],
+)
+def test_where_pushed_models_go(storage: str, expected: str) -> None:
+    found = properties(pushed_models="{storage}/pushed", storage=storage)
+    assert found == {"pushed_models": expected}
+
+
+def test_storage_that_cannot_be_told_is_a_sentence() -> None:
+    elsewhere = given(pushed_models="{storage}/pushed", storage="")
+    for side in ("inputs", "outputs"):
+        for of_key in elsewhere[side]["artifacts"].values():
+            of_key["artifacts"][0]["uri"] = "gs://bucket/elsewhere/model"
+    with pytest.raises(UserError, match="set the parameter storage of the run"):
+        prepare_input(elsewhere, TRAINER)
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        (f"{RUN}/Trainer/model", "minio://mlpipeline/v2/artifacts/images"),  # KFP up to 2.3
+        (f"{RUN}/Trainer/{SALT}/model", "minio://mlpipeline/v2/artifacts/images"),
+        ("gs://b/root/123456/images-20261121190000/Trainer_-88/model", "gs://b/root/images"),
+        ("gs://b/images/Trainer/model", None),
+        (f"gs://b/other/{SALT}/Trainer/model", None),
+    ],
+)
+def test_the_folder_that_all_runs_of_a_pipeline_share(uri: str, folder: str | None) -> None:
+    assert pipeline_folder(uri, "images") == folder
+
+
+@pytest.mark.parametrize(
+    ("noted", "endpoint"),
+    [
+        (
+            {"endpoint": "seaweedfs.kubeflow:9000", "disableSSL": "true"},
+            "http://seaweedfs.kubeflow:9000",
+        ),
+        ({"endpoint": "s3.example.org", "disableSSL": "false"}, "https://s3.example.org"),
+        ({"endpoint": "http://minio:9000"}, "http://minio:9000"),
+        ({"fromEnv": "true"}, None),
+        (None, None),
+    ],
+)
+def test_the_clusters_store_is_noted_with_its_artifacts(
+    noted: dict[str, str] | None, endpoint: str | None
+) -> None:
+    executor_input = given()
+    [examples] = executor_input["inputs"]["artifacts"]["examples"]["artifacts"]
+    examples["metadata"]["store_session_info"] = json.dumps({"Provider": "minio", "Params": noted})
+    assert store_endpoint(executor_input) == endpoint
+
+
+def test_an_input_that_is_missing_is_a_sentence() -> None:
+    nothing = given()
+    nothing["inputs"]["artifacts"]["examples"]["artifacts"] = []
+    with pytest.raises(UserError, match="no artifact 'examples'"):
+        prepare_input(nothing, TRAINER)
+
+
+@pytest.mark.parametrize("uri", ["gs://b/x", "minio://b/x/y", "s3://b/x"])
+def test_local_paths_and_back(uri: str) -> None:
+    assert local_path(uri) == "/" + uri.replace("gs://", "gcs/").replace("://", "/")
+    assert remote_uri(local_path(uri)) == uri
+
+
+def test_a_store_that_the_launcher_does_not_copy_is_a_sentence() -> None:
+    with pytest.raises(UserError, match="oci://image is not on gs://, s3:// or minio://"):
+        local_path("oci://image")
+
+
+def test_output_has_remote_uris_and_no_null() -> None:
+    output = {
+        "artifacts": {
+            "model": {
+                "artifacts": [
+                    {
+                        "name": "7",
+                        "uri": "/minio/b/model",
+                        "metadata": {"a": None, "b": 1.0, "c": float("nan"), "d": ""},
+                    }
+                ]
+            }
+        }
+    }
+    [model] = finish_output(output, TRAINER)["artifacts"]["model"]["artifacts"]
+    assert model == {"name": "7", "uri": "minio://b/model", "metadata": {"b": 1.0, "d": ""}}
+    [model] = finish_output(output, Interface(direct=True))["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == "/minio/b/model"
+
+
+def test_what_the_interface_draws_holds_nothing_of_tfx() -> None:
+    drawn = Interface(outputs={"metrics": "components.report.ui_metadata.Metrics"})
+    metadata = {"accuracy": 0.9, "tfx_version": "1.16.0"}
+    output = {
+        "artifacts": {"metrics": {"artifacts": [{"uri": "/minio/b/m", "metadata": metadata}]}}
+    }
+    [metrics] = finish_output(output, drawn)["artifacts"]["metrics"]["artifacts"]
+    assert metrics["metadata"] == {"accuracy": 0.9}

@@ -1,0 +1,476 @@
+"""The client of open-source Kubeflow Pipelines, against a stub of its API server."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.contract.errors import UserError
+from pipeline_def.kubeflow.client import open_source_client
+from pipeline_def.kubeflow.client.open_source_client import (
+    Connection,
+    StartedRun,
+    follow_run,
+    start_run,
+)
+from tests.kubeflow.kfp_server import KfpServer
+
+TOKEN = "eyJ-very-secret"
+SPEC = {
+    "pipelineInfo": {"name": "image-pipeline"},
+    "root": {"dag": {"tasks": {"trainer": {"cachingOptions": {"enableCache": True}}}}},
+    "components": {"comp-loop": {"dag": {"tasks": {"inner": {}}}}, "comp-trainer": {}},
+}
+
+
+@pytest.fixture
+def server() -> Iterator[KfpServer]:
+    with KfpServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_token_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "KF_PIPELINES_UI_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(yaml.safe_dump_all([SPEC, {"platforms": {"kubernetes": {}}}]))
+    return str(path)
+
+
+def start(connection: Connection | KfpServer, spec: str, **changes: Any) -> StartedRun:
+    if isinstance(connection, KfpServer):
+        connection = Connection(connection.url, timeout=5.0)
+    options: dict[str, Any] = {
+        "pipeline": "image-pipeline",
+        "version": None,
+        "run_name": "first",
+        "experiment": "flowers",
+        "parameters": {},
+        "pipeline_root": None,
+        "cache": None,
+        "service_account": None,
+    }
+    return start_run(connection, spec, **(options | changes))
+
+
+def sentence(connection: Connection | KfpServer, spec: str, **changes: Any) -> str:
+    """The message of the failure, which is one sentence on one line without the token."""
+    with pytest.raises(UserError) as caught:
+        start(connection, spec, **changes)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text[-1] in ".?"
+    assert TOKEN not in text
+    assert len(text) < 700
+    return text
+
+
+def test_a_new_pipeline_gets_a_version_and_a_run(server: KfpServer, spec: str) -> None:
+    parameters = {"steps": 300, "rate": 0.5, "name": "300", "augment": True, "empty": ""}
+    started = start(
+        server,
+        spec,
+        version="v1",
+        parameters=parameters,
+        pipeline_root="s3://bucket/root",
+        service_account="runner",
+    )
+    assert started == StartedRun("run_id-1", f"{server.url}/#/runs/details/run_id-1", "v1")
+    (version,), (run,) = server.versions, server.runs
+    assert version["display_name"] == "v1"
+    assert version["text"] == Path(spec).read_text()
+    assert run["display_name"] == "first"
+    assert run["experiment_id"] == "experiment_id-1"
+    assert run["pipeline_version_reference"] == {
+        "pipeline_id": "pipeline_id-1",
+        "pipeline_version_id": "pipeline_version_id-1",
+    }
+    assert json.dumps(run["runtime_config"]["parameters"]) == json.dumps(parameters)
+    assert run["runtime_config"]["pipeline_root"] == "s3://bucket/root"
+    assert run["service_account"] == "runner"
+
+
+def test_a_second_run_adds_a_version_named_by_time_and_content(
+    server: KfpServer, spec: str
+) -> None:
+    start(server, spec, version="v1")
+    started = start(server, spec)
+    digest = hashlib.sha256(Path(spec).read_bytes()).hexdigest()[:8]
+    assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{digest}", started.version or "")
+    assert len(server.pipelines) == len(server.experiments) == 1
+    assert [v["pipeline_id"] for v in server.versions] == ["pipeline_id-1"] * 2
+    assert server.runs[1]["pipeline_version_reference"]["pipeline_version_id"].endswith("-2")
+    assert "pipeline_root" not in server.runs[1]["runtime_config"]
+    assert "service_account" not in server.runs[1]
+
+
+def test_a_version_name_is_used_once(server: KfpServer, spec: str) -> None:
+    start(server, spec, version="v1")
+    said = sentence(server, spec, version="v1")
+    assert "already has a version v1: give another --pipeline-version" in said
+    assert len(server.runs) == 1
+
+
+def test_the_same_content_in_the_same_second_is_one_version(
+    server: KfpServer, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_source_client, "_version_name", lambda _: "20260101-000000-abcdef01")
+    assert start(server, spec).version == start(server, spec).version
+    assert len(server.versions) == 1
+    assert len(server.runs) == 2
+
+
+def test_names_are_found_again_whatever_is_in_them(server: KfpServer, spec: str) -> None:
+    names = {"pipeline": 'a+b 50% "c"', "experiment": "1+1=2&more", "version": "v1.0+dev"}
+    start(server, spec, **names)
+    assert "already has a version v1.0+dev" in sentence(server, spec, **names)
+    start(server, spec, **(names | {"version": "v2"}))
+    assert len(server.pipelines) == len(server.experiments) == 1
+
+
+def test_the_namespace_goes_everywhere(server: KfpServer, spec: str) -> None:
+    server.multi_user = True
+    assert "pass --namespace" in sentence(server, spec)
+    start(Connection(server.url, namespace="team-a", timeout=5.0), spec)
+    assert server.pipelines[-1]["namespace"] == server.experiments[-1]["namespace"] == "team-a"
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_the_cache_setting_goes_into_what_is_uploaded(
+    server: KfpServer, spec: str, cache: bool
+) -> None:
+    start(server, spec, cache=cache)
+    sent, platform = yaml.safe_load_all(server.versions[0]["text"])
+    option = {"cachingOptions": {"enableCache": cache}}
+    assert sent["root"]["dag"]["tasks"] == {"trainer": option}
+    assert sent["components"]["comp-loop"]["dag"]["tasks"] == {"inner": option}
+    assert sent["components"]["comp-trainer"] == {}
+    assert platform == {"platforms": {"kubernetes": {}}}
+
+
+def test_nothing_is_printed_or_kept(
+    server: KfpServer,
+    spec: str,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    start(server, spec)
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("where", ["file", "variable", "pod"])
+def test_the_token_is_sent(
+    server: KfpServer, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    server.token = TOKEN
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    if where == "variable":
+        monkeypatch.setenv("KFP_TOKEN", TOKEN)
+    if where == "pod":
+        monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(file))
+    named = str(file) if where == "file" else None
+    start(Connection(server.url, token_file=named, timeout=5.0), spec)
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {TOKEN}"}
+
+
+def test_a_token_that_is_missing_or_wrong(
+    server: KfpServer, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.token = "another"
+    assert "--token-file or in KFP_TOKEN" in sentence(server, spec)
+    monkeypatch.setenv("KFP_TOKEN", TOKEN)
+    # The stub's message quotes the token, as a server's may.
+    assert "did not accept the token from the variable KFP_TOKEN" in sentence(server, spec)
+    monkeypatch.setenv("KFP_TOKEN", f"{TOKEN} {TOKEN}")
+    assert "There is no token in the variable KFP_TOKEN" in sentence(server, spec)
+    missing = Connection(server.url, token_file=str(tmp_path / "none"))
+    assert "cannot be read: No such file" in sentence(missing, spec)
+
+
+def test_a_caller_who_may_not(
+    server: KfpServer, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.forbidden = "in namespace team-b"
+    monkeypatch.setenv("KFP_TOKEN", TOKEN)
+    connection = Connection(server.url, namespace="team-b", timeout=5.0)
+    text = sentence(connection, spec)
+    assert "may not list pipelines" in text
+    assert "namespace team-b (403" in text
+
+
+def test_an_upload_refused_in_the_words_of_its_text(server: KfpServer, spec: str) -> None:
+    server.refuse_spec = (
+        "Failed to create a pipeline version: InvalidInputError: unknown field 'rooot'"
+    )
+    text = sentence(server, spec)
+    assert "refused to store the specification" in text
+    assert "unknown field 'rooot'" in text
+    server.refuse_spec = "Failed: PermissionDenied: User 'x' is not authorized"
+    assert "without a token may not store" in sentence(server, spec)
+    assert server.runs == []
+
+
+def test_a_login_page_is_not_taken_for_an_answer(server: KfpServer, spec: str) -> None:
+    server.login_page = True
+    assert "login page" in sentence(server, spec)
+    server.login_page = False
+    server.redirect = "https://dex.example.com/auth?state=hush"
+    text = sentence(server, spec)
+    assert "https://dex.example.com instead" in text
+    assert "hush" not in text
+
+
+def test_an_address_without_the_api(server: KfpServer, spec: str) -> None:
+    server.plain_404 = True
+    assert "no Kubeflow Pipelines v2 API" in sentence(server, spec)
+
+
+def test_a_server_in_trouble(server: KfpServer, spec: str) -> None:
+    server.failures = 1
+    assert "could not list pipelines (status 500: " in sentence(server, spec)
+    start(server, spec)
+
+
+def test_a_server_that_hangs_is_given_up_within_the_timeout(server: KfpServer, spec: str) -> None:
+    server.hang = 4.0
+    begin = time.monotonic()
+    text = sentence(Connection(server.url, timeout=0.2), spec)
+    assert time.monotonic() - begin < 3
+    assert "did not answer within 0.2 s" in text
+
+
+def test_a_dead_address(spec: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    begin = time.monotonic()
+    assert "connection refused" in sentence(Connection(f"http://127.0.0.1:{port}"), spec)
+    assert time.monotonic() - begin < 3
+    assert "is not known here" in sentence(Connection("http://nowhere.invalid"), spec)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        ("localhost:8080", "it needs a URL"),
+        ("http://", "it needs a URL"),
+        ("http://host:port", "not a URL"),
+        (f"https://me:{TOKEN}@host", "must not hold a password"),
+        (f"https://host/?token={TOKEN}", "must not hold a password or a query"),
+        (f"me:{TOKEN}@host", "must not hold a password"),
+        ("https://" + "a" * 70 + ".example", "--endpoint"),
+    ],
+)
+def test_a_wrong_endpoint(spec: str, endpoint: str, expected: str) -> None:
+    assert expected in sentence(Connection(endpoint, timeout=1.0), spec)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "address"),
+    [
+        ("http://host:8080/", "http://host:8080"),
+        ("https://host/_/pipeline/#/runs", "https://host/pipeline"),
+        ("https://host/pipeline/#/runs/details/1", "https://host/pipeline"),
+    ],
+)
+def test_an_endpoint_copied_from_the_browser(endpoint: str, address: str) -> None:
+    assert Connection(endpoint).address() == address
+
+
+def test_the_page_may_have_another_address(
+    server: KfpServer, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "https://ui.example.com/")
+    assert start(server, spec).url == "https://ui.example.com/#/runs/details/run_id-1"
+
+
+@pytest.mark.parametrize("text", ["{", "just words", "a: 1", "- root"])
+def test_a_file_that_is_no_specification(server: KfpServer, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(text)
+    assert "compile it anew" in sentence(server, str(path))
+    assert "No such file" in sentence(server, str(tmp_path / "none.yaml"))
+    assert server.requests == []
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("tls")
+    paths = str(folder / "cert.pem"), str(folder / "key.pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        [*command.split(), "-out", paths[0], "-keyout", paths[1], *names],
+        check=True,
+        capture_output=True,
+    )
+    return paths
+
+
+def test_tls(certificate: tuple[str, str], spec: str, server: KfpServer) -> None:
+    with KfpServer(tls=certificate) as secure:
+        start(Connection(secure.url, ca_cert=certificate[0], timeout=5.0), spec)
+        assert "--ca-cert" in sentence(Connection(secure.url, timeout=5.0), spec)
+        other_name = secure.url.replace("localhost", "127.0.0.1")
+        other = Connection(other_name, ca_cert=certificate[0], timeout=5.0)
+        assert "cannot be verified" in sentence(other, spec)
+        no_pem = Connection(secure.url, ca_cert=spec, timeout=5.0)
+        assert "no PEM certificate" in sentence(no_pem, spec)
+        plain = Connection(secure.url.replace("https", "http"), timeout=5.0)
+        assert "http" in sentence(plain, spec)
+    no_tls = Connection(server.url.replace("http", "https"), timeout=5.0)
+    assert "does not speak TLS" in sentence(no_tls, spec)
+    no_file = Connection(server.url, ca_cert="/none.pem")
+    assert "there is no such file" in sentence(no_file, spec)
+
+
+def node(name: str, state: str, start: int = 0, end: int | None = None, **more: Any) -> Any:
+    """A task as the backend 2.14.3 reports it; what has not ended did so in the year 1."""
+    return {
+        "task_id": f"id of {name} {more.pop('of', '')}",
+        "display_name": name,
+        "state": state,
+        "start_time": _stamp(start),
+        "end_time": "0001-01-01T00:00:00Z" if end is None else _stamp(end),
+    } | more
+
+
+def _stamp(second: int) -> str:
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(0, second)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def step(state: str, *nodes: Any) -> dict[str, Any]:
+    workflow = node("image-pipeline-x7k2p", "RUNNING")
+    workflow["child_tasks"] = [{"pod_name": "image-pipeline-x7k2p-123456"}]
+    frame = [workflow, node("root-driver", "SUCCEEDED", 0, 5), node("root", "RUNNING", 5)]
+    return {"state": state, "run_details": {"task_details": [*frame, *nodes]}}
+
+
+@pytest.fixture
+def watched(server: KfpServer, spec: str) -> KfpServer:
+    start(server, spec)
+    return server
+
+
+def follow(server: KfpServer) -> tuple[str, list[str]]:
+    lines: list[str] = []
+    connection = Connection(server.url, timeout=5.0)
+    state = follow_run(connection, "run_id-1", lines.append, interval=0.01)
+    return state, lines
+
+
+def test_follow_shows_each_change_of_a_task_once(watched: KfpServer) -> None:
+    ingest = [
+        node("gen-driver", "SUCCEEDED", 5, 9),
+        node("gen", "SUCCEEDED", 9, 9),
+        node("executor", "SKIPPED", 9, 9, of="gen"),
+    ]
+    watched.script.extend(
+        [
+            {"state": "PENDING"},
+            {"state": "RUNNING", "run_details": {"task_details": [node("image-x7k2p", "RUNNING")]}},
+            step("RUNNING", node("gen-driver", "RUNNING", 5)),
+            step("RUNNING", *ingest, node("trainer", "RUNNING", 20)),
+            step("RUNNING", *ingest, node("trainer", "RUNNING", 20)),
+            step("SUCCEEDED", *ingest, node("trainer", "RUNNING", 20)),
+            step(
+                "SUCCEEDED",
+                *ingest,
+                node("trainer", "SUCCEEDED", 20, 332),
+                node("executor", "SUCCEEDED", 20, 332, of="trainer"),
+                node("pusher", "SKIPPED", 332, 332),
+            ),
+        ]
+    )
+    state, lines = follow(watched)
+    assert state == "SUCCEEDED"
+    assert lines == [
+        "gen: CACHED",
+        "trainer: RUNNING",
+        "trainer: SUCCEEDED after 312 s",
+        "pusher: SKIPPED",
+        f"Run SUCCEEDED: {watched.url}/#/runs/details/run_id-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (
+            [node("trainer", "FAILED", 1, 9, error={"code": 2, "message": "out of\nmemory."})],
+            "Run FAILED in the task trainer: out of memory; see ",
+        ),
+        (
+            [node("trainer", "FAILED", 1, 9)],
+            "Run FAILED in the task trainer: the reason is in its log; see ",
+        ),
+        (
+            [node("trainer-driver", "FAILED", 1, 9)],
+            "Run FAILED in the task trainer (its preparation): the reason is in its log; see ",
+        ),
+    ],
+)
+def test_follow_names_the_failed_task(watched: KfpServer, nodes: list[Any], expected: str) -> None:
+    later = node("pusher", "RUNTIME_STATE_UNSPECIFIED")
+    watched.script.append(step("FAILED", *nodes, later))
+    state, lines = follow(watched)
+    assert state == "FAILED"
+    assert lines[-1] == f"{expected}{watched.url}/#/runs/details/run_id-1"
+    assert not any("pusher" in line for line in lines)
+
+
+def test_follow_survives_a_few_failed_polls(watched: KfpServer) -> None:
+    watched.script.append(step("SUCCEEDED"))
+    watched.failures = 3
+    state, lines = follow(watched)
+    assert state == "SUCCEEDED"
+    assert len(lines) == 2
+    assert "The run goes on; asking again" in lines[0]
+
+
+def test_follow_gives_up_after_a_limit(watched: KfpServer) -> None:
+    watched.failures = -1
+    with pytest.raises(UserError, match="11 polls in a row failed, the run itself goes on"):
+        follow(watched)
+
+
+def test_follow_ends_at_once_without_rights_or_run(watched: KfpServer) -> None:
+    with pytest.raises(UserError, match="Run none not found"):
+        follow_run(Connection(watched.url), "none", print, interval=0.01)
+    watched.forbidden = "any more"
+    with pytest.raises(UserError, match="may not read the run"):
+        follow(watched)
+
+
+def test_ctrl_c_ends_the_following_and_not_the_run(
+    watched: KfpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    watched.script.append(step("RUNNING", node("trainer", "RUNNING", 1)))
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.sleep", interrupted)
+    state, lines = follow(watched)
+    assert state == "RUNNING"
+    assert lines[-1].startswith("Stopped watching; the run goes on in the cluster: http")

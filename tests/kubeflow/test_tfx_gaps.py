@@ -1,0 +1,146 @@
+"""The gaps between TFX and open-source Kubeflow, reproduced: when one closes, its test says so."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp.pipeline_spec import pipeline_spec_pb2
+from tfx.components.evaluator.component import Evaluator
+from tfx.components.infra_validator.component import InfraValidator
+from tfx.components.trainer.component import Trainer
+from tfx.dsl.components.base.base_node import BaseNode
+from tfx.dsl.components.common.importer import Importer
+from tfx.dsl.components.common.resolver import Resolver
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import (
+    LatestBlessedModelStrategy,
+)
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as dag_runner
+from tfx.orchestration.kubeflow.v2.container import (
+    kubeflow_v2_entrypoint_utils,
+    kubeflow_v2_run_executor,
+)
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import infra_validator_pb2
+from tfx.types import Channel, standard_artifacts
+
+from components.ingest.component import ImageExampleGen
+from components.ingest.config import IngestConfig
+from pipeline_def.kubeflow.check.spec_check import find_problems
+
+Spec = dict[str, Any]
+Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
+
+
+def compile_with_tfx(*components: BaseNode) -> Spec:
+    """Compile as TFX does by itself; return the whole job."""
+    runner = dag_runner.KubeflowV2DagRunner(
+        dag_runner.KubeflowV2DagRunnerConfig(default_image="i", use_pipeline_spec_2_1=True)
+    )
+    job: Spec = runner.run(
+        Pipeline("images", pipeline_root="gs://b", components=list(components)), write_out=False
+    )
+    return job
+
+
+def codes(job: Spec) -> set[str]:
+    return {problem.code for problem in find_problems([job["pipelineSpec"]], "oss")}
+
+
+def example_gen() -> ImageExampleGen:
+    return ImageExampleGen(folder="gs://b/images", config=IngestConfig())
+
+
+def importer() -> Importer:
+    return Importer(source_uri="gs://b/m", artifact_type=standard_artifacts.Model).with_id("Import")
+
+
+def test_tfx_wraps_the_specification_in_a_job() -> None:
+    assert {problem.code for problem in find_problems([compile_with_tfx(importer())], "oss")} == {
+        "json-wrapper"
+    }
+
+
+def test_example_gen_has_a_hook_and_loses_its_resources() -> None:
+    job = compile_with_tfx(example_gen().with_platform_config(Resources(cpu_limit=4)))
+    assert codes(job) == {"pre-cache-check"}
+    [executor] = job["pipelineSpec"]["deploymentSpec"]["executors"].values()
+    assert "resources" not in executor["container"]
+
+
+def test_a_resolver_is_refused() -> None:
+    resolver = Resolver(
+        strategy_class=LatestBlessedModelStrategy,
+        model=Channel(type=standard_artifacts.Model),
+        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
+    ).with_id("baseline")
+    examples = example_gen()
+    evaluator = Evaluator(
+        examples=examples.outputs["examples"],
+        model=importer().outputs["result"],
+        baseline_model=resolver.outputs["model"],
+    )
+    model = evaluator.inputs["model"].producer_component
+    assert "resolver" in codes(compile_with_tfx(resolver, examples, model, evaluator))
+
+
+def test_defaults_of_runtime_parameters_are_dropped() -> None:
+    trainer = Trainer(
+        run_fn=RuntimeParameter(name="run-fn", default="module.run_fn", ptype=str),
+        examples=example_gen().outputs["examples"],
+    )
+    producer = trainer.inputs["examples"].producer_component
+    job = compile_with_tfx(producer, trainer)
+    [definition] = job["pipelineSpec"]["root"]["inputDefinitions"]["parameters"].values()
+    assert definition == {"parameterType": "STRING"}
+    assert "default" in codes(job)
+
+
+def test_infra_validator_is_not_compiled() -> None:
+    model = importer()
+    validator = InfraValidator(
+        model=model.outputs["result"], serving_spec=infra_validator_pb2.ServingSpec()
+    )
+    with pytest.raises(NotImplementedError, match="not supported"):
+        compile_with_tfx(model, validator)
+
+
+def run_tfx_entrypoint(folder: Path, schema: str) -> None:
+    """Run TFX's own entrypoint on what KFP's driver gives, `schema` as the input's type."""
+    artifact = {"name": "1", "uri": f"{folder}/in", "type": {"instanceSchema": schema}}
+    executor_input = {
+        "inputs": {"artifacts": {"model": {"artifacts": [artifact]}}},
+        "outputs": {"outputFile": f"{folder}/out/output_metadata.json"},
+    }
+    kubeflow_v2_run_executor.main(
+        (
+            argparse.Namespace(
+                executor_class_path="tests.kubeflow.test_entrypoint.Refusing",
+                json_serialized_invocation_args=json.dumps(executor_input),
+                json_serialized_inputs_spec_args=None,
+            ),
+            [],
+        )
+    )
+
+
+def test_tfx_crashes_of_blank_types(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'get'"):
+        run_tfx_entrypoint(tmp_path, "")
+
+
+@pytest.mark.parametrize("title", ["images.ImageRejects", "system.HTML"])
+def test_tfx_takes_the_title_of_a_type_for_a_module(tmp_path: Path, title: str) -> None:
+    with pytest.raises(ImportError, match=f"Could not import {title}"):
+        run_tfx_entrypoint(tmp_path, f"title: {title}\n")
+
+
+def test_tfx_writes_null_metadata() -> None:
+    examples = standard_artifacts.Examples()
+    examples.mlmd_artifact.custom_properties["nothing"].SetInParent()
+    made = kubeflow_v2_entrypoint_utils.to_runtime_artifact(examples, {})
+    assert made.metadata.fields["nothing"].WhichOneof("kind") == "null_value"

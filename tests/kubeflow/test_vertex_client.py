@@ -1,0 +1,324 @@
+"""The client of Vertex AI: the real library, with Google's end replaced by a local gRPC server.
+
+What is mocked, and nothing else: the channel leads to a server here that records the requests,
+the credentials are anonymous, and the bucket of the pipeline root is not looked at.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections import deque
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import kfp_runner
+from components.contract.errors import UserError
+from pipeline_def.kubeflow.client.run_follower import StartedRun
+from pipeline_def.kubeflow.client.vertex_client import follow_run, start_run
+
+grpc = pytest.importorskip("grpc")
+pytest.importorskip("google.cloud.aiplatform")
+
+from google.auth import exceptions as auth_exceptions  # noqa: E402
+from google.auth.credentials import AnonymousCredentials  # noqa: E402
+from google.cloud.aiplatform import initializer  # noqa: E402
+from google.cloud.aiplatform.utils import gcs_utils  # noqa: E402
+from google.cloud.aiplatform_v1.services.pipeline_service import transports  # noqa: E402
+from google.cloud.aiplatform_v1.types import pipeline_job, pipeline_service  # noqa: E402
+
+SERVICE = "google.cloud.aiplatform.v1.PipelineService"
+PLACE = {"project": "my-project", "region": "us-central1"}
+SPEC = {
+    "pipelineInfo": {"name": "image-pipeline"},
+    "schemaVersion": "2.1.0",
+    "sdkVersion": "tfx-1.16.0",
+    "defaultPipelineRoot": "gs://bucket/compiled",
+    "deploymentSpec": {"executors": {}},
+    "components": {"comp-trainer": {"executorLabel": "trainer"}},
+    "root": {
+        "dag": {"tasks": {"trainer": {"componentRef": {"name": "comp-trainer"}}}},
+        "inputDefinitions": {
+            "parameters": {
+                "steps": {"parameterType": "NUMBER_INTEGER"},
+                "rate": {"parameterType": "NUMBER_DOUBLE"},
+                "name": {"parameterType": "STRING"},
+                "augment": {"parameterType": "BOOLEAN"},
+            }
+        },
+    },
+}
+
+
+class Vertex:
+    """The local server: it records what it is asked, and fails or answers as it is told."""
+
+    def __init__(self) -> None:
+        self.created: list[Any] = []
+        self.refusal: tuple[Any, str] | None = None
+        self.answers: deque[Any] = deque()
+
+    def create(self, request: Any, context: Any) -> Any:
+        self._refuse(context)
+        self.created.append(request)
+        job = pipeline_job.PipelineJob(request.pipeline_job)
+        job.name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
+        return job
+
+    def get(self, request: Any, context: Any) -> Any:
+        self._refuse(context)
+        answer = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
+        return pipeline_job.PipelineJob(name=request.name, **answer)
+
+    def _refuse(self, context: Any) -> None:
+        if self.refusal:
+            context.abort(*self.refusal)
+
+    def handler(self) -> Any:
+        types = pipeline_service
+        methods = {
+            "CreatePipelineJob": (self.create, types.CreatePipelineJobRequest),
+            "GetPipelineJob": (self.get, types.GetPipelineJobRequest),
+        }
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                name: grpc.unary_unary_rpc_method_handler(
+                    call,
+                    request_deserializer=request.deserialize,
+                    response_serializer=pipeline_job.PipelineJob.serialize,
+                )
+                for name, (call, request) in methods.items()
+            },
+        )
+
+
+@pytest.fixture
+def vertex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vertex]:
+    stub = Vertex()
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((stub.handler(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+    monkeypatch.setattr(
+        transports.PipelineServiceGrpcTransport, "create_channel", lambda *_, **__: channel
+    )
+    monkeypatch.setattr(initializer.global_config, "_credentials", AnonymousCredentials())
+    monkeypatch.setattr(
+        gcs_utils,
+        "create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
+        lambda **_: None,
+    )
+    yield stub
+    channel.close()
+    server.stop(None)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    return str(path)
+
+
+def start(spec: str, **changes: Any) -> StartedRun:
+    options: dict[str, Any] = {
+        "pipeline_root": "gs://bucket/root",
+        "parameters": {},
+        "display_name": "first",
+        "service_account": None,
+        "cache": None,
+    }
+    return start_run(spec, **(PLACE | options | changes))
+
+
+def sentence(spec: str, **changes: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        start(spec, **changes)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.endswith(".")
+    return text
+
+
+def test_the_job_that_is_asked_for(
+    vertex: Vertex, spec: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started = start(
+        spec,
+        parameters={"steps": 300, "rate": 0.5, "name": "300", "augment": True},
+        service_account="runner@my-project.iam.gserviceaccount.com",
+        network="projects/123/global/networks/net",
+        labels={"team": "vision"},
+        cache=False,
+    )
+    (request,) = vertex.created
+    job = request.pipeline_job
+    assert request.parent == "projects/my-project/locations/us-central1"
+    assert request.pipeline_job_id.startswith("image-pipeline-")
+    assert job.display_name == "first"
+    assert job.service_account == "runner@my-project.iam.gserviceaccount.com"
+    assert job.network == "projects/123/global/networks/net"
+    assert dict(job.labels)["team"] == "vision"
+    assert job.runtime_config.gcs_output_directory == "gs://bucket/root"
+    values = job.runtime_config._pb.parameter_values
+    assert values["steps"].number_value == 300
+    assert values["rate"].number_value == 0.5
+    assert values["name"].string_value == "300"
+    assert values["augment"].bool_value is True
+    sent = pipeline_job.PipelineJob.to_dict(job)["pipeline_spec"]
+    assert sent["root"]["dag"]["tasks"]["trainer"]["cachingOptions"] == {"enableCache": False}
+    assert sent["deploymentSpec"] == SPEC["deploymentSpec"]
+    name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
+    page = "https://console.cloud.google.com/vertex-ai/locations/us-central1/pipelines/runs/"
+    assert started == StartedRun(name, f"{page}{request.pipeline_job_id}?project=123")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_compiled_pipeline_root_is_the_default(vertex: Vertex, spec: str) -> None:
+    start(spec, pipeline_root=None)
+    config = vertex.created[0].pipeline_job.runtime_config
+    assert config.gcs_output_directory == "gs://bucket/compiled"
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "expected"),
+    [
+        ("PERMISSION_DENIED", "act as", "forbids it (403): act as; the caller needs the role"),
+        ("UNAUTHENTICATED", "bad token", "did not accept the credentials (401): bad token"),
+        ("INVALID_ARGUMENT", "no\nimage", "refused: no image"),
+        ("NOT_FOUND", "no project", "refused: no project"),
+        ("UNAVAILABLE", "down", "could not answer: down"),
+        ("RESOURCE_EXHAUSTED", "quota", "could not answer: quota"),
+    ],
+)
+def test_a_refusal(vertex: Vertex, spec: str, code: str, words: str, expected: str) -> None:
+    vertex.refusal = getattr(grpc.StatusCode, code), words
+    assert f"Vertex AI in us-central1, project my-project, {expected}" in sentence(spec)
+
+
+@pytest.mark.usefixtures("vertex")
+def test_what_the_library_refuses_itself(spec: str, tmp_path: Path) -> None:
+    assert "stepz is not found" in sentence(spec, parameters={"stepz": 1})
+    assert "Unsupported region" in sentence(spec, region="mars")
+    assert "No such file" in sentence(str(tmp_path / "none.yaml"))
+    two = tmp_path / "two.yaml"
+    two.write_text(yaml.safe_dump_all([SPEC, {"platforms": {}}]))
+    assert "compile it for Vertex AI" in sentence(str(two))
+
+
+def test_no_credentials(vertex: Vertex, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object, **__: object) -> None:
+        raise auth_exceptions.DefaultCredentialsError("long\ntext")
+
+    monkeypatch.setattr(initializer.global_config, "_credentials", None)
+    monkeypatch.setattr("google.auth.default", nothing)
+    assert "gcloud auth application-default login" in sentence(spec)
+    assert vertex.created == []
+
+
+def test_the_library_is_missing(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("google.cloud") and "aiplatform" in (rest[2] or ()):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.delitem(sys.modules, "google.cloud.aiplatform")
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert "uv sync --extra vertex" in sentence(spec)
+
+
+def job(state: str, *tasks: dict[str, Any], error: str = "") -> dict[str, Any]:
+    own = {"task_id": 1, "task_name": "image-pipeline-1", "state": "RUNNING"}
+    return {
+        "state": f"PIPELINE_STATE_{state}",
+        "error": {"message": error},
+        "job_detail": {"task_details": [own, *tasks]},
+    }
+
+
+def task(number: int, name: str, state: str, end: int | None = None, **more: Any) -> Any:
+    times = {"start_time": {"seconds": 100}} | ({"end_time": {"seconds": end}} if end else {})
+    return {"task_id": number, "task_name": name, "state": state} | times | more
+
+
+def follow(vertex: Vertex) -> tuple[str, list[str]]:
+    lines: list[str] = []
+    name = "projects/123/locations/us-central1/pipelineJobs/image-pipeline-1"
+    state = follow_run(
+        name, lines.append, project="my-project", region="us-central1", interval=0.01
+    )
+    return state, lines
+
+
+def test_follow_shows_each_change_of_a_task_once(vertex: Vertex) -> None:
+    gen = task(2, "gen", "SKIPPED", 100)
+    vertex.answers.extend(
+        [
+            job("QUEUED"),
+            job("PENDING"),
+            job("RUNNING", gen, task(3, "trainer", "PENDING")),
+            job("RUNNING", gen, task(3, "trainer", "RUNNING")),
+            job(
+                "SUCCEEDED",
+                gen,
+                task(3, "trainer", "SUCCEEDED", 412),
+                task(4, "pusher", "NOT_TRIGGERED"),
+            ),
+        ]
+    )
+    state, lines = follow(vertex)
+    assert state == "SUCCEEDED"
+    assert lines[:-1] == [
+        "gen: CACHED",
+        "trainer: PENDING",
+        "trainer: RUNNING",
+        "trainer: SUCCEEDED after 312 s",
+        "pusher: SKIPPED",
+    ]
+    assert lines[-1].startswith("Run SUCCEEDED: https://console.cloud.google.com/")
+
+
+def test_follow_says_why_it_failed(vertex: Vertex) -> None:
+    failed = task(3, "trainer", "FAILED", 412, error={"message": "exit code\n137."})
+    vertex.answers.append(job("FAILED", failed, error="the job failed"))
+    state, lines = follow(vertex)
+    assert state == "FAILED"
+    assert lines[-1].startswith("Run FAILED in the task trainer: exit code 137; see https://")
+
+
+def test_follow_without_rights(vertex: Vertex) -> None:
+    vertex.refusal = grpc.StatusCode.PERMISSION_DENIED, "no"
+    with pytest.raises(UserError, match="forbids it"):
+        follow(vertex)
+
+
+def test_a_request_that_timed_out(vertex: Vertex, spec: str) -> None:
+    vertex.refusal = grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
+    assert "did not answer in time: Deadline Exceeded" in sentence(spec)
+
+
+def test_our_own_pipeline_is_submitted(vertex: Vertex, tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    options = ("--target", "vertex", "--kubeflow.pipeline_root", "gs://bucket/compiled")
+    images = ("--image", "i:1", "--data", "gs://bucket/images", "--output", str(file))
+    assert kfp_runner.main(["compile", *options, *images]) == 0
+    start(str(file), pipeline_root=None, parameters={"training_epochs": 3})
+    [request] = vertex.created
+    job = pipeline_job.PipelineJob.to_dict(request.pipeline_job)
+    assert job["runtime_config"]["gcs_output_directory"] == "gs://bucket/compiled"
+    assert job["runtime_config"]["parameter_values"] == {"training_epochs": 3.0}
+    compiled = yaml.safe_load(file.read_text())
+    assert (
+        job["pipeline_spec"]["root"]["dag"]["tasks"].keys()
+        == compiled["root"]["dag"]["tasks"].keys()
+    )
+    assert "lifecycle" not in str(job["pipeline_spec"])

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.contract.progress import report_progress
+from pipeline_def.local import console
+from pipeline_def.local.summary import Summary
+
+SUMMARY = Summary(
+    examples={"eval": 20, "train": 1_280},
+    rejected=2,
+    skipped=1,
+    duplicates=3,
+    label_conflicts=1,
+    in_several_splits=0,
+    warnings=[f"train: warning {number}" for number in range(7)],
+    classes=[f"class {number}" for number in range(30)],
+    metrics={"accuracy": 0.91234, "loss": 0.3},
+    accuracy_interval=[0.9, 0.925],
+    evaluated_on="eval",
+    training={
+        "images_per_second": 1234.5,
+        "input_wait_share": 0.345,
+        "cache": "none",
+        "advice": "set input.cache to decoded",
+    },
+    baseline={"version": "17", "accuracy": 0.9},
+    blessed=True,
+    blessing_reason="accuracy 0.912 reaches 0.500",
+    pushed_model="/a folder/" + "long/" * 40,
+    nodes={},
+    paths={
+        "report": "/out/report.html",
+        "rejects": "/out/rejects.jsonl",
+        "duplicates": "/out/d.jsonl",
+        "training_logs": "/out/run",
+    },
+)
+
+
+def show_run(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_PLAIN_INTERVAL", 0.0)
+    display = console.RunDisplay(stream, total=2)
+    with display.running():
+        display.node_started("Trainer")
+        report_progress(done=3, total=20, unit="epochs", note="accuracy 0.5")
+        time.sleep(0.2)  # The bar is drawn ten times a second.
+        display.node_finished("Trainer", 12.34, cached=False)
+        display.node_started("Pusher")
+        display.node_finished("Pusher", 0.01, cached=True)
+    report_progress(done=4, total=20, unit="epochs")
+
+
+def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    show_run(stream, monkeypatch)
+    assert [" ".join(line.split()) for line in stream.getvalue().splitlines()] == [
+        "[1/2] Trainer …",
+        "[1/2] Trainer 3 of 20 epochs, accuracy 0.5",
+        "[1/2] Trainer 12.3 s",
+        "[2/2] Pusher …",
+        "[2/2] Pusher unchanged, taken from the cache",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+    show_run(stream, monkeypatch)
+    shown = stream.getvalue()
+    assert "━" in shown
+    assert "3 of 20 epochs, accuracy 0.5" in shown
+    assert "…" not in shown
+
+
+def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_summary(SUMMARY, summary_file="/out/summary.json", seconds=61.4)
+    lines = capsys.readouterr().out.splitlines()
+    text = "\n".join(lines)
+    assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
+    assert "less /out/rejects.jsonl" in text
+    assert "3 extra copies; images under several labels: 1\n" in text
+    assert "less /out/d.jsonl" in text
+    assert "30: class 0, class 1" in text
+    assert text.count(": warning") == 5
+    assert "… and 2 more, in the report" in text
+    assert "… and 20 more" in text
+    assert "0.9123 on eval" in text
+    assert "0.9000, version 17" in text
+    [command] = [line for line in lines if "saved_model_cli" in line]
+    assert command.endswith(f"--dir '{SUMMARY.pushed_model}'")
+    assert lines[-1] == "Done in 61 s."
+
+
+def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = replace(SUMMARY, blessed=False, pushed_model=None, baseline=None, rejected=0)
+    console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    text = capsys.readouterr().out
+    assert "no: accuracy 0.912 reaches 0.500" in text
+    assert "not pushed" in text
+    assert "none: this is the first model" in text
+    assert "rejects.jsonl" not in text
+
+
+def test_what_libraries_print_goes_to_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    with console.redirect_output(str(log)) as terminal:
+        os.write(2, b"from C++\n")
+        print("from Python", file=sys.__stderr__, flush=True)
+        print("for the user", file=terminal)
+    os.write(1, b"afterwards\n")
+    assert capfd.readouterr().out == "for the user\nafterwards\n"
+    assert log.read_text().splitlines() == ["from C++", "from Python"]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import local_runner
+from components.ingest.config import IngestConfig
+from components.ingest.listing import list_images
+from components.ingest.survey import take_survey
+from tests.pictures import encode, picture, write_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+def inspect(capsys: pytest.CaptureFixture[str], folder: Path, *argv: str) -> tuple[int, str, str]:
+    status = local_runner.main(["inspect", str(folder), *argv])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_path, each=40)
+    status, out, err = inspect(capsys, tmp_path)
+    assert (status, err) == (0, "")
+    text = " ".join(out.split())
+    assert "120 in 3 classes" in text
+    assert "Width 32 to 32 pixels, median 32" in text
+    assert "Height 24 to 24 pixels, median 24" in text
+    assert "JPEG 90, PNG 30" in text
+    assert "cnn at 32 x 32 pixels" in text
+    assert "train and eval: 7" in text
+    assert "Warning" not in text
+
+
+def test_bars_are_as_long_as_the_classes_are_large(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=20, labels=("red",))
+    write_folder(tmp_path, each=10, labels=("blue",))
+    _, out, _ = inspect(capsys, tmp_path)
+    bars = {line.split()[0]: line.count("█") for line in out.splitlines() if "█" in line}
+    assert bars == {"red": 40, "blue": 20}
+
+
+def test_what_would_go_wrong_is_said_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=60, labels=("red",))
+    write_folder(tmp_path, each=5, labels=("blue",))
+    large = encode(picture(1, height=200, width=200), "JPEG")
+    (tmp_path / "red" / "cut.jpg").write_bytes(large[: len(large) // 2])
+    (tmp_path / "red" / "page.jpg").write_text("<html>")
+    status, out, _ = inspect(capsys, tmp_path)
+    assert status == 0
+    assert "red/cut.jpg: truncated" in out
+    assert "red/page.jpg: not an image" in out
+    assert "3% of the sample would be rejected; a run stops above 1%" in out
+    assert "unbalanced: 62 images of 'red', 5 of 'blue'" in out
+    assert "fewer than 20 images of 'blue'" in out
+
+
+def test_what_is_skipped_and_labels_that_look_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=30)
+    shutil.copytree(tmp_path / "red", tmp_path / "Red")
+    (tmp_path / "readme.txt").write_text("x")
+    (tmp_path / ".DS_Store").write_text("x")
+    _, out, _ = inspect(capsys, tmp_path)
+    assert "1 hidden, 1 in no label folder" in out
+    assert "labels that differ in case or spaces only: 'Red', 'red'" in out
+
+
+def test_the_newest_span_and_what_a_smaller_size_saves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(40):
+        for label in ("red", "blue"):
+            path = tmp_path / "span-2" / label / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(picture(number, height=400, width=400), "JPEG", quality=100))
+    (tmp_path / "span-1").mkdir()
+    status, out, _ = inspect(capsys, tmp_path / "span-{SPAN}")
+    assert status == 0
+    assert f"{tmp_path}/span-2\n" in out
+    _, smaller, _ = inspect(capsys, tmp_path / "span-{SPAN}", "--ingest.shrink", "50")
+    assert bytes_to_write(smaller) < bytes_to_write(out) / 8
+
+
+def bytes_to_write(out: str) -> float:
+    found = re.search(r"about ([\d.]+) (KiB|MiB) to write", out)
+    assert found
+    return float(found[1]) * (1024 if found[2] == "MiB" else 1)
+
+
+def test_a_manifest_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path / "images", each=20)
+    paths = sorted(folder.glob("*/*"))
+    rows = [f"{p.parent.name}/{p.name},{'even' if n % 2 else 'odd'}" for n, p in enumerate(paths)]
+    (tmp_path / "m.csv").write_text("\n".join(["path,label", *rows]))
+    status, out, _ = inspect(capsys, folder, "--ingest.manifest", str(tmp_path / "m.csv"))
+    assert status == 0
+    assert "60 in 2 classes" in out
+
+
+def test_status_2_when_a_run_would_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=3, labels=("red",))
+    status, out, err = inspect(capsys, tmp_path)
+    assert status == 2
+    assert "one class only" in err
+    assert "red" in out
+
+
+def test_the_folder_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert local_runner.main(["inspect"]) == 2
+    assert "inspect DIR" in capsys.readouterr().err
+
+
+def test_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_path, each=40)
+    _, out, _ = inspect(capsys, tmp_path, "--transform.size", "48", "--ingest.min_shards", "3")
+    assert "cnn at 48 x 48 pixels" in out
+    assert "train and eval: 3" in out
+
+
+def test_a_look_loads_neither_tensorflow_nor_beam(tmp_path: Path) -> None:
+    write_folder(tmp_path, each=3)
+    program = (
+        "import sys, local_runner; status = local_runner.main(sys.argv[1:]); "
+        "sys.exit(status or any(name in sys.modules for name in ('tensorflow', 'apache_beam')))"
+    )
+    command = [sys.executable, "-c", program, "inspect", str(tmp_path)]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def test_the_sample_is_spread_over_all_classes(tmp_path: Path) -> None:
+    listing = list_images(str(write_folder(tmp_path, each=40)))
+    sizes = {"blue": 30, "green": 40, "red": 50}
+    for label, width in sizes.items():
+        for path in (tmp_path / label).iterdir():
+            path.write_bytes(encode(picture(1, width=width), "PNG"))
+    listing = list_images(str(tmp_path))
+    survey = take_survey(listing, IngestConfig(), most=12)
+    assert survey.sampled == 12
+    assert {width for width, _ in survey.sizes} == set(sizes.values())
+    assert survey.shorter_side == 24

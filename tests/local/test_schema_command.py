@@ -1,0 +1,126 @@
+"""`local_runner.py schema`, and what it writes given back to a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.utils import io_utils
+
+import local_runner
+from components.contract.errors import UserError
+from components.transform.config import TransformConfig
+from components.validation.config import ValidationConfig
+from components.validation.curated_schema import read_schema
+from pipeline_def.config.config import Config
+from pipeline_def.local.runner import NodeRun
+from pipeline_def.local.schema_command import write_schema
+from pipeline_def.pipeline import create_pipeline
+from tests import nodes
+from tests.pictures import write_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def inferred(
+    ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, NodeRun]:
+    """SchemaGen as a run leaves it."""
+    schema = nodes.infer_schema(ingested, tmp_path_factory.mktemp("schema"))
+    return {"SchemaGen": NodeRun(0.0, cached=False, outputs={"schema": schema})}
+
+
+def test_what_is_written_reads_back_as_it_was_inferred(
+    inferred: dict[str, NodeRun], tmp_path: Path
+) -> None:
+    target = tmp_path / "new folder" / "schema.pbtxt"
+    write_schema(inferred, str(target))
+    [file] = Path(inferred["SchemaGen"].outputs["schema"].uri).iterdir()
+    assert read_schema(str(target)) == io_utils.parse_pbtxt_file(str(file), schema_pb2.Schema())
+    assert f"--validation.schema '{target}'" in target.read_text()
+
+
+def test_an_edited_file_is_not_overwritten(inferred: dict[str, NodeRun], tmp_path: Path) -> None:
+    target = tmp_path / "schema.pbtxt"
+    write_schema(inferred, str(target))
+    write_schema(inferred, str(target))
+    edited = target.read_text().replace('value: "green"', 'value: "lime"')
+    target.write_text(edited)
+    with pytest.raises(UserError, match=r"schema\.pbtxt is there and differs .* --to"):
+        write_schema(inferred, str(target))
+    assert target.read_text() == edited
+
+
+def test_the_pipeline_carries_the_content_of_the_schema(
+    inferred: dict[str, NodeRun], tmp_path: Path
+) -> None:
+    target = tmp_path / "schema.pbtxt"
+    write_schema(inferred, str(target))
+
+    def properties(schema: str | None) -> dict[str, object]:
+        config = Config(
+            data="images",
+            output=str(tmp_path),
+            transform=TransformConfig(size=32),
+            validation=ValidationConfig(schema=schema),
+        )
+        components = {node.id: node for node in create_pipeline(config).components}
+        assert sorted(components) == sorted(nodes.NODES)
+        return dict(components["SchemaGen"].exec_properties)
+
+    carried = properties(str(target))
+    target.write_text("# Only a comment more.\n" + target.read_text())
+    assert properties(str(target)) == carried
+    target.write_text(target.read_text().replace('value: "green"', 'value: "lime"'))
+    assert properties(str(target)) != carried
+    assert str(target) not in str(carried)
+    assert "curated_schema" not in properties(None)
+
+
+def test_a_schema_that_is_missing_is_one_sentence(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = str(tmp_path / "none.pbtxt")
+    argv = ("--data", str(image_folder), "--output", str(tmp_path), "--validation.schema", schema)
+    assert local_runner.main(argv) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"local_runner.py: error: validation.schema: {schema} does not exist: give the text file "
+        "of a schema."
+    )
+
+
+@pytest.mark.slow
+def test_the_command_and_a_run_with_what_it_wrote(tmp_path: Path) -> None:
+    data, output = write_folder(tmp_path / "images", each=30), tmp_path / "out"
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(ROOT / "local_runner.py"), *argv, "--output", str(output)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    done = run("schema", str(data), "--validation.min_side", "8")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in (output / "artifacts").iterdir()) == [
+        "ImageExampleGen",
+        "SchemaGen",
+        "StatisticsGen",
+    ]
+    written = output / "schema.pbtxt"
+    assert str(written) in done.stdout
+    [height] = [f for f in read_schema(str(written)).feature if f.name == "image/height"]
+    assert height.int_domain.min == 8
+
+    written.write_text(written.read_text().replace("min: 8", "min: 100"))
+    refused = run("schema", str(data), "--validation.min_side", "8")
+    assert refused.returncode == 2
+    assert "differs from the inferred schema" in refused.stderr
+
+    stopped = run("--data", str(data), "--validation.schema", str(written))
+    assert stopped.returncode == 2
+    assert "train: image/height: " in stopped.stderr
+    assert "ImageExampleGen   unchanged" in stopped.stdout
+    assert "Transform" not in stopped.stdout

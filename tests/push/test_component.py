@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import yaml
+from tfx import types
+from tfx.dsl.io import fileio
+from tfx.orchestration.kubeflow.v2 import compiler_utils
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+
+from components.contract.artifacts import Html, Markdown
+from components.evaluation.baseline import find_baseline
+from components.push.component import ImagePusher
+from components.push.executor import PUSHED_CARD, Executor
+from components.storage.object_store import register_object_stores
+from components.storage.text_artifact import CARD_FILE, read_text, write_text
+from tests.evaluation.test_eval_config import saved_model
+from tests.storage.s3_server import serve_s3
+
+CARD = "# Katze, قطة\n"
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """A folder of a bucket that TFX can use."""
+    register_object_stores()
+    with serve_s3("bucket"):
+        yield "minio://bucket/run"
+
+
+def make_card(uri: str) -> types.Artifact:
+    artifact = Markdown()
+    artifact.uri = uri
+    write_text(CARD, uri, CARD_FILE)
+    return artifact
+
+
+def push(
+    model: Path, destination: str, archive: Path, *, card: types.Artifact, blessed: bool = True
+) -> types.Artifact:
+    """Push the model that lies in `model`/Format-Serving."""
+    artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    artifact.uri = str(model)
+    blessing.set_int_custom_property("blessed", int(blessed))
+    pushed = standard_artifacts.PushedModel()
+    pushed.uri = str(archive)
+    Executor().Do(
+        {"model": [artifact], "model_blessing": [blessing], "card": [card]},
+        {"pushed_model": [pushed]},
+        {"push_destination": json.dumps({"filesystem": {"base_directory": destination}})},
+    )
+    return pushed
+
+
+def write_model(folder: Path, factor: float) -> Path:
+    """Save a model that multiplies by a variable; return the folder of the artifact."""
+
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = tf.Variable(factor)
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+        def __call__(self, number: tf.Tensor) -> tf.Tensor:
+            return number * self.factor
+
+    tf.saved_model.save(Model(), str(folder / "Format-Serving"))
+    return folder
+
+
+def test_the_card_lies_beside_a_model_that_loads(tmp_path: Path) -> None:
+    (tmp_path / "card").mkdir()
+    model = write_model(tmp_path / "model", 3.0)
+    card = make_card(str(tmp_path / "card"))
+    pushed = push(model, str(tmp_path / "pushed"), tmp_path / "archive", card=card)
+    [version] = (tmp_path / "pushed").iterdir()
+    assert pushed.get_string_custom_property("pushed_destination") == str(version)
+    assert (version / PUSHED_CARD).read_text(encoding="utf-8") == CARD
+    assert tf.saved_model.load(str(version))(2.0).numpy() == 6.0
+    assert not (tmp_path / "archive" / PUSHED_CARD).exists()
+
+
+def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
+    card = make_card(str(tmp_path / "card"))
+    models = str(tmp_path / "pushed")
+    version = push(tmp_path / "old", models, tmp_path / "archive", card=card)
+    assert find_baseline(models, str(tmp_path / "old" / "Format-Serving")) == ""
+    found = find_baseline(models, str(tmp_path / "new" / "Format-Serving"))
+    assert found == version.get_string_custom_property("pushed_destination")
+
+
+def test_a_model_that_is_not_blessed_leaves_nothing(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    card = make_card(str(tmp_path / "card"))
+    models = tmp_path / "pushed"
+    pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card, blessed=False)
+    assert pushed.get_int_custom_property("pushed") == 0
+    assert not models.exists()
+
+
+def test_a_card_that_is_missing_keeps_the_model_back(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    card = Markdown()
+    card.uri = str(tmp_path / "none")
+    with pytest.raises(tf.errors.NotFoundError):
+        push(tmp_path / "model", str(tmp_path / "pushed"), tmp_path / "archive", card=card)
+    assert not (tmp_path / "pushed").exists()
+
+
+def test_pushing_to_an_object_store(store: str, tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    # On Kubeflow an artifact is a file, not a folder.
+    card = make_card(f"{store}/card")
+    assert fileio.exists(f"{store}/card")
+    pushed = push(tmp_path / "model", f"{store}/pushed", tmp_path / "archive", card=card)
+    version = pushed.get_string_custom_property("pushed_destination")
+    assert sorted(fileio.listdir(version)) == [PUSHED_CARD, "saved_model.pb", "variables"]
+    with fileio.open(f"{version}/{PUSHED_CARD}") as file:
+        assert file.read() == CARD
+
+
+@pytest.mark.parametrize("name", ["card", "folder"])
+def test_a_text_is_read_where_it_was_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    uri = str(tmp_path / name)
+    write_text(CARD, uri, CARD_FILE)
+    assert read_text(uri, CARD_FILE) == CARD
+    assert (tmp_path / "folder" / CARD_FILE).is_file() == (name == "folder")
+
+
+def test_the_component_takes_the_place_of_tfx_s() -> None:
+    pusher = ImagePusher(
+        model=types.Channel(type=standard_artifacts.Model),
+        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
+        card=types.Channel(type=Markdown),
+        push_destination=pusher_pb2.PushDestination(
+            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="/pushed")
+        ),
+    ).with_id("Pusher")
+    assert pusher.id == "Pusher"
+    assert set(pusher.inputs) == {"model", "model_blessing", "card"}
+    assert set(pusher.outputs) == {"pushed_model"}
+    with pytest.raises(TypeError, match="Markdown"):
+        ImagePusher(
+            model=types.Channel(type=standard_artifacts.Model),
+            model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
+            card=types.Channel(type=Html),
+            push_destination=pusher_pb2.PushDestination(),
+        )
+
+
+def test_kubeflow_knows_the_card_by_its_name() -> None:
+    schema = compiler_utils.get_artifact_schema(Markdown)
+    assert yaml.safe_load(schema)["title"] == "system.Markdown"

@@ -1,0 +1,204 @@
+"""Facts for reports: a usual one, one of what goes wrong, and a very large one."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from components.evaluation.classification_metrics import Comparison
+from components.evaluation.predictions import Floats
+from components.images.thumbnails import Picture
+from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, RunHeader, SameImage
+from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_measures
+from tests.pictures import encode, picture
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+NASTY = (
+    "<script>alert(1)</script>",
+    "\"quoted\" & 'so' $x_1$",
+    "قطة سوداء",
+    "family 👨‍👩‍👧 🐈",
+    "a-label-that-never-ends-" * 9,
+    "\u202eoverride\nand\x00control",
+    "absent",
+)
+_HEADER = RunHeader(
+    pipeline="digits",
+    data="gs://a-bucket/with/a/rather/long/path/to/the/images/of/digits",
+    fingerprint="3f9a0c51d8e24b77",
+    span=3,
+    version=1,
+    code="b1946ac92492d2347c6235b4d2611184",
+    config={"transform": {"size": 32, "augment": True}, "model": {"arch": "cnn", "rate": 1e-3}},
+    versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
+    started="2026-11-20T08:15:00Z",
+    training_seconds=5025.4,
+)
+_FILES = {
+    "files": 1823,
+    "examples": 1797,
+    "rejected": 19,
+    "skipped": 7,
+    "rejected_by_category": {"truncated": 12, "not an image": 7},
+    "skipped_by_reason": {"hidden": 7},
+    "duplicates": 8,
+    "label_conflicts": 1,
+    "in_several_splits": 1,
+}
+
+
+def thumbnail(image: Image.Image) -> Picture:
+    return Picture(encode(image, "JPEG"), image.width, image.height)
+
+
+def _digit(number: int, *, size: int = 32, angle: float = 0) -> Picture:
+    """One of the digits that scikit-learn has: 1,797 of 8 x 8 pixels, 0 first."""
+    pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
+    image = Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC)
+    return thumbnail(image.rotate(angle).convert("RGB"))
+
+
+@functools.cache
+def _load_digits() -> Floats:
+    images: Floats = load_digits().images
+    return images
+
+
+def make_history(epochs: int) -> dict[str, list[float]]:
+    fall = np.exp(-np.arange(epochs) / 5)
+    random = np.random.default_rng(3)
+    return {
+        "loss": list(0.1 + 2 * fall),
+        "accuracy": list(0.97 - 0.8 * fall),
+        "val_loss": list(0.25 + 1.9 * fall + 0.01 * np.arange(epochs)),
+        "val_accuracy": list(0.93 - 0.75 * fall),
+        "images_per_second": list(1500 + 100 * random.random(epochs)),
+        "input_wait_share": list(0.05 + 0.15 * random.random(epochs)),
+    }
+
+
+def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[Mistake, ...]:
+    found = []
+    for place in range(number):
+        label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
+        name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
+        sure = 0.9996 * 0.97**place
+        found.append(Mistake(name, label, predicted, sure, (1 - sure) / 2, _digit(place)))
+    return tuple(found)
+
+
+def make_reject(place: int) -> Reject:
+    """Of every second one nothing can be seen."""
+    seen = thumbnail(picture(place, height=72, width=96)) if place % 2 else None
+    path = f"zero/broken-{place:03d}.jpg"
+    return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
+
+
+def make_same_images() -> tuple[SameImage, ...]:
+    """A conflict, a leak, and an image that is found often."""
+    many = tuple(f"six/{place}.png" for place in range(7))
+    return (
+        SameImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), _digit(1)),
+        SameImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), _digit(2)),
+        SameImage(many, ("six",), ("eval",), _digit(6)),
+    )
+
+
+def small() -> ReportFacts:
+    """Ten classes, a baseline, something in every section."""
+    counts = {label: 150 - 11 * place for place, label in enumerate(DIGITS)}
+    return ReportFacts(
+        header=_HEADER,
+        split="test",
+        blessed=True,
+        reasons=(
+            "accuracy 0.926 is at least 0.900, overall",
+            "accuracy is 0.031 above the baseline's, and may be at most 0.010 below",
+        ),
+        floor=0.14,
+        balance={
+            "train": counts,
+            "eval": {label: n // 5 for label, n in counts.items()},
+            "test": {label: n // 4 for label, n in counts.items()},
+        },
+        files=_FILES,
+        anomalies={
+            "train": (),
+            "eval": ("image/class/text: 2 values are not in the domain: x, y",),
+        },
+        history=make_history(30),
+        comparison=make_comparison(DIGITS, each=40, accuracy=0.92),
+        samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
+        rejects=tuple(map(make_reject, range(14))),
+        same_images=make_same_images(),
+        mistakes=make_mistakes(DIGITS, 30),
+        baseline_version="17",
+        notes=("Samples are of the train split.",),
+    )
+
+
+def sample_class(label: str, place: int) -> ClassSample:
+    seen = [_digit(place + 10 * i) for i in range(4)]
+    augmented = [_digit(place + 10 * i, angle=12 * (i - 1)) for i in range(4)]
+    return ClassSample(label, tuple(seen), tuple(augmented))
+
+
+def nasty() -> ReportFacts:
+    """Odd labels, a class missing in the split, nothing to compare with, little of the rest."""
+    confusion = make_confusion(len(NASTY), 9, accuracy=0.7)
+    confusion[-1] = 0
+    confusion[:, -1] = 0
+    comparison = make_comparison(NASTY, each=9, accuracy=0.7, compared=False)
+    measures = make_measures(NASTY, confusion)
+    scalars = {**measures.scalars, "auc": math.nan, "top_5_accuracy": math.nan}
+    balance = {"train": dict.fromkeys(NASTY, 9), "test": dict.fromkeys(NASTY[:-1], 9)}
+    return replace(
+        small(),
+        header=replace(_HEADER, pipeline=NASTY[0], fingerprint="", span=None, started=None),
+        blessed=False,
+        reasons=(f"recall 0.5 of {NASTY[0]} is below 0.6",),
+        balance=balance,
+        files={"files": 63, "examples": 63, "rejected": 0, "skipped": 0},
+        anomalies={"train": ()},
+        history={
+            name: [math.nan if "val" in name else v[0]] for name, v in make_history(1).items()
+        },
+        comparison=replace(
+            comparison, measures=replace(measures, scalars=scalars, roc=None), intervals={}
+        ),
+        samples=tuple(ClassSample(label, (_digit(1, size=8),), ()) for label in NASTY),
+        rejects=(),
+        same_images=(),
+        mistakes=make_mistakes(NASTY, len(NASTY)),
+        baseline_version="",
+        notes=(),
+    )
+
+
+def empty() -> ReportFacts:
+    """A run of which next to nothing is known."""
+    labels = ("cat", "dog")
+    nothing = make_measures(labels, np.zeros((2, 2), np.int64))
+    comparison = Comparison(replace(nothing, roc=None), {}, None, {}, (), (), ())
+    header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
+    return ReportFacts(header, "eval", False, (), math.nan, {}, {}, {}, {}, comparison)
+
+
+def huge(classes: int = 1000) -> ReportFacts:
+    """50,000 images, and as many pictures as a page may have."""
+    labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
+    sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
+    counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
+    return replace(
+        small(),
+        balance={"train": counts, "test": dict.fromkeys(labels, 50)},
+        files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
+        comparison=make_comparison(labels, each=50_000 // classes, accuracy=0.7),
+        samples=tuple(sample_class(label, place) for place, label in enumerate(labels[:100])),
+        mistakes=make_mistakes(labels, 100),
+    )

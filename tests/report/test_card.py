@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from components.contract.printable import make_printable
+from components.report.card import MOST_CLASSES, write_card
+from components.report.facts import ReportFacts
+from components.report.markdown import dump_yaml, escape, fence
+from tests.report.report_cases import NASTY_LABELS, make_facts
+
+FACTS = make_facts()
+# Raw HTML would be seen by the second, as some renderers see it.
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def parse(markdown: str) -> list[Token]:
+    return PARSER.parse(markdown)
+
+
+MARKUP = ["* * *", "1. one", "12)", "~~gone~~", "$x$", "&amp;", "a\r\nb", "+ plus", "=", "é"]
+
+
+def body(card: str) -> str:
+    return card.split("---\n", 2)[2]
+
+
+def text_of(token: Token) -> str:
+    kinds = {child.type for child in token.children or ()}
+    assert kinds <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}, kinds
+    return "".join(child.content for child in token.children or ())
+
+
+def sections(facts: ReportFacts) -> dict[str, list[Token]]:
+    """Title of each section → its tokens."""
+    found: dict[str, list[Token]] = {}
+    title = ""
+    tokens = parse(body(write_card(facts)))
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            title = text_of(tokens[place + 1])
+        found.setdefault(title, []).append(token)
+    return found
+
+
+def rows_of(tokens: list[Token]) -> list[list[str]]:
+    """The rows of the tables among the tokens, the headers first."""
+    rows: list[list[str]] = []
+    for place, token in enumerate(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in {"th_open", "td_open"}:
+            rows[-1].append(text_of(tokens[place + 1]))
+    return rows
+
+
+def words(tokens: list[Token]) -> str:
+    return "\n".join(text_of(token) for token in tokens if token.type == "inline")
+
+
+LABELS = [
+    *NASTY_LABELS,
+    "* * *",
+    "1. one",
+    "12)",
+    "~~gone~~",
+    "$x$",
+    "&amp;",
+    "a\r\nb",
+    "+ plus",
+    "=",
+    "é",
+]
+
+
+@pytest.mark.parametrize("label", [*NASTY_LABELS, *MARKUP])
+@pytest.mark.parametrize("place", ["{}", "- {}", "| h |\n| --- |\n| {} |"])
+def test_a_label_is_shown_as_it_is_wherever_it_stands(label: str, place: str) -> None:
+    tokens = parse(place.format(escape(label).encode("utf-8", "backslashreplace").decode()))
+    [shown] = [token for token in tokens if token.type == "inline"][-1:]
+    assert text_of(shown) == make_printable(label)
+    assert not any(token.type in {"html_block", "heading_open", "hr"} for token in tokens)
+
+
+@pytest.mark.parametrize("label", ["", " ", "     a *b*", "a "])
+def test_spaces_at_the_ends_can_be_seen(label: str) -> None:
+    for place in ("- {}", "| h |\n| --- |\n| {} |"):
+        *_, shown = (t for t in parse(place.format(escape(label))) if t.type == "inline")
+        assert text_of(shown) == f"“{label}”"
+
+
+def test_code_ends_where_it_should() -> None:
+    text = "a\n```\n````` b\n"
+    [token] = parse(fence(text, "yaml"))
+    assert (token.content, token.info) == (text, "yaml")
+
+
+def test_the_card_says_what_the_facts_say() -> None:
+    found = sections(FACTS)
+    assert list(found) == [
+        "Model card: images",
+        "Model details",
+        "Intended use",
+        "Training data",
+        "Evaluation",
+        "Verdict",
+        "Classes",
+        "Slices",
+        "Known mistakes",
+        "Calibration",
+        "Limits",
+        "Configuration",
+        "How to serve",
+    ]
+    assert "cnn" in words(found["Model details"])
+    assert "2.5 min" in words(found["Model details"])
+    assert "To be completed by the owner" in words(found["Intended use"])
+    assert "Folder: /data/<photos>|of `2024`" in words(found["Training data"])
+    assert "Span: 3" in words(found["Training data"])
+    assert FACTS.reasons[0] in words(found["Verdict"])
+    assert "version 1700000000" in words(found["Verdict"])
+    limits = words(found["Limits"])
+    for limit in ("EXIF", "more than one label: 1", "more than one split: 1", "value <gif>"):
+        assert limit in limits
+    signatures = [row[0] for row in rows_of(found["How to serve"])[1:]]
+    assert signatures == ["serving_default", "serving_examples"]
+
+
+def test_every_class_has_a_row_whatever_its_name() -> None:
+    found = sections(FACTS)
+    labels = sorted(make_printable(label) for label in NASTY_LABELS)
+    for title in ("Training data", "Classes"):
+        rows = rows_of(found[title])
+        assert {len(row) for row in rows} == {len(rows[0])}
+        names = [row[0] for row in rows[1:] if row[0] != "all classes"]
+        assert sorted(names) == labels
+    recall = [float(row[3]) for row in rows_of(found["Classes"])[1:]]
+    assert recall == sorted(recall)
+    assert rows_of(found["Training data"])[-1] == ["all classes", "120", "525"]
+
+
+def test_numbers_are_those_of_the_comparison() -> None:
+    comparison = FACTS.comparison
+    header, accuracy, *_ = rows_of(sections(FACTS)["Evaluation"])
+    assert comparison.baseline
+    interval, change = comparison.intervals["accuracy"], comparison.changes["accuracy"]
+    assert dict(zip(header, accuracy, strict=True)) == {
+        "metric": "accuracy",
+        "value": f"{comparison.measures.scalars['accuracy']:.4f}",
+        "95 % interval": f"{interval.low:.4f} to {interval.high:.4f}",
+        "model in use": f"{comparison.baseline.scalars['accuracy']:.4f}",
+        "change, 95 %": f"{change.low:+.4f} to {change.high:+.4f}",
+    }
+    slices = rows_of(sections(FACTS)["Slices"])[1:]
+    assert {row[0] for row in slices} == {"size: below 32 px", "size: 32 to 63 px"}
+    assert float(slices[0][2]) <= float(slices[1][2])
+    pair = comparison.confused[0]
+    [first] = rows_of(sections(FACTS)["Known mistakes"])[1:2]
+    assert first[2:] == [str(pair.examples), f"{pair.share:.1%}"]
+
+
+def test_many_classes_are_summed_up() -> None:
+    labels = tuple(f"class {number:03d}" for number in range(MOST_CLASSES + 1))
+    found = sections(make_facts(labels, each=2))
+    assert [row[0] for row in rows_of(found["Training data"])[1:]] == [
+        "class 050 (most to train on)",
+        "class 000 (fewest to train on)",
+        "all classes",
+    ]
+    assert len(rows_of(found["Classes"])) == 1 + 10
+    assert "10 of 51 classes" in words(found["Classes"])
+
+
+def test_the_front_matter_is_what_hugging_face_reads() -> None:
+    front: dict[str, Any] = yaml.safe_load(write_card(FACTS).split("---\n", 2)[1])
+    [model] = front["model-index"]
+    [result] = model["results"]
+    assert result["dataset"]["name"] == FACTS.header.data
+    assert result["dataset"]["split"] == "eval"
+    values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+    assert values["accuracy"] == pytest.approx(FACTS.comparison.measures.scalars["accuracy"])
+
+
+def test_the_configuration_can_be_read_back() -> None:
+    [block] = [token for token in sections(FACTS)["Configuration"] if token.type == "fence"]
+    assert yaml.safe_load(block.content) == FACTS.header.config
+
+
+def test_a_first_model_of_which_little_is_known() -> None:
+    facts = make_facts(baseline=False, blessed=False)
+    header = replace(
+        facts.header,
+        fingerprint="",
+        span=None,
+        config={},
+        versions={},
+        started=None,
+        training_seconds=None,
+        code="",
+    )
+    comparison = facts.comparison
+    unknown = dict.fromkeys(comparison.measures.scalars, math.nan)
+    comparison = replace(
+        comparison,
+        measures=replace(comparison.measures, scalars=unknown),
+        intervals={},
+        slices=(),
+        confused=(),
+    )
+    facts = replace(facts, header=header, comparison=comparison, files={}, anomalies={}, history={})
+    found = sections(facts)
+    assert rows_of(found["Evaluation"])[1] == ["accuracy", "–", "–"]
+    assert "Not blessed." in words(found["Verdict"])
+    assert "version" not in words(found["Verdict"])
+    assert "nan" not in write_card(facts)
+    assert "None" not in words(found["Model details"])
+
+
+def test_the_same_facts_give_the_same_card() -> None:
+    assert write_card(make_facts()) == write_card(FACTS)
+    assert dump_yaml({"b": 1, "a": "ä"}) == "b: 1\na: ä\n"

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+from sklearn import metrics
+from tfx import types
+from tfx.orchestration.kubeflow.v2 import compiler_utils
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+from tfx.types import standard_artifacts
+
+from components.contract.artifacts import ClassificationMetrics, Html, Markdown, Metrics
+from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
+from components.evaluation.classification_metrics import METRICS, measure
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.predictions import Predictions
+from components.report.component import ImageReport
+from components.report.executor import Executor
+from components.report.metrics_file import METRICS_FILE
+from components.report.ui_metadata import MOST_CLASSES, set_classification, set_metrics
+from components.storage.text_artifact import CARD_FILE, PAGE_FILE
+from components.transform.config import TransformConfig
+from pipeline_def.config.config import Config
+from tests import nodes
+from tests.conftest import SIZE
+from tests.evaluation.answers import ColourModel, evaluate, make_predictions
+
+NASTY = ("<script>alert(1)</script>", "\"quoted\" & 'so'", "日本語", "قطة")
+OUTPUTS: dict[str, tuple[type[types.Artifact], str | None]] = {
+    "html": (Html, PAGE_FILE),
+    "metrics": (Metrics, METRICS_FILE),
+    "classification": (ClassificationMetrics, None),
+    "card": (Markdown, CARD_FILE),
+}
+
+
+@pytest.fixture(scope="module")
+def given(
+    ingested: nodes.Ingested,
+    transformed: nodes.Transformed,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, types.Artifact]:
+    """What the steps before it wrote, of a model that takes dark pictures for blue ones."""
+    folder = tmp_path_factory.mktemp("report")
+    model = ColourModel().save(folder / "model")
+    evaluation, blessing = evaluate(folder, ingested.examples, model)
+    anomalies, baseline = standard_artifacts.ExampleAnomalies(), standard_artifacts.Model()
+    anomalies.uri, anomalies.split_names = str(folder), "[]"
+    return {
+        "examples": ingested.examples,
+        "rejects": ingested.rejects,
+        "anomalies": anomalies,
+        "transformed_examples": transformed.examples,
+        "model_run": write_model_run(folder / "model_run"),
+        "baseline": baseline,
+        "evaluation": evaluation,
+        "blessing": blessing,
+    }
+
+
+def write_model_run(folder: Path) -> types.Artifact:
+    whole = asdict(Config(transform=TransformConfig(size=SIZE)))
+    sections = ("transform", "input", "augmentation", "model", "training")
+    config = {name: whole[name] for name in sections}
+    config["augmentation"]["flip"] = True
+    folder.mkdir()
+    curve = [0.9, 0.5, 0.4]
+    names = ("loss", "val_loss", "accuracy", "val_accuracy", "images_per_second")
+    history = {**dict.fromkeys(names, curve), "input_wait_share": [0.1, 0.2, 0.3]}
+    training = {"started": "2026-01-02T03:04:05+00:00", "seconds": 6.0, "config": config}
+    (folder / HISTORY_FILE).write_text(json.dumps(history))
+    (folder / TRAINING_FILE).write_text(json.dumps(training))
+    artifact = standard_artifacts.ModelRun()
+    artifact.uri = str(folder)
+    return artifact
+
+
+def run(
+    given: dict[str, types.Artifact], folder: Path, *, local: bool = True
+) -> dict[str, types.Artifact]:
+    """Run the executor, whose outputs are folders in a local run; return them by name."""
+    outputs: dict[str, types.Artifact] = {name: kind() for name, (kind, _) in OUTPUTS.items()}
+    for name, artifact in outputs.items():
+        artifact.uri = str(folder / name)
+        if local:
+            (folder / name).mkdir(parents=True)
+    Executor().Do(
+        {name: [artifact] for name, artifact in given.items()},
+        {name: [artifact] for name, artifact in outputs.items()},
+        {"pipeline": "colours", "code": "c0de", "preview_fn": "pipeline_def.data.preview.preview"},
+    )
+    return outputs
+
+
+def on_kubeflow(artifact: types.Artifact) -> dict[str, Any]:
+    """Return the metadata that TFX's entry point hands to Kubeflow, as the launcher reads it."""
+    runtime = kubeflow_v2_entrypoint_utils.to_runtime_artifact(artifact, {})
+    metadata: dict[str, Any] = json.loads(json_format.MessageToJson(runtime))["metadata"]
+    return metadata
+
+
+def check_confusion_matrix(matrix: dict[str, Any]) -> None:
+    """The checks of `validateConfusionMatrix` in Kubeflow's frontend."""
+    names = [spec["displayName"] for spec in matrix["annotationSpecs"]]
+    assert all(isinstance(name, str) for name in names)
+    assert len(matrix["rows"]) == len(names)
+    for row in matrix["rows"]:
+        assert len(row["row"]) == len(names)
+        assert all(isinstance(count, int | float) for count in row["row"])
+
+
+def check_confidence_metrics(points: list[dict[str, Any]]) -> None:
+    """The checks of `validateConfidenceMetrics`, and what makes a curve of its points."""
+    for point in points:
+        assert point.keys() == {"confidenceThreshold", "falsePositiveRate", "recall"}
+        assert all(isinstance(value, int | float) for value in point.values())
+        assert all(0 <= value <= 1 for value in point.values())
+    ends = [(point["falsePositiveRate"], point["recall"]) for point in (points[0], points[-1])]
+    assert ends == [(0, 0), (1, 1)]
+    for key, sign in (("falsePositiveRate", 1), ("recall", 1), ("confidenceThreshold", -1)):
+        assert (sign * np.diff([point[key] for point in points]) >= 0).all()
+    assert len(points) <= 100
+
+
+def classification_of(predictions: Predictions) -> dict[str, Any]:
+    artifact = ClassificationMetrics()
+    set_classification(artifact, measure(predictions))
+    return on_kubeflow(artifact)
+
+
+def test_the_page_the_numbers_and_the_card_of_a_run(
+    given: dict[str, types.Artifact], tmp_path: Path
+) -> None:
+    outputs = run(given, tmp_path)
+    answers = read_predictions(given["evaluation"].uri).candidate
+    predicted = answers.probabilities.argmax(axis=1)
+    mistakes = int((predicted != answers.ids).sum())
+    assert 0 < mistakes < len(predicted) / 2
+    file = json.loads((tmp_path / "metrics" / METRICS_FILE).read_text())
+    assert file["metrics"].keys() == set(METRICS)
+    accuracy = metrics.accuracy_score(answers.ids, predicted)
+    assert file["metrics"]["accuracy"]["value"] == pytest.approx(accuracy, abs=1e-9)
+    low, high = file["metrics"]["accuracy"]["interval"]
+    assert low < accuracy < high
+    assert file["metrics"]["accuracy"]["baseline"] is None
+    assert file["examples"] == sum(count for _, _, count in file["confusion"]) == len(predicted)
+    wrong = [entry for entry in file["confusion"] if entry[0] != entry[1]]
+    assert sum(count for _, _, count in wrong) == mistakes
+    assert {entry[1] for entry in wrong} == {"blue"}
+    page = (tmp_path / "html" / PAGE_FILE).read_text(encoding="utf-8")
+    for said in (
+        "red/broken.jpg",
+        "taken for blue",
+        "colours",
+        "c0de",
+        "2026-01-02",
+        "flip",
+        "at least",
+    ):
+        assert said in page
+    assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
+    assert len(page) < 10e6
+    card = (tmp_path / "card" / CARD_FILE).read_text(encoding="utf-8")
+    assert card.startswith("---\n")
+    assert f"{accuracy:.4f}" in card
+    assert on_kubeflow(outputs["metrics"])["accuracy"] == pytest.approx(accuracy)
+
+
+def test_on_kubeflow_the_uris_are_files_and_the_bytes_the_same(
+    given: dict[str, types.Artifact], tmp_path: Path
+) -> None:
+    run(given, tmp_path / "local")
+    run(given, tmp_path / "kubeflow", local=False)
+    for name, (_, file) in OUTPUTS.items():
+        if file:
+            local = (tmp_path / "local" / name / file).read_bytes()
+            assert (tmp_path / "kubeflow" / name).read_bytes() == local
+
+
+def test_numbers_of_a_split_that_lacks_a_class() -> None:
+    predictions = make_predictions(NASTY, missing=(2,))
+    metadata = classification_of(predictions)
+    check_confusion_matrix(metadata["confusionMatrix"])
+    check_confidence_metrics(metadata["confidenceMetrics"])
+    row = sorted(NASTY).index(NASTY[2])
+    assert sum(metadata["confusionMatrix"]["rows"][row]["row"]) == 0
+
+
+def test_of_many_classes_those_with_most_mistakes() -> None:
+    labels = tuple(f"class {number:02d}" for number in range(MOST_CLASSES + 10))
+    ids = np.repeat(np.arange(len(labels)), 3)
+    predicted = ids.copy()
+    predicted[[0, 3]] = len(labels) - 1
+    probabilities = np.eye(len(labels), dtype=np.float32)[predicted]
+    metadata = classification_of(Predictions(labels, ids, probabilities))
+    check_confusion_matrix(metadata["confusionMatrix"])
+    names = [spec["displayName"] for spec in metadata["confusionMatrix"]["annotationSpecs"]]
+    # Without mistakes, the first ones.
+    assert names == [*labels[: MOST_CLASSES - 1], labels[-1]]
+    assert metadata["confusionMatrix"]["rows"][0]["row"] == [2, *[0] * (MOST_CLASSES - 2), 1]
+
+
+def test_metadata_of_long_labels_is_far_below_what_mlmd_takes() -> None:
+    labels = tuple(f"{number}-{'é' * 250}" for number in range(200))
+    artifact = ClassificationMetrics()
+    set_classification(artifact, measure(make_predictions(labels, each=2)))
+    assert artifact.mlmd_artifact.ByteSize() < 2**18
+
+
+@pytest.mark.parametrize(("each", "undefined"), [(20, set()), (0, {"auc"})])
+def test_metrics_are_numbers_of_one_kind(each: int, undefined: set[str]) -> None:
+    """A metric that is not defined is left out: Kubeflow's API has no number for it."""
+    predictions = make_predictions(NASTY, each=each or 5, missing=() if each else (1, 2, 3))
+    artifact = Metrics()
+    set_metrics(artifact, measure(predictions))
+    properties = artifact.mlmd_artifact.custom_properties
+    assert properties.keys() == {*METRICS, "examples"} - undefined
+    assert {value.WhichOneof("value") for value in properties.values()} == {"double_value"}
+
+
+def test_kubeflow_knows_the_types_by_their_names(given: dict[str, types.Artifact]) -> None:
+    inputs = {name: types.Channel(type=type(artifact)) for name, artifact in given.items()}
+    outputs = ImageReport(pipeline="", code="", preview_fn="", **inputs).outputs
+    titles = {
+        name: re.search(r"title: (\S+)", compiler_utils.get_artifact_schema(channel.type))
+        for name, channel in outputs.items()
+    }
+    assert {name: title and title[1] for name, title in titles.items()} == {
+        "html": "system.HTML",
+        "metrics": "system.Metrics",
+        "classification": "system.ClassificationMetrics",
+        "card": "system.Markdown",
+    }

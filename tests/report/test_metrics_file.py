@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.evaluation.classification_metrics import LOWER_IS_BETTER, METRICS
+from components.report.metrics_file import write_metrics
+from tests.report.report_cases import make_facts
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(write_metrics(make_facts()))
+    return facts
+
+
+def test_every_metric_with_interval_baseline_and_change(found: dict[str, Any]) -> None:
+    comparison = make_facts().comparison
+    assert tuple(found["metrics"]) == tuple(comparison.measures.scalars)
+    assert set(found["metrics"]) == set(METRICS) > set(LOWER_IS_BETTER)
+    assert comparison.baseline
+    for name, entry in found["metrics"].items():
+        assert entry["value"] == pytest.approx(comparison.measures.scalars[name])
+        assert entry["baseline"] == pytest.approx(comparison.baseline.scalars[name])
+        for key, known in (("interval", comparison.intervals), ("change", comparison.changes)):
+            interval = known.get(name)
+            assert entry[key] == ([interval.low, interval.high] if interval else None)
+
+
+def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None:
+    measures = make_facts().comparison.measures
+    assert list(found["per_class"]) == list(measures.labels)
+    counts = [entry["examples"] for entry in found["per_class"].values()]
+    assert sum(counts) == found["examples"] == measures.confusion.sum()
+    assert sum(count for _, _, count in found["confusion"]) == found["examples"]
+    assert sum(entry["examples"] for entry in found["calibration"]) == found["examples"]
+    assert len(found["slices"]) == len(make_facts().comparison.slices)
+
+
+def test_what_is_not_defined_is_null() -> None:
+    facts = make_facts()
+    measures = facts.comparison.measures
+    without = dataclasses.replace(
+        measures,
+        scalars={**measures.scalars, "auc": np.nan},
+        precision=np.full(len(measures.labels), np.nan),
+    )
+    comparison = dataclasses.replace(facts.comparison, measures=without, baseline=None)
+    found = json.loads(write_metrics(dataclasses.replace(facts, comparison=comparison)))
+    assert found["metrics"]["auc"]["value"] is None
+    assert {entry["precision"] for entry in found["per_class"].values()} == {None}
+    assert found["metrics"]["accuracy"]["baseline"] is None

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import fsspec
+import pytest
+
+from benchmarks.gcs_server import Fault, GcsServer
+from components.contract.errors import UserError
+from components.ingest.config import IngestConfig
+from components.ingest.listing import ImageFile, list_images
+from components.ingest.spans import find_span
+from components.records.shard_files import count_examples, read_index
+from components.storage import fetch
+from components.storage.fetch import Content, Unread, read_files
+from tests import nodes
+from tests.pictures import write_folder
+
+CONFIG = IngestConfig()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+    """A Cloud Storage server that every gs:// of the test goes to."""
+    with GcsServer() as server:
+        options = {"endpoint_url": server.endpoint, "token": "anon"}
+        monkeypatch.setitem(fsspec.config.conf, "gs", options)
+        monkeypatch.setattr(fetch, "_FIRST_PAUSE_SECONDS", 0.01)
+        # gcsfs's own first pause is of a second and more.
+        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -0.99))
+        yield server
+        fs = fsspec.filesystem("gs")
+        if fs.session:
+            fsspec.asyn.sync(fs.loop, fs.session.close)
+        type(fs).clear_instance_cache()
+
+
+def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
+    return [found for _, found in read_files(folder, files, CONFIG)]
+
+
+HOSTILE = [
+    "cat/a b.jpg",
+    "cat/новый.jpg",
+    "cat/100%2e.jpg",
+    "cat/line\nbreak.jpg",
+    "cat/#1?.jpg",
+    "cat/{0}.jpg",
+    "cat/-rf",
+    "cat/" + "x" * 255,
+    "cat/x/../y.jpg",
+    "Cat/a b.jpg",
+    "dog//double.jpg",
+]
+
+
+def test_names_of_a_store_reach_their_objects(server: GcsServer) -> None:
+    for name in HOSTILE:
+        server.put("bucket", f"images/{name}", name.encode())
+    server.put("bucket", "images/dog/", b"")
+    listing = list_images("gs://bucket/images")
+    # A hidden part, as "..", and the marker of an empty folder are no images.
+    reasons = dict(listing.skipped)
+    assert reasons == {"cat/x/../y.jpg": "hidden"} | {
+        path: "no file" for path in reasons if path.rstrip("/") == "dog"
+    }
+    taken = sorted(name for name in HOSTILE if ".." not in name)
+    assert [file.path for file in listing.files] == taken
+    assert content(listing.root, listing.files) == [name.encode() for name in taken]
+
+
+def test_a_page_of_the_listing_per_thousand_objects(server: GcsServer) -> None:
+    for number in range(2500):
+        server.put("bucket", f"images/{'ab'[number % 2]}/{number}.jpg", b"x")
+    listing = list_images("gs://bucket/images")
+    assert len(listing.files) == 2500
+    assert server.counts["list"] == 3
+    assert server.counts["metadata"] == 0
+    assert content(listing.root, listing.files) == [b"x"] * 2500
+    assert server.counts["media"] == 2500
+    assert server.counts["metadata"] == 0
+
+
+def test_a_change_in_the_store_changes_the_fingerprint(server: GcsServer) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, b"old")
+    before = list_images("gs://bucket").fingerprint()
+    assert list_images("gs://bucket").fingerprint() == before
+    server.put("bucket", "a/1.jpg", b"new")
+    assert list_images("gs://bucket").fingerprint() != before
+
+
+PASSING: dict[str, list[Fault]] = {
+    "too many requests": [429],
+    "unavailable": [503, 500],
+    "reset": ["reset", "reset", "reset"],
+    "short": ["short"],
+    "wrong bytes": ["corrupt"],
+    "wrong, then short": ["corrupt", "short"],
+}
+
+
+@pytest.mark.parametrize("faults", PASSING.values(), ids=PASSING.keys())
+def test_tries_again(server: GcsServer, faults: list[Fault]) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, name.encode() * 100)
+    server.faults["a/1.jpg"] = list(faults)
+    listing = list_images("gs://bucket")
+    assert content(listing.root, listing.files) == [b"a/1.jpg" * 100, b"b/1.jpg" * 100]
+    assert server.faults["a/1.jpg"] == []
+
+
+LASTING: dict[str, tuple[list[Fault], str]] = {
+    "forbidden": ([403] * 100, "Forbidden"),
+    "gone": ([404], "gone since it was listed"),
+    "damaged in the store": (["corrupt"] * 100, "or other ones"),
+}
+
+
+@pytest.mark.parametrize(("faults", "reason"), LASTING.values(), ids=LASTING.keys())
+def test_gives_up_with_the_reason(server: GcsServer, faults: list[Fault], reason: str) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, name.encode())
+    listing = list_images("gs://bucket")
+    server.faults["a/1.jpg"] = list(faults)
+    rejected, other = content(listing.root, listing.files)
+    assert isinstance(rejected, Unread)
+    assert not rejected.too_large
+    assert reason in str(rejected)
+    assert other == b"b/1.jpg"
+
+
+def test_an_object_that_changes_after_the_listing_is_rejected(server: GcsServer) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, b"as listed")
+    listing = list_images("gs://bucket")
+    server.put("bucket", "a/1.jpg", b"otherwise")
+    rejected, _ = content(listing.root, listing.files)
+    assert isinstance(rejected, Unread)
+    assert not rejected.too_large
+
+
+def test_a_large_object_is_rejected_unread(server: GcsServer) -> None:
+    server.put("bucket", "a/1.jpg", bytes(2**20))
+    listing = list_images("gs://bucket")
+    config = IngestConfig(max_image_mib=0.5)
+    [(_, rejected)] = read_files(listing.root, listing.files, config)
+    assert isinstance(rejected, Unread)
+    assert rejected.too_large
+    assert server.counts["media"] == 0
+
+
+def test_a_bucket_gives_the_same_shards_as_a_folder(
+    server: GcsServer, image_folder: Path, ingested: nodes.Ingested, tmp_path: Path
+) -> None:
+    for path in image_folder.rglob("*"):
+        if path.is_file():
+            name = f"images/{path.relative_to(image_folder)}"
+            server.put("bucket", name, path.read_bytes())
+    server.fault_every = {9: "corrupt", 31: "short"}
+    remote = nodes.ingest("gs://bucket/images", tmp_path)
+    assert nodes.shard_bytes(remote.examples) == nodes.shard_bytes(ingested.examples)
+    assert nodes.shard_bytes(remote.rejects) == nodes.shard_bytes(ingested.rejects)
+
+
+def test_spans_and_manifests_of_a_bucket(server: GcsServer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=8)
+    rows = ["path,label"]
+    for path in sorted(folder.glob("*/*")):
+        rows.append(f"{path.name}-{path.parent.name},{path.parent.name}")
+        name = f"days/2025/03/04/v2/{path.name}-{path.parent.name}"
+        server.put("bucket", name, path.read_bytes())
+    server.put("bucket", "days/2025/03/04/v1/old.jpg", b"x")
+    server.put("bucket", "days/2025/03/03/v9/older.jpg", b"x")
+    server.put("bucket", "manifest.csv", "\n".join(rows).encode())
+    pattern = "gs://bucket/days/{YYYY}/{MM}/{DD}/v{VERSION}"
+    assert find_span(pattern).folder == "gs://bucket/days/2025/03/04/v2"
+    config = IngestConfig(manifest="gs://bucket/manifest.csv")
+    found = nodes.ingest(pattern, tmp_path / "out", config=config)
+    assert sum(count_examples(read_index(found.examples.uri)).values()) == 24
+
+
+@pytest.mark.parametrize("folder", ["gs://nobucket/images", "gs://bucket/nothing"])
+def test_nothing_there_is_a_users_mistake(server: GcsServer, folder: str) -> None:
+    server.put("bucket", "a/1.jpg", b"x")
+    with pytest.raises(UserError, match=folder):
+        list_images(folder)
+
+
+def test_other_file_systems_are_read_as_well() -> None:
+    fs = fsspec.filesystem("memory")
+    for number in range(100):
+        fs.pipe(f"/images/{'ab'[number % 2]}/{number}.jpg", str(number).encode())
+    listing = list_images("memory://images")
+    found = content(listing.root, listing.files)
+    assert sorted(map(bytes, found)) == sorted(str(n).encode() for n in range(100))  # type: ignore[arg-type]
+    fs.rm("/images", recursive=True)
+
+
+def one_file(folder: Path) -> tuple[Path, tuple[ImageFile, ...]]:
+    write_folder(folder, each=1, labels=("blue",))
+    files = list_images(str(folder)).files
+    return folder / files[0].path, files
+
+
+def replace(path: Path, create: Callable[[Path], object]) -> None:
+    path.unlink()
+    create(path)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "shorter": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "other bytes": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "gone": Path.unlink,
+    "a folder": lambda path: replace(path, Path.mkdir),
+    "a pipe": lambda path: replace(path, os.mkfifo),
+    "a link to itself": lambda path: replace(path, lambda p: p.symlink_to(p)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_file_that_changes_after_the_listing_is_rejected(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    path, files = one_file(tmp_path)
+    change(path)
+    [rejected] = content(str(tmp_path), files)
+    assert isinstance(rejected, Unread)
+    assert not rejected.too_large
+
+
+def test_a_file_that_changes_while_it_is_read_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, files = one_file(tmp_path)
+    read = os.read
+
+    def slow_read(descriptor: int, size: int) -> bytes:
+        data = read(descriptor, size)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            path.write_bytes(bytes(path.stat().st_size))
+        return data
+
+    monkeypatch.setattr(os, "read", slow_read)
+    [rejected] = content(str(tmp_path), files)
+    assert "changed since it was listed" in str(rejected)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_file_that_may_not_be_read_is_rejected(tmp_path: Path) -> None:
+    path, files = one_file(tmp_path)
+    path.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        folder.chmod(folder.stat().st_mode | 0o555)
+    os.seteuid(65534)
+    try:
+        [rejected] = content(str(tmp_path), files)
+    finally:
+        os.seteuid(0)
+    assert isinstance(rejected, Unread)
+    assert rejected == Unread("Permission denied")

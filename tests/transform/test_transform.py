@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components.contract import example
+from components.images.canonical import decode
+from components.records.shard_files import read_index
+from components.transform.config import TransformConfig
+from pipeline_def.data.shards import RecordTable, Shards
+from tests import nodes
+from tests.conftest import SIZE
+
+CONFIG = TransformConfig(size=SIZE)
+
+
+def test_one_shard_out_for_each_shard_in_with_its_records_in_order(
+    ingested: nodes.Ingested, transformed: nodes.Transformed
+) -> None:
+    assert read_index(transformed.examples.uri) == read_index(ingested.examples.uri)
+    for split in ("train", "eval"):
+        raw, new = (
+            [r.features.feature[example.FILENAME].bytes_list.value[0] for r in records]
+            for records in (
+                nodes.read_examples(ingested.examples, split),
+                nodes.read_examples(transformed.examples, split),
+            )
+        )
+        assert new == raw
+
+
+def test_records_hold_what_readers_need(transformed: nodes.Transformed) -> None:
+    [first, *_] = nodes.read_examples(transformed.examples, "train")
+    assert set(first.features.feature) == {example.ENCODED, example.FILENAME, example.LABEL_ID}
+    spec = tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec()
+    parsed = tf.io.parse_single_example(
+        first.SerializeToString(), {key: spec[key] for key in first.features.feature}
+    )
+    assert decode(parsed[example.ENCODED][tf.newaxis], CONFIG).shape == [1, SIZE, SIZE, 3]
+
+
+def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None:
+    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
+    assert sorted(names) == [b"blue", b"green", b"red"]
+    for record in nodes.read_examples(transformed.examples, "eval"):
+        features = record.features.feature
+        label = names[features[example.LABEL_ID].int64_list.value[0]]
+        assert features[example.FILENAME].bytes_list.value[0].startswith(label + b"/")
+
+
+@pytest.mark.slow
+def test_same_bytes_with_one_worker_and_with_several(
+    ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    again = nodes.transform(ingested, tmp_path, config=CONFIG, beam_args=nodes.TWO_WORKERS)
+    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(transformed.examples)
+
+
+def test_the_index_says_where_each_image_lies(transformed: nodes.Transformed) -> None:
+    shards = Shards.of_pattern(f"{transformed.examples.uri}/Split-train/*")
+    table = RecordTable.read(shards)
+    records = nodes.read_examples(transformed.examples, "train")
+    assert len(records) == shards.total == len(table.label)
+    contents = [Path(path).read_bytes() for path in shards.paths]
+    for i, record in enumerate(records):
+        features = record.features.feature
+        start, end = table.offset[i], table.offset[i] + table.length[i]
+        image = contents[table.shard[i]][start:end]
+        assert image == features[example.ENCODED].bytes_list.value[0]
+        assert table.label[i] == features[example.LABEL_ID].int64_list.value[0]

@@ -1,0 +1,466 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx import types
+from tfx.components.example_validator import executor as example_validator
+from tfx.types import artifact_utils, standard_artifacts
+from tfx.utils import io_utils
+
+from components.contract import example
+from components.contract.configuration import to_json
+from components.contract.errors import UserError
+from components.validation import schema_gen as image_schema_gen
+from components.validation import validator as image_validator
+from components.validation.config import ValidationConfig
+from components.validation.curated_schema import read_schema
+from components.validation.findings import describe_warnings, read_anomalies, read_findings
+from components.validation.gate import AnomalyGate
+from components.validation.schema_gen import correct_schema
+from components.validation.statistics import Statistics, digest_statistics, statistics_options
+from components.validation.statistics_history import (
+    find_earlier,
+    keep_statistics,
+    list_kept,
+    read_copy,
+)
+from tests import nodes
+from tests.storage.s3_server import serve_s3
+
+GOOD = b"\xff\xd8\xff" + bytes(20)
+
+
+def statistics_of(labels: Sequence[str], **columns: Any) -> Statistics:
+    """TFDV's statistics of records with these labels; `columns` override those of the records."""
+    number = len(labels)
+    frame = pd.DataFrame(
+        {
+            example.LABEL: labels,
+            example.FILENAME: [f"{label}/{number}.jpg" for number, label in enumerate(labels)],
+            example.FORMAT: ["jpeg"] * number,
+            example.HEIGHT: [24] * number,
+            example.ENCODED: [GOOD] * number,
+            example.LUMINANCE: np.linspace(80, 120, number),
+        }
+        | {getattr(example, name): values for name, values in columns.items()}
+    )
+    statistics: Statistics = tfdv.generate_statistics_from_dataframe(
+        frame, stats_options=statistics_options(), n_jobs=1
+    )
+    return statistics
+
+
+def schema_of(statistics: Statistics, limits: ValidationConfig | None = None) -> schema_pb2.Schema:
+    schema = tfdv.infer_schema(statistics)
+    correct_schema(schema, statistics, limits)
+    return schema
+
+
+def domain(schema: schema_pb2.Schema, name: str) -> list[str] | None:
+    return next((list(d.value) for d in schema.string_domain if d.name == name), None)
+
+
+LABELS = {
+    "words": ["cat", "dog"] * 3,
+    # TFDV takes these for numbers, any of which would do.
+    "digits": ["3", "7"] * 3,
+    # TFDV gives no domain to more than a hundred values.
+    "many": [f"class {number:03d}" for number in range(300)],
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
+def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
+    schema = schema_of(statistics_of(labels))
+    assert domain(schema, example.LABEL) == sorted(set(labels))
+    assert domain(schema, example.FORMAT) == ["bmp", "gif", "jpeg", "png"]
+    features = {feature.name: feature for feature in schema.feature}
+    assert features[example.FILENAME].WhichOneof("domain_info") is None
+    assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
+
+
+@pytest.fixture(scope="module")
+def inferred(ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with what StatisticsGen and SchemaGen write."""
+    folder = tmp_path_factory.mktemp("inferred")
+    nodes.infer_schema(ingested, folder)
+    return folder
+
+
+def test_the_pipelines_own_schema(inferred: Path) -> None:
+    schema = io_utils.parse_pbtxt_file(f"{inferred}/schema/schema.pbtxt", schema_pb2.Schema())
+    assert domain(schema, example.LABEL) == ["blue", "green", "red"]
+    assert all(feature.presence.min_fraction == 1 for feature in schema.feature)
+    assert {feature.name for feature in schema.feature} >= {example.ENCODED, example.SHA256}
+
+
+def test_statistics_hold_no_image_in_memory(inferred: Path) -> None:
+    """TFDV would keep every value of a text, to find the most frequent ones."""
+    found = tfdv.load_stats_binary(f"{inferred}/statistics/Split-train/FeatureStats.pb")
+    features = {f.path.step[0]: f for f in found.datasets[0].features}
+    assert features[example.ENCODED].WhichOneof("stats") == "bytes_stats"
+    assert features[example.FILENAME].WhichOneof("stats") == "string_stats"
+
+
+class Run:
+    """The data nodes of one run in a folder of its own, on statistics made on the spot."""
+
+    def __init__(
+        self, folder: Path, train: Statistics, held_out: Statistics | None = None, span: int = 0
+    ) -> None:
+        self.folder = folder
+        self.statistics = self._artifact(standard_artifacts.ExampleStatistics)
+        self.statistics.span = span
+        splits = {"train": train} | ({"eval": held_out} if held_out else {})
+        self.statistics.split_names = artifact_utils.encode_split_names(list(splits))
+        for split, content in splits.items():
+            path = os.path.join(self.statistics.uri, f"Split-{split}", "FeatureStats.pb")
+            io_utils.write_bytes_file(path, content.SerializeToString())
+        self.schema = self._artifact(standard_artifacts.Schema)
+        self.anomalies = self._artifact(standard_artifacts.ExampleAnomalies)
+
+    def _artifact(self, kind: type[types.Artifact]) -> types.Artifact:
+        artifact = kind()
+        artifact.uri = str(self.folder / artifact.type_name)
+        return artifact
+
+    def validate(self, config: ValidationConfig | None = None) -> types.Artifact:
+        """Run the real SchemaGen and ExampleValidator, with a lookup before it as on Kubeflow."""
+        config = config or ValidationConfig()
+        curated = read_schema(config.schema) if config.schema else None
+        text = text_format.MessageToString(curated) if curated else None
+        statistics = {"statistics": [self.statistics]}
+        image_schema_gen.Executor().Do(
+            statistics,
+            {"schema": [self.schema]},
+            {"config": to_json(config), "curated_schema": text},
+        )
+        given: dict[str, Any] = {"kept_statistics": self.kept, "config": to_json(config)}
+        found = image_validator.Driver.look_up(statistics, given)
+        image_validator.Executor().Do(
+            {**statistics, "schema": [self.schema]},
+            {"anomalies": [self.anomalies]},
+            {**given, **found},
+        )
+        return self.anomalies
+
+    @property
+    def kept(self) -> str:
+        """Folder that all runs in neighbouring folders share."""
+        return str(self.folder.parent / "kept")
+
+    def pass_gate(self, **severities: str) -> None:
+        passed = self._artifact(standard_artifacts.Integer)
+        AnomalyGate.EXECUTOR_SPEC.executor_class().Do(
+            {"anomalies": [self.anomalies], "statistics": [self.statistics]},
+            {"passed": [passed]},
+            {"kept_statistics": self.kept, "config": json.dumps(severities)},
+        )
+        assert passed.read() == 1
+
+
+def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
+    """Leave what a run on `train` leaves."""
+    run = Run(folder, train, span=span)
+    run.validate()
+    run.pass_gate()
+
+
+def test_gate_lets_good_examples_pass(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", statistics_of(["cat", "dog"] * 3), statistics_of(["dog", "cat"]))
+    assert read_anomalies(run.validate()) == {"train": [], "eval": []}
+    blessed = run.anomalies.get_json_value_custom_property(
+        example_validator.ARTIFACT_PROPERTY_BLESSED_KEY
+    )
+    assert blessed == {"train": 1, "eval": 1}
+    run.pass_gate()
+
+
+def test_gate_names_the_label_that_training_does_not_know(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", statistics_of(["cat", "dog"] * 3), statistics_of(["cat", "zebra"]))
+    run.validate()
+    blessed = run.anomalies.get_json_value_custom_property(
+        example_validator.ARTIFACT_PROPERTY_BLESSED_KEY
+    )
+    assert blessed == {"train": 1, "eval": 0}
+    with pytest.raises(UserError, match=r"eval: image/class/text: .*zebra"):
+        run.pass_gate()
+    assert list_kept(run.kept) == []
+
+
+def test_gate_goes_on_with_a_warning_where_the_config_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(tmp_path / "run", statistics_of(["cat", "dog"] * 3), statistics_of(["cat", "zebra"]))
+    run.validate()
+    assert describe_warnings(run.anomalies, ValidationConfig()) == []
+    with caplog.at_level(logging.WARNING):
+        run.pass_gate(anomalies="warn")
+    [warning] = describe_warnings(run.anomalies, ValidationConfig(anomalies="warn"))
+    assert "zebra" in warning
+    assert warning in caplog.text
+
+
+HUNDRED = ["cat", "dog"] * 60
+
+# Limits, columns of the records, and what is said of them.
+OUTSIDE_LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "bytes": ({"max_image_bytes": 20}, {}, "image/encoded: The largest image has bytes: 23"),
+    "small": ({"min_side": 32}, {}, "image/height: .*24"),
+    "large": ({"max_side": 16}, {}, "image/height: .*24"),
+    "format": ({"formats": ["png"]}, {}, "image/format: .*jpeg"),
+    "some are no images": (
+        {},
+        {"ENCODED": [b"junk"] * 12 + [GOOD] * 108},
+        "image/encoded: Fraction .* 0.900000",
+    ),
+    # TFDV itself says nothing of these.
+    "most are no images": (
+        {},
+        {"ENCODED": [b"junk"] * 60 + [GOOD] * 60},
+        "image/encoded: Less than 80%",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns", "text"), OUTSIDE_LIMITS.values(), ids=OUTSIDE_LIMITS.keys()
+)
+def test_images_outside_the_limits_are_anomalies(
+    limits: dict[str, Any], columns: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
+    config = ValidationConfig(**limits)
+    run.validate(config)
+    assert {finding.kind for finding in read_findings(run.anomalies)} == {"anomaly"}
+    with pytest.raises(UserError, match=f"train: {text}"):
+        run.pass_gate()
+
+
+def test_images_within_the_limits_are_none(tmp_path: Path) -> None:
+    limits = ValidationConfig(
+        max_image_bytes=23,
+        min_side=24,
+        max_side=24,
+        formats=["jpeg"],
+        min_supported_images=0.9,
+    )
+    columns = {"ENCODED": [b"junk"] * 12 + [GOOD] * 108}
+    run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
+    assert read_anomalies(run.validate(limits)) == {"train": []}
+
+
+def write_curated(folder: Path, statistics: Statistics, **labels: list[str]) -> str:
+    schema = schema_of(statistics)
+    for values in schema.string_domain:
+        if values.name == example.LABEL:
+            values.value[:] = labels.get("labels", values.value)
+    path = folder / "curated.pbtxt"
+    path.write_text("# Looked through.\n" + text_format.MessageToString(schema, as_utf8=True))
+    return str(path)
+
+
+def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
+    train = statistics_of(["cat", "dog", "owl"] * 2)
+    path = write_curated(tmp_path, train, labels=["cat", "dog", "emu", "gnu"])
+    run = Run(tmp_path / "run", train)
+    run.validate(ValidationConfig(schema=path))
+    written = io_utils.parse_pbtxt_file(f"{run.schema.uri}/schema.pbtxt", schema_pb2.Schema())
+    assert written == read_schema(path)
+    new, missing = read_findings(run.anomalies)
+    assert "owl" in new.text
+    assert missing.text == "No image has the labels 'emu', 'gnu' of the schema"
+    assert {new.kind, missing.kind} == {"anomaly"}
+
+
+BROKEN_SCHEMAS = {
+    "unknown field": ("feature { name: 'a' }\nfeatures {}\n", r"line 2 of .*broken\.pbtxt is"),
+    "not closed": ("feature { name: 'a'\n", r"broken\.pbtxt is not the text of a schema"),
+    "binary": (b"\xff\xfe\x00", r"broken\.pbtxt cannot be read"),
+    "another table": (
+        "feature { name: 'age' }",
+        "no feature image/encoded and no feature image/cl",
+    ),
+    "empty": ("", "no feature image/encoded and no feature image/class/text"),
+}
+
+
+@pytest.mark.parametrize(("content", "text"), BROKEN_SCHEMAS.values(), ids=BROKEN_SCHEMAS.keys())
+def test_a_schema_that_is_none_is_refused(content: str | bytes, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.pbtxt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=f"validation.schema: .*{text}"):
+        read_schema(str(path))
+    with pytest.raises(UserError, match=r"missing\.pbtxt does not exist"):
+        read_schema(str(tmp_path / "missing.pbtxt"))
+
+
+def shares(**counts: int) -> Statistics:
+    return statistics_of([label for label, number in counts.items() for _ in range(number)])
+
+
+def lighter(number: int, mean: float) -> Statistics:
+    values = np.random.default_rng(int(mean)).normal(mean, 10, number)
+    return statistics_of(["cat", "dog"] * (number // 2), LUMINANCE=values)
+
+
+def drift_cases() -> dict[str, Any]:
+    """Before, now, and what is said of it."""
+    return {
+        "shares move": (
+            lambda: shares(cat=500, dog=500),
+            lambda: shares(cat=800, dog=200),
+            [r"class/text: 80.0% are 'cat', in the run of .* 50.0%; shares may differ by 10.0%"],
+        ),
+        "shares move, but of few images": (
+            lambda: shares(cat=10, dog=10),
+            lambda: shares(cat=14, dog=6),
+            [],
+        ),
+        "a new label": (
+            lambda: shares(cat=500, dog=500),
+            lambda: shares(cat=500, dog=500, emu=2),
+            [r"class/text: 2 images have the label 'emu', in the run of .* none has"],
+        ),
+        "a label is gone": (
+            lambda: shares(cat=500, dog=500, emu=2),
+            lambda: shares(cat=500, dog=500),
+            [r"class/text: No image has the label 'emu' any more, in the run of .* 2 have"],
+        ),
+        "brighter": (
+            lambda: lighter(300, 80),
+            lambda: lighter(300, 160),
+            [r"luminance: The values differ: 160.* on average, in the run of .* UTC 79"],
+        ),
+        "as bright": (lambda: lighter(300, 80), lambda: lighter(300, 81), []),
+    }
+
+
+@pytest.mark.parametrize("case", drift_cases())
+def test_drift_between_runs(case: str, tmp_path: Path) -> None:
+    before, now, texts = drift_cases()[case]
+    finished(tmp_path / "first", before())
+    run = Run(tmp_path / "second", now())
+    run.validate()
+    found = read_findings(run.anomalies)
+    assert {finding.kind for finding in found} <= {"drift"}
+    assert len(found) == len(texts)
+    for finding, text in zip(found, texts, strict=True):
+        assert re.search(text, str(finding)), str(finding)
+    assert len(describe_warnings(run.anomalies, ValidationConfig())) == len(texts)
+    run.pass_gate()
+    if texts:
+        with pytest.raises(UserError, match=r"have changed: train: .*--validation.drift warn"):
+            run.pass_gate(drift="stop")
+
+
+def test_skew_between_splits(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", shares(cat=500, dog=500), shares(cat=180, dog=20))
+    run.validate()
+    [finding] = read_findings(run.anomalies)
+    assert (finding.split, finding.kind) == ("eval", "drift")
+    assert finding.text.startswith("90.0% are 'cat', in train 50.0%")
+    run.validate(ValidationConfig(drift="off"))
+    assert read_findings(run.anomalies) == []
+
+
+def test_samples_of_one_population_do_not_differ(tmp_path: Path) -> None:
+    """Small and unequal splits, sizes that repeat, a file that is far larger than all others."""
+    random = np.random.default_rng(0)
+    for number in (6, 20, 100, 1000):
+        splits = [
+            statistics_of(
+                random.choice(["a", "b", "c"], size).tolist(),
+                HEIGHT=random.choice([100, 333, 375, 480, 500, 640], size),
+                FILE_SIZE=np.exp(random.normal(10, 1, size)).astype(int),
+                LUMINANCE=random.normal(100, 30, size),
+            )
+            for size in (number, max(2, number // 4))
+        ]
+        run = Run(tmp_path / str(number), *splits)
+        run.validate()
+        assert [f for f in read_findings(run.anomalies) if f.kind == "drift"] == []
+
+
+def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
+    samples = {span: shares(cat=500 + 10 * span, dog=500) for span in (1, 2, 3)}
+    for span in (1, 3, 2):
+        finished(tmp_path / f"span{span}", samples[span], span=span)
+    kept = {copy.span: str(copy.time) for copy in list_kept(str(tmp_path / "kept"))}
+    assert sorted(kept) == [1, 2, 3]
+
+    def earlier(statistics: Statistics, span: int) -> str:
+        run = Run(tmp_path / f"now{span}", statistics, span=span)
+        return os.path.basename(find_earlier(run.kept, run.statistics))
+
+    assert earlier(shares(cat=900, dog=500), 4) == kept[3]
+    assert earlier(samples[3], 3) == kept[2]
+    # A repaired span is compared with the one before, not with what it was.
+    assert earlier(shares(cat=900, dog=500), 2) == kept[1]
+    # Nothing is before the first: the last run will do.
+    assert earlier(shares(cat=900, dog=500), 1) == kept[2]
+
+
+def test_unchanged_examples_are_kept_once_and_never_compared_with_themselves(
+    tmp_path: Path,
+) -> None:
+    finished(tmp_path / "first", shares(cat=30, dog=30))
+    run = Run(tmp_path / "again", shares(cat=30, dog=30))
+    run.validate()
+    run.pass_gate()
+    assert len(list_kept(run.kept)) == 1
+    assert find_earlier(run.kept, run.statistics) == ""
+    assert digest_statistics(shares(cat=30, dog=30)) != digest_statistics(shares(cat=31, dog=30))
+
+
+def test_copies_in_an_object_store(tmp_path: Path) -> None:
+    before, now = (Run(tmp_path / str(n), shares(cat=5, dog=n)) for n in (5, 6))
+    with serve_s3("bucket"):
+        folder = "minio://bucket/pipeline/statistics"
+        assert find_earlier(folder, now.statistics) == ""
+        keep_statistics(folder, before.statistics)
+        found = find_earlier(folder, now.statistics)
+        assert found.startswith(f"{folder}/")
+        assert read_copy(found, "train") == shares(cat=5, dog=5)
+        assert read_copy(found, "eval") is None
+
+
+def test_only_the_newest_copies_are_kept_and_only_whole_ones_count(tmp_path: Path) -> None:
+    runs = [Run(tmp_path / name, shares(cat=5, dog=n)) for n, name in ((5, "even"), (6, "odd"))]
+    for number in range(33):
+        keep_statistics(runs[0].kept, runs[number % 2].statistics)
+    kept = list_kept(runs[0].kept)
+    assert len(kept) == len(os.listdir(runs[0].kept)) == 30
+    Path(runs[0].kept, str(kept[-1].time), "kept.json").unlink()
+    assert list_kept(runs[0].kept) == kept[:-1]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"max_label_drift": 1.5}, "validation.max_label_drift is 1.5: it must be from 0 to 1"),
+        ({"min_side": 0}, "validation.min_side is 0: it must be at least 1"),
+        ({"min_side": 9, "max_side": 8}, "validation.min_side is 9, above"),
+        ({"formats": ["webp"]}, "name some of bmp, gif, jpeg, png"),
+        ({"formats": []}, "name some of"),
+        ({"drift": "never"}, "validation.drift is 'never'"),
+        # A curated schema has its own limits, which would have to win or lose without a word.
+        ({"schema": "s.pbtxt", "max_side": 9}, "validation.schema and validation.max_side are"),
+    ],
+)
+def test_config_says_what_is_wrong(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        ValidationConfig(**values)
+    assert ValidationConfig(schema="s.pbtxt", anomalies="warn", drift="stop").schema == "s.pbtxt"
