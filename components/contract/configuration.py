@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import dacite
 
+from components.contract.errors import ConfigurationError
+
 _Config = TypeVar("_Config")
 
 # Types were checked when the configuration was made; JSON may write 1.0 as 1.
@@ -20,9 +22,9 @@ _AS_WRITTEN = dacite.Config(check_types=False, strict=True)
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise `ValueError(message)` unless `condition` holds."""
+    """Raise `ConfigurationError(message)` unless `condition` holds."""
     if not condition:
-        raise ValueError(message)
+        raise ConfigurationError(message)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
