@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ import tensorflow as tf
 from components.records.tfrecord import RecordWriter, Value, serialize
 
 # Sizes around the lengths that need one byte more to be written down.
-BYTES = [b"", b"x", b"x" * 100, b"x" * 127, b"x" * 128, b"x" * 16_384, os.urandom(3_000_000)]
+BYTES = [
+    b"",
+    b"x",
+    b"x" * 100,
+    b"x" * 127,
+    b"x" * 128,
+    b"x" * 16_384,
+    random.Random(0).randbytes(3_000_000),
+]
 NUMBERS: list[Value] = [0, 1, -1, 127, 128, 2**62, -(2**63), 0.0, 1.5, -3.25e-12]
 TEXTS: list[Value] = ["", "cat", "Katze, größer", "猫"]
 
@@ -35,7 +44,7 @@ def test_same_bytes_as_tensorflows_own_class(value: Value) -> None:
 
 
 def test_bytes_are_not_copied() -> None:
-    value = os.urandom(1000)
+    value = random.Random(0).randbytes(1000)
     assert any(part is value for part in serialize({"image/encoded": value}))
 
 
@@ -46,7 +55,7 @@ def test_names_that_are_no_utf8_keep_their_bytes() -> None:
 
 
 def test_tensorflow_reads_the_file(tmp_path: Path) -> None:
-    records = [b"", b"one", os.urandom(200_000)]
+    records = [b"", b"one", random.Random(0).randbytes(200_000)]
     with RecordWriter(str(tmp_path / "shard")) as writer:
         for record in records:
             writer.write([record[:1], record[1:]])
