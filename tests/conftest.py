@@ -1,4 +1,7 @@
-"""Fixtures that run the real components, once a session, on a few images made on the spot."""
+"""Fixtures that run the real components, once a session, on a few images made on the spot.
+
+Nothing here imports TensorFlow or TFX before a test asks for it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,26 @@ import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from components.transform.config import TransformConfig
-from tests import nodes
 from tests.pictures import write_folder
 
+if TYPE_CHECKING:
+    from tests import nodes
+
 SIZE = 32
+
+_TESTS = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a folder in one process, so that its fixtures are made once."""
+    for item in items:
+        folder = item.path.relative_to(_TESTS).parts[0]
+        item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +45,8 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def ingested(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> nodes.Ingested:
     """`image_folder` after ImageExampleGen."""
+    from tests import nodes
+
     return nodes.ingest(image_folder, tmp_path_factory.mktemp("ingested"))
 
 
@@ -38,6 +55,8 @@ def transformed(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
 ) -> nodes.Transformed:
     """`image_folder` after Transform to 32 x 32 pixels."""
-    return nodes.transform(
-        ingested, tmp_path_factory.mktemp("transformed"), config=TransformConfig(size=SIZE)
-    )
+    from components.transform.config import TransformConfig
+    from tests import nodes
+
+    target = tmp_path_factory.mktemp("transformed")
+    return nodes.transform(ingested, target, config=TransformConfig(size=SIZE))
