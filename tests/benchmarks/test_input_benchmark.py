@@ -143,6 +143,7 @@ def test_rungs_on_a_bucket(tmp_path: Path) -> None:
     assert rates["files one by one"] < 50 < rates["cache decoded"]
 
 
+@pytest.mark.slow
 def test_a_mistake_gets_one_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.input_pipeline", "--data", str(tmp_path / "nowhere")],

@@ -1,0 +1,81 @@
+"""Breaks what must never break unnoticed, in a copy of the code, and asks the tests to notice."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class Mutant(NamedTuple):
+    """A line of the code, what it becomes, and the tests that must fail."""
+
+    file: str
+    line: str
+    becomes: str
+    tests: str
+
+
+MUTANTS = {
+    "the split follows from other digits of the hash": Mutant(
+        "components/ingest/shard_plan.py",
+        "int(sha256[:13], 16)",
+        "int(sha256[13:26], 16)",
+        "tests/ingest/test_shard_plan.py",
+    ),
+    "a fingerprint does not see which folder an image is in": Mutant(
+        "components/ingest/listing.py",
+        "fields = (file.path, file.label,",
+        "fields = (",
+        "tests/ingest/test_listing.py",
+    ),
+    "a record's checksum is not masked": Mutant(
+        "components/records/tfrecord.py",
+        "0xA282EAD8",
+        "0",
+        "tests/records/test_tfrecord.py",
+    ),
+    "the cache does not see the code": Mutant(
+        "pipeline_def/code_digest.py",
+        "(_ROOT / name).read_bytes()",
+        "b''",
+        "tests/test_code_digest.py",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository without its environment and its outputs."""
+    target = tmp_path_factory.mktemp("mutants") / "repository"
+    left_out = shutil.ignore_patterns(".venv", ".git", "output", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, target, ignore=left_out)
+    return target
+
+
+def passes(copy: Path, tests: str) -> bool:
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-m", "not slow", tests]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_test_fails(copy: Path, name: str) -> None:
+    mutant = MUTANTS[name]
+    file = copy / mutant.file
+    code = file.read_text()
+    assert code.count(mutant.line) == 1
+    assert passes(copy, mutant.tests)
+    file.write_text(code.replace(mutant.line, mutant.becomes))
+    try:
+        assert not passes(copy, mutant.tests)
+    finally:
+        file.write_text(code)
