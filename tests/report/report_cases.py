@@ -53,7 +53,7 @@ def make_facts(
         split="eval",
         blessed=blessed,
         reasons=("accuracy 0.700 reaches 0.100, the share of the most frequent class",),
-        floor=1 / len(labels),
+        majority_accuracy=1 / len(labels),
         balance={"eval": dict.fromkeys(labels, each), "train": counts},
         files={
             "files": 500,

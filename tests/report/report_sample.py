@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from components.evaluation.classification_metrics import Comparison
 from components.evaluation.predictions import Floats
-from components.images.thumbnails import Picture
+from components.images.picture import Picture
 from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, RunHeader, SameImage
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_measures
 from tests.pictures import encode, picture
@@ -34,7 +34,11 @@ _HEADER = RunHeader(
     span=3,
     version=1,
     code="b1946ac92492d2347c6235b4d2611184",
-    config={"transform": {"size": 32, "augment": True}, "model": {"arch": "cnn", "rate": 1e-3}},
+    config={
+        "transform": {"size": 32, "augment": True},
+        "input": {"max_wait": 0.1},
+        "model": {"arch": "cnn", "rate": 1e-3},
+    },
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
     started="2026-11-20T08:15:00Z",
     training_seconds=5025.4,
@@ -120,7 +124,7 @@ def small() -> ReportFacts:
             "accuracy 0.926 is at least 0.900, overall",
             "accuracy is 0.031 above the baseline's, and may be at most 0.010 below",
         ),
-        floor=0.14,
+        majority_accuracy=0.14,
         balance={
             "train": counts,
             "eval": {label: n // 5 for label, n in counts.items()},

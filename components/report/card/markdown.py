@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
+from markupsafe import Markup
 
 from components.contract.printable import make_printable
 
@@ -17,35 +17,29 @@ _MARKUP = re.compile(r"[\\`*_\[\]~$]|^[#+=-]")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
-def escape(text: str) -> str:
-    """Return Markdown that shows `text` as it is, in one line, also in a cell of a table."""
+def escape(value: object) -> Markup:
+    """Make Markdown that shows a text as it is, in one line, also in a cell of a table.
+
+    Markdown, which is `Markup`, stays as it is.
+    """
+    if isinstance(value, Markup):
+        return value
+    text = str(value)
     if not text or text != text.strip():
         # Markdown drops spaces at the ends, and takes some at the start for code.
         text = f"“{text}”"
     marked = _MARKUP.sub(r"\\\g<0>", make_printable(text))
     marked = _NUMBERED.sub(r"\1\\\2", marked)
-    return "".join(_ENTITIES.get(character, character) for character in marked)
+    return Markup("".join(_ENTITIES.get(character, character) for character in marked))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """Write a table of cells that are Markdown already; columns after `texts` are numbers."""
-    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """Write a list of lines that are Markdown already."""
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def fence(text: str, language: str) -> str:
+def fence(text: str, language: str) -> Markup:
     """Write a block of code, which no run of backticks in it can end."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
-    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+    return Markup(f"{ticks}{language}\n{text.rstrip()}\n{ticks}")
 
 
-def dump_yaml(value: Any) -> str:
+def dump_yaml(value: Any) -> Markup:
     """Write YAML in the order given; letters of any script as they are."""
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-    return text
+    return Markup(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100))

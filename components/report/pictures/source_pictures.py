@@ -16,7 +16,8 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from components.images.thumbnails import Picture, make_thumbnail
+from components.images.picture import Picture
+from components.images.thumbnails import make_thumbnail
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
 from components.report.facts import Reject, SameImage
 from components.storage.folder import is_local, open_folder

@@ -10,7 +10,8 @@ import numpy as np
 
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.predictions import Evaluated, Ints
-from components.images.thumbnails import Picture, make_thumbnail
+from components.images.picture import Picture
+from components.images.thumbnails import make_thumbnail
 from components.records.shard_files import list_shards
 from components.report.facts import Mistake
 
