@@ -68,8 +68,8 @@ def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
     """Walk the imports of modules, those within functions included.
 
     Returns:
-        Paths of our files, relative to the repository, with the templates of their packages; and the
-        distributions that these files import.
+        Paths of our files, relative to the repository, with the templates of their packages; and
+        the distributions that these files import.
     """
     files: set[str] = set()
     libraries: set[str] = set()

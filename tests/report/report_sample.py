@@ -25,6 +25,7 @@ NASTY = (
     "family 👨‍👩‍👧 🐈",
     "a-label-that-never-ends-" * 9,
     "\u202eoverride\nand\x00control",
+    "byte \udcff",
     "absent",
 )
 _HEADER = RunHeader(
@@ -113,6 +114,7 @@ def make_same_images() -> tuple[SameImage, ...]:
     )
 
 
+@functools.cache
 def small() -> ReportFacts:
     """Ten classes, a baseline, something in every section."""
     counts = {label: 150 - 11 * place for place, label in enumerate(DIGITS)}
@@ -152,6 +154,7 @@ def sample_class(label: str, place: int) -> ClassSample:
     return ClassSample(label, tuple(seen), tuple(augmented))
 
 
+@functools.cache
 def nasty() -> ReportFacts:
     """Odd labels, a class missing in the split, nothing to compare with, little of the rest."""
     confusion = make_confusion(len(NASTY), 9, accuracy=0.7)
@@ -184,6 +187,7 @@ def nasty() -> ReportFacts:
     )
 
 
+@functools.cache
 def empty() -> ReportFacts:
     """A run of which next to nothing is known."""
     labels = ("cat", "dog")
@@ -193,6 +197,7 @@ def empty() -> ReportFacts:
     return ReportFacts(header, "eval", False, (), math.nan, {}, {}, {}, {}, comparison)
 
 
+@functools.cache
 def huge(classes: int = 1000) -> ReportFacts:
     """50,000 images, and as many pictures as a page may have."""
     labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
