@@ -19,11 +19,11 @@ class RunHeader:
     data: str
     """Folder of the images, a path or a URL."""
     fingerprint: str
-    """Of the listing of the folder; "" when it is not known."""
+    """Fingerprint of the listing of the folder; "" when it is not known."""
     span: int | None
     version: int | None
     code: str
-    """Digest of our source files, hexadecimal."""
+    """Digest of our source files, in hexadecimal."""
     config: Mapping[str, Mapping[str, Any]]
     """Section → field → value, as the steps were given them."""
     versions: Mapping[str, str]
@@ -39,9 +39,9 @@ class ClassSample:
 
     label: str
     seen: tuple[Picture, ...]
-    """As the model sees them without augmentation."""
+    """The images as the model sees them, without augmentation."""
     augmented: tuple[Picture, ...]
-    """The same ones as a training step may see them."""
+    """The same images as a training step may see them."""
 
     @property
     def unchanged(self) -> bool:
@@ -51,7 +51,7 @@ class ClassSample:
 
 @dataclass(frozen=True)
 class Reject:
-    """A file that is no usable image."""
+    """A file that is not a usable image."""
 
     path: str
     category: str
@@ -82,7 +82,7 @@ class Mistake:
     confidence: float
     """Probability of `predicted`, 0 to 1."""
     probability: float
-    """That the model gives to the right label, 0 to 1."""
+    """Probability of `label`, 0 to 1."""
     picture: Picture | None
 
 
@@ -100,11 +100,11 @@ class ConfidenceBin(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """What the page says."""
+    """What the page, the card and `metrics.json` say."""
 
     header: RunHeader
     split: str
-    """Judged the model: metrics and verdict are measured on it."""
+    """The split that judged the model: metrics and verdict are measured on it."""
     blessed: bool
     reasons: tuple[str, ...]
     """Each a clause in words: which threshold decided, on which slice, by how much."""
@@ -117,24 +117,24 @@ class ReportFacts:
     anomalies: Mapping[str, Sequence[str]]
     """Split → what ExampleValidator found, in words; empty lists when nothing."""
     history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch: `training.fit`'s, with `input_wait_share`."""
+    """Metric → its value in every epoch, `input_wait_share` among them."""
     comparison: Comparison
     samples: tuple[ClassSample, ...] = ()
-    """Of some classes only when there are many."""
+    """Samples of each class; of some classes only when there are many."""
     rejects: tuple[Reject, ...] = ()
-    """The first ones; `files["rejected"]` says how many there are."""
+    """The first rejected files; `files["rejected"]` says how many there are."""
     same_images: tuple[SameImage, ...] = ()
-    """Conflicts first; the first ones."""
+    """The first images that several files hold, label conflicts before others."""
     mistakes: tuple[Mistake, ...] = ()
-    """The most confident first; the first ones."""
+    """The worst mistakes, the most confident first."""
     baseline_version: str = ""
-    """Of the model in use; "" when there is none."""
+    """Version of the model in use; "" when there is none."""
     notes: tuple[str, ...] = ()
     """What a reader should know of this report, such as what was left out."""
 
     @property
     def metrics(self) -> ModelMetrics:
-        """Those of the new model."""
+        """Metrics of the new model."""
         return self.comparison.measures
 
     @property

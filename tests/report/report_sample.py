@@ -203,11 +203,13 @@ def huge(classes: int = 1000) -> ReportFacts:
     labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
     sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
     counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
+    comparison = make_comparison(labels, each=50_000 // classes, accuracy=0.7)
     return replace(
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 50)},
         files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
-        comparison=make_comparison(labels, each=50_000 // classes, accuracy=0.7),
+        # Twelve small figures more would be those of the small page.
+        comparison=replace(comparison, curves=()),
         samples=tuple(sample_class(label, place) for place, label in enumerate(labels[:100])),
         mistakes=make_mistakes(labels, 100),
     )

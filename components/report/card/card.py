@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Template
 from markupsafe import Markup
 
 from components.contract.printable import format_duration
@@ -127,8 +128,8 @@ def _interval(interval: Interval | None, sign: str = "") -> Markup:
 
 
 @functools.cache
-def _template() -> Any:
-    filters = {
+def _template() -> Template:
+    filters: dict[str, Callable[..., Any]] = {
         "duration": format_duration,
         "fence": fence,
         "integer": "{:,}".format,
