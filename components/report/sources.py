@@ -62,7 +62,7 @@ def gather_facts(
 
     Args:
         given: the inputs of ImageReport.
-        blessed: the Evaluator's verdict.
+        blessed: whether the Evaluator has blessed the model.
         properties: `pipeline`, `code` and `preview_fn`, a dotted path.
     """
     evaluation, examples = given["evaluation"], given["examples"]
@@ -74,8 +74,8 @@ def gather_facts(
     comparison = compare(evaluated)
     training = _read_json(given["model_run"].uri, TRAINING_FILE)
     _progress(2, "looks for images")
-    most_mistaken = comparison.measures.most_mistaken(_SAMPLED_CLASSES)
-    shown = [comparison.measures.labels[column] for column in most_mistaken]
+    metrics = comparison.measures
+    shown = [metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)]
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,

@@ -16,9 +16,9 @@ def load_templates(
     """Load the templates of a folder.
 
     Args:
-        folder: of the templates.
-        escape: makes markup of any value; it must leave markup alone.
-        filters: what templates call functions by.
+        folder: where the templates are.
+        escape: turns any value into markup, and leaves markup as it is.
+        filters: functions that templates may call, by their names there.
     """
     environment = Environment(
         loader=FileSystemLoader(folder),

@@ -88,7 +88,7 @@ def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: 
 
 
 def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
-    for section in ("summary", "metrics", "balance", "files"):
+    for section in ("summary", "balance", "files"):
         assert render_section(section, report_sample.small()) in pages["small"]
 
 

@@ -26,15 +26,15 @@ def sample_classes(
     preview_images: PreviewImages,
     split: str = "train",
 ) -> tuple[ClassSample, ...]:
-    """Show the first images of some classes, which are as good as any: records lie in hash order.
+    """Show the first images of some classes: any would do, as records are in the order of a hash.
 
     Args:
-        examples_uri: of ImageTransform's examples; only the images that are shown are read.
+        examples_uri: URI of ImageTransform's examples; only the images that are shown are read.
         vocabulary: the label of each label id.
         shown: labels of the classes to show.
         each: images of each class, or as many as there are.
         preview_images: decodes them; called once, with all of them.
-        split: to take them from.
+        split: the split that the images are taken from.
 
     Returns:
         The classes that have any, in the order of `shown`. `augmented` is `seen` when training

@@ -27,13 +27,13 @@ def show_mistakes(
 ) -> tuple[Mistake, ...]:
     """Show the wrong answers that the model is most sure of, equals in the order of their names.
 
-    At most 3 are of the same right and the same wrong class, unless there are too few others.
+    At most 3 have the same right and the same wrong class, unless there are too few others.
 
     Args:
         evaluated: the answers.
-        examples_uri: of ImageExampleGen's examples, with the images as they were found.
-        split: that was evaluated.
-        most: number of them.
+        examples_uri: URI of ImageExampleGen's examples, with the images as they were found.
+        split: the split that was evaluated.
+        most: how many to show.
     """
     answers = evaluated.candidate
     predicted = answers.probabilities.argmax(axis=1)
@@ -104,7 +104,7 @@ def _read_names(examples_uri: str, split: str) -> Iterator[tuple[Any, list[bytes
 
 
 def _parse(serialized: Any, name: str) -> Any:
-    """Return one text of each record, string [batch]; what else they hold is passed over."""
+    """Return one feature of each record, string [batch]; the other features are not parsed."""
     import tensorflow as tf
 
     return tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string)})[name]

@@ -35,9 +35,9 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
     """Show the first `most` rejected files, in the order of their paths.
 
     Args:
-        rejects_uri: of ImageExampleGen's rejects.
+        rejects_uri: URI of ImageExampleGen's rejects.
         root: folder that was ingested, a path or URL without placeholders.
-        most: number of them.
+        most: how many to show.
 
     Returns:
         Each with a picture, if there is anything to see and `root` can be read in a minute.
@@ -53,9 +53,9 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
 def show_same_images(rejects_uri: str, root: str, *, most: int) -> tuple[SameImage, ...]:
     """Show `most` images that several files hold: those with several labels, then splits, first.
 
-    Among equals they come in the order of their first paths. Else as `show_rejects`.
+    Among equals they come in the order of their first paths. Otherwise it works as `show_rejects`.
     """
-    # Keeps but `most` of what may be a million lines.
+    # Holds only `most` of what may be a million lines.
     found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
     pictures = _read_pictures(root, [same["paths"][0] for same in found])
     return tuple(
@@ -110,5 +110,5 @@ def _usable(content: object) -> bytes | None:
 
 
 def _is_below(path: str) -> bool:
-    """Say whether a path stays in its folder, as all do that were listed; a manifest's may not."""
+    """Say whether a path stays in its folder; one that was listed does, a manifest's may not."""
     return ".." not in path.split("/")
