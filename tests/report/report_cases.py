@@ -18,6 +18,23 @@ NASTY_LABELS = (
     "قطة",
 )
 
+_HEADER = RunHeader(
+    pipeline="images",
+    data="/data/<photos>|of `2024`",
+    fingerprint="files:120,sha256:0123456789abcdef",
+    span=3,
+    version=None,
+    code="0123456789abcdef",
+    config={
+        "transform": {"size": 32, "storage": "jpeg"},
+        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
+        "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
+    },
+    versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
+    started="2026-01-02T03:04:05+00:00",
+    training_seconds=150.0,
+)
+
 
 def make_facts(
     labels: tuple[str, ...] = NASTY_LABELS,
@@ -30,22 +47,7 @@ def make_facts(
     labels = tuple(sorted(labels))
     counts = {label: 4 * each + place for place, label in enumerate(labels)}
     return ReportFacts(
-        header=RunHeader(
-            pipeline="images",
-            data="/data/<photos>|of `2024`",
-            fingerprint="files:120,sha256:0123456789abcdef",
-            span=3,
-            version=None,
-            code="0123456789abcdef",
-            config={
-                "transform": {"size": 32, "storage": "jpeg"},
-                "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
-                "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
-            },
-            versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
-            started="2026-01-02T03:04:05+00:00",
-            training_seconds=150.0,
-        ),
+        header=_HEADER,
         split="eval",
         blessed=blessed,
         reasons=("accuracy 0.700 reaches 0.100, the majority-class accuracy",),
