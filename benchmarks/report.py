@@ -265,14 +265,14 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     from tfx.types import standard_artifacts
 
     from components.contract import artifacts as ui_artifacts
-    from components.contract.artifacts import FLOOR_PROPERTY
+    from components.contract.artifacts import MAJORITY_PROPERTY
     from components.report.executor import Executor
 
     inputs = options.folder / "inputs"
     evaluation = _artifact(
         standard_artifacts.ModelEvaluation, options.folder / "evaluation", split="eval"
     )
-    evaluation.set_float_custom_property(FLOOR_PROPERTY, 1 / options.classes)
+    evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / options.classes)
     anomalies = _artifact(standard_artifacts.ExampleAnomalies, inputs / "anomalies")
     anomalies.split_names = "[]"
     blessing = _artifact(standard_artifacts.ModelBlessing, options.folder / "blessing")

@@ -68,8 +68,8 @@ def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
     """Walk the imports of modules, those within functions included.
 
     Returns:
-        Paths of our files, relative to the repository, with the templates beside them; and the
-        distributions that these files import.
+        Paths of our files, relative to the repository, with the templates of their packages; and
+        the distributions that these files import.
     """
     files: set[str] = set()
     libraries: set[str] = set()
@@ -97,9 +97,16 @@ def _files_of(module: str) -> Iterator[str]:
         if folder == _ROOT:
             break
         yield str((folder / "__init__.py").relative_to(_ROOT))
-    for beside in package.iterdir():
-        if beside.is_file() and beside.suffix not in (".py", ".pyc"):
-            yield str(beside.relative_to(_ROOT))
+    yield from (str(path.relative_to(_ROOT)) for path in _data_files(package))
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    """Yield what is no code beside the modules of a package, and in folders that are no package."""
+    for path in folder.iterdir():
+        if path.is_file() and path.suffix not in (".py", ".pyc"):
+            yield path
+        elif path.is_dir() and not (path / "__init__.py").exists():
+            yield from _data_files(path)
 
 
 def _path(root: Path, module: str) -> Path:

@@ -30,7 +30,8 @@ STORES = {*NODES} - {"StatisticsGen", "SchemaGen", "Transform", "Trainer", "Eval
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
         ("components/evaluation/predictions.py", {"Evaluator", "ImageReport"}),
-        ("components/report/page/style.py", {"ImageReport"}),
+        ("components/report/page/templates/style.css", {"ImageReport"}),
+        ("components/report/card/templates/card.md.j2", {"ImageReport"}),
         ("components/evaluation/metric_counts.py", {"Evaluator", "ImageReport"}),
         (
             "components/contract/example.py",

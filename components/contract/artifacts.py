@@ -56,4 +56,4 @@ VERSION_PROPERTY = "version"
 SPLIT_PROPERTY = "split"
 
 
-FLOOR_PROPERTY = "share_of_most_frequent_class"
+MAJORITY_PROPERTY = "share_of_most_frequent_class"

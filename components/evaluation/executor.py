@@ -12,7 +12,7 @@ from tfx.components.evaluator import executor
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import json_utils, path_utils, proto_utils
 
-from components.contract.artifacts import FLOOR_PROPERTY, FOUND_PROPERTY, SPLIT_PROPERTY
+from components.contract.artifacts import FOUND_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.contract.configuration import from_json
 from components.contract.example import ENCODED
 from components.evaluation.classification_metrics import ACCURACY, AUC
@@ -59,7 +59,7 @@ class Executor(executor.Executor):
             super().Do(given, output_dict, properties)
         join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
-        evaluation.set_float_custom_property(FLOOR_PROPERTY, floor)
+        evaluation.set_float_custom_property(MAJORITY_PROPERTY, floor)
 
 
 def _read_labels(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -12,6 +11,7 @@ import simplejpeg
 from PIL import Image, ImageOps
 
 from components.images import jpeg_check
+from components.images.picture import Picture
 from components.images.transcode import Pixels, as_seen
 
 SIDE = 96
@@ -32,16 +32,6 @@ _MOST_PIXELS = 40e6
 _SHRUNK = {"quality": 80, "colorsubsampling": "420"}
 # Of what is shown as it is, each pixel may count.
 _WHOLE = {"quality": 90, "colorsubsampling": "444"}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A thumbnail, small enough to be part of the page."""
-
-    jpeg: bytes
-    width: int
-    """Pixels."""
-    height: int
 
 
 def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:

@@ -8,7 +8,7 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.report.card import write_card
+from components.report.card.card import write_card
 from components.report.metrics_file import METRICS_FILE, write_metrics
 from components.report.page.document import render
 from components.report.sources import gather_facts
@@ -34,5 +34,5 @@ class Executor(base_executor.BaseExecutor):
         write_text(render(facts), made["html"].uri, PAGE_FILE)
         write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
         write_text(write_card(facts), made["card"].uri, CARD_FILE)
-        set_metrics(made["metrics"], facts.comparison.measures)
-        set_classification(made["classification"], facts.comparison.measures)
+        set_metrics(made["metrics"], facts.metrics)
+        set_classification(made["classification"], facts.metrics)

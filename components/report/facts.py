@@ -1,13 +1,14 @@
-"""Everything the report shows, apart from how: gathered by `image_report`, drawn by `page`."""
+"""Everything the report shows, apart from how: `sources` gathers it, `page` and `card` write it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from components.evaluation.classification_metrics import Comparison
-from components.images.thumbnails import Picture
+from components.contract.splits import EVAL
+from components.evaluation.classification_metrics import Comparison, ModelMetrics
+from components.images.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class RunHeader:
     data: str
     """Folder of the images, a path or a URL."""
     fingerprint: str
-    """Of the listing of the folder; "" when it is not known."""
+    """Fingerprint of the listing of the folder; "" when it is not known."""
     span: int | None
     version: int | None
     code: str
-    """Digest of our source files, hexadecimal."""
+    """Digest of our source files, in hexadecimal."""
     config: Mapping[str, Mapping[str, Any]]
     """Section → field → value, as the steps were given them."""
     versions: Mapping[str, str]
@@ -38,14 +39,19 @@ class ClassSample:
 
     label: str
     seen: tuple[Picture, ...]
-    """As the model sees them without augmentation."""
+    """The images as the model sees them, without augmentation."""
     augmented: tuple[Picture, ...]
-    """The same ones as a training step may see them."""
+    """The same images as a training step may see them."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether training does not augment them."""
+        return self.augmented == self.seen
 
 
 @dataclass(frozen=True)
 class Reject:
-    """A file that is no usable image."""
+    """A file that is not a usable image."""
 
     path: str
     category: str
@@ -76,22 +82,34 @@ class Mistake:
     confidence: float
     """Probability of `predicted`, 0 to 1."""
     probability: float
-    """That the model gives to the right label, 0 to 1."""
+    """Probability of `label`, 0 to 1."""
     picture: Picture | None
+
+
+class ConfidenceBin(NamedTuple):
+    """The images whose answers have about the same confidence."""
+
+    low: float
+    high: float
+    examples: int
+    confidence: float
+    """Mean; NaN for no examples."""
+    accuracy: float
+    """NaN for no examples."""
 
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """What the page says."""
+    """What the page, the card and `metrics.json` say."""
 
     header: RunHeader
     split: str
-    """That the model was evaluated on."""
+    """The split that judged the model: metrics and verdict are measured on it."""
     blessed: bool
     reasons: tuple[str, ...]
     """Each a clause in words: which threshold decided, on which slice, by how much."""
-    floor: float
-    """Share of the most frequent class in the split, 0 to 1."""
+    majority_accuracy: float
+    """Accuracy of always answering with the most frequent class of the split, 0 to 1."""
     balance: Mapping[str, Mapping[str, int]]
     """Split → label → examples."""
     files: Mapping[str, Any]
@@ -99,17 +117,55 @@ class ReportFacts:
     anomalies: Mapping[str, Sequence[str]]
     """Split → what ExampleValidator found, in words; empty lists when nothing."""
     history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch: `training.fit`'s, with `input_wait_share`."""
+    """Metric → its value in every epoch, `input_wait_share` among them."""
     comparison: Comparison
     samples: tuple[ClassSample, ...] = ()
-    """Of some classes only when there are many."""
+    """Samples of each class; of some classes only when there are many."""
     rejects: tuple[Reject, ...] = ()
-    """The first ones; `files["rejected"]` says how many there are."""
+    """The first rejected files; `files["rejected"]` says how many there are."""
     same_images: tuple[SameImage, ...] = ()
-    """Conflicts first; the first ones."""
+    """The first images that several files hold, label conflicts before others."""
     mistakes: tuple[Mistake, ...] = ()
-    """The most confident first; the first ones."""
+    """The worst mistakes, the most confident first."""
     baseline_version: str = ""
-    """Of the model in use; "" when there is none."""
-    notes: tuple[str, ...] = field(default=())
+    """Version of the model in use; "" when there is none."""
+    notes: tuple[str, ...] = ()
     """What a reader should know of this report, such as what was left out."""
+
+    @property
+    def metrics(self) -> ModelMetrics:
+        """Metrics of the new model."""
+        return self.comparison.measures
+
+    @property
+    def confidence_bins(self) -> list[ConfidenceBin]:
+        """How sure the model is and how often it is right, from low to high confidence."""
+        bins = self.metrics.reliability
+        columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
+        return [ConfidenceBin(*row) for row in zip(*columns, strict=True)]
+
+    @property
+    def classes(self) -> list[str]:
+        """The labels of all splits, sorted."""
+        return sorted({label for counts in self.balance.values() for label in counts})
+
+    @property
+    def selection_split(self) -> str:
+        """The split on which training chose the epoch whose weights the model has."""
+        return EVAL
+
+    @property
+    def is_optimistic(self) -> bool:
+        """Whether the split that judged the model is the one that chose its weights."""
+        return self.split == self.selection_split
+
+    @property
+    def roles_of_splits(self) -> str:
+        """Say which split chose the weights, which one judged them, and what that means."""
+        chose = f"The {self.selection_split} split chose the epoch whose weights were kept"
+        if self.is_optimistic:
+            return (
+                f"{chose}, and judged the model too: the numbers are optimistic, because the same "
+                "images chose the weights."
+            )
+        return f"{chose}; the {self.split} split, which training has not seen, judged the model."

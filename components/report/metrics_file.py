@@ -18,31 +18,37 @@ METRICS_FILE = "metrics.json"
 def write_metrics(facts: ReportFacts) -> str:
     """Return the JSON text; a number that is not defined is null.
 
-    Keys: `split`, `examples`, `blessed`, `reasons`, `data` (`folder`, `fingerprint`, `span`),
-    `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`, `change` of 95 %;
+    Keys: `split`, which judged the model; `selection_split`, which chose its weights; `optimistic`,
+    whether they are the same; `examples`, `blessed`, `reasons`, `data` (`folder`, `fingerprint`,
+    `span`), `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`, `change` of 95 %;
     `per_class`: label → `examples`, `precision`, `recall`, `f1`, `auc`, `average_precision`;
     `slices`; `confused`, the most frequent ones; `confusion`: [true, predicted, examples] of each
     pair that occurs; `calibration`: one entry per bin of confidence.
     """
-    comparison, measures = facts.comparison, facts.comparison.measures
+    comparison, header = facts.comparison, facts.header
     found = {
         "split": facts.split,
-        "examples": measures.support.sum(),
+        "selection_split": facts.selection_split,
+        "optimistic": facts.is_optimistic,
+        "examples": facts.metrics.support.sum(),
         "blessed": facts.blessed,
         "reasons": facts.reasons,
         "data": {
-            "folder": facts.header.data,
-            "fingerprint": facts.header.fingerprint,
-            "span": facts.header.span,
+            "folder": header.data,
+            "fingerprint": header.fingerprint,
+            "span": header.span,
             "examples": facts.balance,
         },
-        "code": facts.header.code,
-        "metrics": {name: _metric(comparison, name) for name in measures.scalars},
-        "per_class": _classes(measures),
+        "code": header.code,
+        "metrics": {name: _metric(comparison, name) for name in facts.metrics.scalars},
+        "per_class": _classes(facts.metrics),
         "slices": [asdict(part) for part in comparison.slices],
         "confused": [asdict(pair) for pair in comparison.confused],
-        "confusion": _confusion(measures),
-        "calibration": _calibration(measures),
+        "confusion": _confusion(facts.metrics),
+        "calibration": [
+            {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
+            for low, high, examples, sure, right in facts.confidence_bins
+        ],
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
 
@@ -61,36 +67,22 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
     return (interval.low, interval.high) if interval else None
 
 
-def _classes(measures: ModelMetrics) -> dict[str, dict[str, Any]]:
+def _classes(metrics: ModelMetrics) -> dict[str, dict[str, Any]]:
     names = ("precision", "recall", "f1", "auc", "average_precision")
     return {
         label: {
-            "examples": measures.support[row],
-            **{name: getattr(measures, name)[row] for name in names},
+            "examples": metrics.support[row],
+            **{name: getattr(metrics, name)[row] for name in names},
         }
-        for row, label in enumerate(measures.labels)
+        for row, label in enumerate(metrics.labels)
     }
 
 
-def _confusion(measures: ModelMetrics) -> list[tuple[str, str, Any]]:
-    labels = measures.labels
+def _confusion(metrics: ModelMetrics) -> list[tuple[str, str, Any]]:
+    labels = metrics.labels
     return [
-        (labels[row], labels[column], measures.confusion[row, column])
-        for row, column in np.argwhere(measures.confusion)
-    ]
-
-
-def _calibration(measures: ModelMetrics) -> list[dict[str, Any]]:
-    bins = measures.reliability
-    return [
-        {
-            "from": bins.edges[number],
-            "to": bins.edges[number + 1],
-            "examples": bins.examples[number],
-            "confidence": bins.confidence[number],
-            "accuracy": bins.accuracy[number],
-        }
-        for number in range(len(bins.examples))
+        (labels[row], labels[column], metrics.confusion[row, column])
+        for row, column in np.argwhere(metrics.confusion)
     ]
 
 

@@ -19,8 +19,8 @@ from tfx.utils import import_utils
 
 from components.contract.artifacts import (
     CONFIG_PROPERTY,
-    FLOOR_PROPERTY,
     FOLDER_PROPERTY,
+    MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
 )
@@ -32,10 +32,10 @@ from components.evaluation.prediction_file import read_predictions
 from components.evaluation.predictions import Evaluated
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
-from components.report.class_samples import sample_classes
 from components.report.facts import ReportFacts, RunHeader
-from components.report.mistakes import show_mistakes
-from components.report.source_pictures import show_rejects, show_same_images
+from components.report.pictures.class_samples import sample_classes
+from components.report.pictures.mistakes import show_mistakes
+from components.report.pictures.source_pictures import show_rejects, show_same_images
 from components.validation.findings import read_anomalies
 
 _PACKAGES = (
@@ -62,26 +62,26 @@ def gather_facts(
 
     Args:
         given: the inputs of ImageReport.
-        blessed: the Evaluator's verdict.
+        blessed: whether the Evaluator has blessed the model.
         properties: `pipeline`, `code` and `preview_fn`, a dotted path.
     """
     evaluation, examples = given["evaluation"], given["examples"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
-    floor = evaluation.get_float_custom_property(FLOOR_PROPERTY)
+    majority_accuracy = evaluation.get_float_custom_property(MAJORITY_PROPERTY)
     _progress(0, "reads the predictions")
     evaluated = read_predictions(evaluation.uri)
-    _progress(1, "measures")
+    _progress(1, "computes the metrics")
     comparison = compare(evaluated)
     training = _read_json(given["model_run"].uri, TRAINING_FILE)
     _progress(2, "looks for images")
-    most_mistaken = comparison.measures.most_mistaken(_SAMPLED_CLASSES)
-    shown = [comparison.measures.labels[column] for column in most_mistaken]
+    metrics = comparison.measures
+    shown = [metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)]
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,
         blessed=blessed,
-        reasons=explain_blessing(evaluation.uri, floor),
-        floor=floor,
+        reasons=explain_blessing(evaluation.uri, majority_accuracy),
+        majority_accuracy=majority_accuracy,
         balance=read_index(examples.uri)["labels"],
         files=_read_json(given["rejects"].uri, SUMMARY_FILE),
         anomalies=read_anomalies(given["anomalies"]),

@@ -16,24 +16,24 @@ from components.evaluation.classification_metrics import ModelMetrics, Roc
 MOST_CLASSES = 50
 
 
-def set_metrics(artifact: Metrics, measures: ModelMetrics) -> None:
+def set_metrics(artifact: Metrics, metrics: ModelMetrics) -> None:
     """Record the numbers over all examples, apart from those that are not defined."""
-    numbers = {**measures.scalars, "examples": float(measures.support.sum())}
+    numbers = {**metrics.scalars, "examples": float(metrics.support.sum())}
     for name, value in numbers.items():
         if math.isfinite(value):
             artifact.set_float_custom_property(name, value)
 
 
-def set_classification(artifact: ClassificationMetrics, measures: ModelMetrics) -> None:
+def set_classification(artifact: ClassificationMetrics, metrics: ModelMetrics) -> None:
     """Record the confusion matrix of at most `MOST_CLASSES`, and the ROC curve if there is one."""
-    shown = measures.most_mistaken(MOST_CLASSES)
+    shown = metrics.most_mistaken(MOST_CLASSES)
     matrix = {
-        "annotationSpecs": [{"displayName": measures.labels[column]} for column in shown],
-        "rows": [{"row": measures.confusion[row, shown].tolist()} for row in shown],
+        "annotationSpecs": [{"displayName": metrics.labels[column]} for column in shown],
+        "rows": [{"row": metrics.confusion[row, shown].tolist()} for row in shown],
     }
     artifact.set_json_value_custom_property("confusionMatrix", matrix)
-    if measures.roc:
-        artifact.set_json_value_custom_property("confidenceMetrics", _points(measures.roc))
+    if metrics.roc:
+        artifact.set_json_value_custom_property("confidenceMetrics", _points(metrics.roc))
 
 
 def _points(roc: Roc) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ import pytest
 from sklearn import metrics
 from tfx import types
 
-from components.contract.artifacts import FLOOR_PROPERTY, SPLIT_PROPERTY
+from components.contract.artifacts import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.blessing import (
     BASELINE,
     CANDIDATE,
@@ -146,7 +146,7 @@ def test_the_verdict_in_words(
     evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
 ) -> None:
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "test"
-    assert evaluation.get_float_custom_property(FLOOR_PROPERTY) == 0.25
+    assert evaluation.get_float_custom_property(MAJORITY_PROPERTY) == 0.25
     ece = found[()][CANDIDATE]["ece"]
     recall = found[(("class", "7"),)][CANDIDATE]["accuracy"]
     assert explain_blessing(evaluation.uri, 0.25) == (
@@ -171,7 +171,7 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     )
     again, _ = evaluate(tmp_path / "second", examples, model)
     # As ML Metadata gives it back, which keeps six digits.
-    floor = float(f"{again.get_float_custom_property(FLOOR_PROPERTY):.6g}")
+    floor = float(f"{again.get_float_custom_property(MAJORITY_PROPERTY):.6g}")
     assert explain_blessing(again.uri, floor) == (
         f"accuracy {accuracy:.3f} reaches 0.3333, the share of the most frequent class",
         "no model in use to compare with",

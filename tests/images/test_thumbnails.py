@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.images.thumbnails import Picture, make_thumbnail, picture_of
+from components.images.picture import Picture
+from components.images.thumbnails import make_thumbnail, picture_of
 from tests.pictures import encode, picture
 
 WIDTH, HEIGHT = 300, 200

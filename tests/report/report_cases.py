@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from components.evaluation.classification_metrics import compare
-from components.evaluation.predictions import Evaluated, Ints, Predictions
 from components.report.facts import Mistake, Reject, ReportFacts, RunHeader, SameImage
+from tests.evaluation.metrics_sample import make_comparison
 
 NASTY_LABELS = (
     "a|b",
@@ -21,6 +18,23 @@ NASTY_LABELS = (
     "قطة",
 )
 
+_HEADER = RunHeader(
+    pipeline="images",
+    data="/data/<photos>|of `2024`",
+    fingerprint="files:120,sha256:0123456789abcdef",
+    span=3,
+    version=None,
+    code="0123456789abcdef",
+    config={
+        "transform": {"size": 32, "storage": "jpeg"},
+        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
+        "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
+    },
+    versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
+    started="2026-01-02T03:04:05+00:00",
+    training_seconds=150.0,
+)
+
 
 def make_facts(
     labels: tuple[str, ...] = NASTY_LABELS,
@@ -31,29 +45,13 @@ def make_facts(
 ) -> ReportFacts:
     """Return the facts of a run on `labels`, with `each` images of each to evaluate on."""
     labels = tuple(sorted(labels))
-    evaluated = _evaluate(labels, each, baseline=baseline)
     counts = {label: 4 * each + place for place, label in enumerate(labels)}
     return ReportFacts(
-        header=RunHeader(
-            pipeline="images",
-            data="/data/<photos>|of `2024`",
-            fingerprint="files:120,sha256:0123456789abcdef",
-            span=3,
-            version=None,
-            code="0123456789abcdef",
-            config={
-                "transform": {"size": 32, "storage": "jpeg"},
-                "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
-                "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
-            },
-            versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
-            started="2026-01-02T03:04:05+00:00",
-            training_seconds=150.0,
-        ),
+        header=_HEADER,
         split="eval",
         blessed=blessed,
-        reasons=("accuracy 0.700 reaches 0.100, the share of the most frequent class",),
-        floor=1 / len(labels),
+        reasons=("accuracy 0.700 reaches 0.100, the majority-class accuracy",),
+        majority_accuracy=1 / len(labels),
         balance={"eval": dict.fromkeys(labels, each), "train": counts},
         files={
             "files": 500,
@@ -66,30 +64,9 @@ def make_facts(
         },
         anomalies={"eval": ["image/format: unexpected value <gif>"], "train": []},
         history={"loss": (1.0, 0.5), "val_loss": (1.1, 0.6)},
-        comparison=compare(evaluated),
+        comparison=make_comparison(labels, each=each, accuracy=0.7, compared=baseline),
         rejects=(Reject(f"{labels[0]}/0.jpg", "broken", "no image", None),),
         same_images=(SameImage(("x/1.jpg", "y/1.jpg"), labels[:2], ("eval", "train"), None),),
         mistakes=(Mistake("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
         baseline_version="1700000000" if baseline else "",
     )
-
-
-def _evaluate(labels: tuple[str, ...], each: int, *, baseline: bool) -> Evaluated:
-    ids = np.repeat(np.arange(len(labels)), each)
-    return Evaluated(
-        filenames=tuple(f"{number:04d}.jpg" for number in range(len(ids))),
-        slices={
-            "class": tuple(labels[i] for i in ids),
-            "size": tuple(("below 32 px", "32 to 63 px")[i % 2] for i in range(len(ids))),
-        },
-        candidate=_predict(labels, ids, seed=0),
-        baseline=_predict(labels, ids, seed=1) if baseline else None,
-    )
-
-
-def _predict(labels: tuple[str, ...], ids: Ints, *, seed: int) -> Predictions:
-    """Right more often than not."""
-    logits = np.random.default_rng(seed).normal(0, 1, (len(ids), len(labels)))
-    logits[np.arange(len(ids)), ids] += 2.5
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    return Predictions(labels, ids.astype(np.int64), probabilities.astype(np.float32))

@@ -37,7 +37,8 @@ def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None
     counts = [entry["examples"] for entry in found["per_class"].values()]
     assert sum(counts) == found["examples"] == measures.confusion.sum()
     assert sum(count for _, _, count in found["confusion"]) == found["examples"]
-    assert sum(entry["examples"] for entry in found["calibration"]) == found["examples"]
+    bins = [entry["examples"] for entry in found["calibration"]]
+    assert bins == measures.reliability.examples.tolist()
     assert len(found["slices"]) == len(make_facts().comparison.slices)
 
 
@@ -54,3 +55,10 @@ def test_what_is_not_defined_is_null() -> None:
     assert found["metrics"]["auc"]["value"] is None
     assert {entry["precision"] for entry in found["per_class"].values()} == {None}
     assert found["metrics"]["accuracy"]["baseline"] is None
+
+
+@pytest.mark.parametrize(("split", "optimistic"), [("eval", True), ("test", False)])
+def test_which_split_chose_and_which_one_judged(split: str, optimistic: bool) -> None:
+    found = json.loads(write_metrics(dataclasses.replace(make_facts(), split=split)))
+    assert (found["split"], found["selection_split"]) == (split, "eval")
+    assert found["optimistic"] == optimistic

@@ -1,4 +1,4 @@
-"""The page as a whole: its head, the list of sections, the sections.
+"""The page as a whole: its sections, and the templates that they are written by.
 
 What is long is in `details`, links lead to sections, the style sheet knows the theme: all of it
 works without a script, from a file, on paper, and in sandboxed frames.
@@ -6,68 +6,88 @@ works without a script, from a file, on paper, and in sandboxed frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment
+from markupsafe import Markup
+
+from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
-from components.report.page.balance import write_balance
-from components.report.page.calibration import write_calibration
-from components.report.page.classes import write_classes
-from components.report.page.confusion import write_confusion
-from components.report.page.curves import write_curves
-from components.report.page.elements import plain, text
-from components.report.page.files import write_files
-from components.report.page.metrics import write_metrics
-from components.report.page.mistakes import write_mistakes
-from components.report.page.run import write_run
-from components.report.page.samples import write_samples
-from components.report.page.slices import write_slices
-from components.report.page.style import STYLE
-from components.report.page.summary import write_summary
-from components.report.page.training import write_training
+from components.report.page import formatting
+from components.report.page.sections.balance import describe_balance
+from components.report.page.sections.calibration import describe_calibration
+from components.report.page.sections.classes import describe_classes
+from components.report.page.sections.confusion import describe_confusion
+from components.report.page.sections.curves import describe_curves
+from components.report.page.sections.metrics import describe_metrics
+from components.report.page.sections.slices import describe_slices
+from components.report.page.sections.summary import describe_summary
+from components.report.page.sections.training import describe_training
+from components.report.templates import load_templates
 
-_SECTIONS: dict[str, tuple[str, Callable[[ReportFacts], str]]] = {
-    "summary": ("Summary", write_summary),
-    "run": ("Run", write_run),
-    "metrics": ("Metrics", write_metrics),
-    "classes": ("Classes", write_classes),
-    "confusion": ("Confusion", write_confusion),
-    "mistakes": ("Worst mistakes", write_mistakes),
-    "slices": ("Slices", write_slices),
-    "calibration": ("Calibration", write_calibration),
-    "curves": ("ROC and precision", write_curves),
-    "training": ("Training", write_training),
-    "balance": ("Class balance", write_balance),
-    "samples": ("Samples", write_samples),
-    "files": ("Files and anomalies", write_files),
+_TITLES = {
+    "summary": "Summary",
+    "run": "Run",
+    "metrics": "Metrics",
+    "classes": "Classes",
+    "confusion": "Confusion",
+    "mistakes": "Worst mistakes",
+    "slices": "Slices",
+    "calibration": "Calibration",
+    "curves": "ROC and precision",
+    "training": "Training",
+    "balance": "Class balance",
+    "samples": "Samples",
+    "files": "Files and anomalies",
 }
 
-# Kubeflow's interface shows the page in a frame that has a text but no address of its own, so that
-# links would be resolved against the address of the page around it.
-_SCRIPT = """document.addEventListener("click", event => {
-  const link = event.target.closest("a[href^='#']");
-  if (!link || document.URL !== "about:srcdoc") return;
-  event.preventDefault();
-  document.querySelector(link.hash).scrollIntoView();
-});"""
+# What templates cannot tell from the facts alone.
+_DESCRIBE: Mapping[str, Callable[[ReportFacts], dict[str, Any]]] = {
+    "summary": describe_summary,
+    "metrics": describe_metrics,
+    "classes": describe_classes,
+    "confusion": describe_confusion,
+    "slices": describe_slices,
+    "calibration": describe_calibration,
+    "curves": describe_curves,
+    "training": describe_training,
+    "balance": describe_balance,
+}
+
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "base64": formatting.encode,
+    "bdi": formatting.isolate,
+    "clip": formatting.clip,
+    "count": formatting.count,
+    "duration": format_duration,
+    "first_of": formatting.first_of,
+    "html": formatting.escape,
+    "integer": formatting.integer,
+    "number": formatting.number,
+    "percent": formatting.percent,
+    "scale": formatting.scale,
+    "setting": formatting.setting,
+    "signed": formatting.signed,
+    "titled": formatting.titled,
+}
 
 
 def render(facts: ReportFacts) -> str:
     """Write the page; the same facts give the same text."""
-    title = f"{facts.header.pipeline}: evaluation on the {facts.split} split"
-    links = (f'<li><a href="#{key}">{name}</a></li>' for key, (name, _) in _SECTIONS.items())
-    sections = (
-        f'<section aria-labelledby="{key}">\n<h2 id="{key}">{name}</h2>\n{write(facts)}\n</section>'
-        for key, (name, write) in _SECTIONS.items()
-    )
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{plain(title)}</title>\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n"
-        '<a class="skip" href="#report">Skip to the report</a>\n'
-        f'<nav aria-label="Sections"><ul>{"".join(links)}</ul></nav>\n'
-        f'<main id="report" tabindex="-1">\n<h1>{text(facts.header.pipeline)}</h1>\n'
-        f'<p class="soft">Evaluation on the {text(facts.split)} split</p>\n'
-        + "\n".join(sections)
-        + f"\n</main>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
-    )
+    sections = [(key, title, render_section(key, facts)) for key, title in _TITLES.items()]
+    return _templates().get_template("page.html.j2").render(facts=facts, sections=sections)
+
+
+def render_section(key: str, facts: ReportFacts) -> Markup:
+    """Write one section, without its title."""
+    described = _DESCRIBE[key](facts) if key in _DESCRIBE else {}
+    template = _templates().get_template(f"{key}.html.j2")
+    return Markup(template.render(facts=facts, **described))
+
+
+@functools.cache
+def _templates() -> Environment:
+    return load_templates(Path(__file__).parent / "templates", formatting.escape, _FILTERS)

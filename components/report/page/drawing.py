@@ -10,13 +10,15 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from components.report.page.elements import plain, shorten
+from components.report.page.formatting import shorten
 
 WIDTH = 4.4
 """Inches, 317 points: on a phone of 390 px a figure's text is somewhat larger than its points."""
@@ -61,15 +63,34 @@ _SETTINGS = {
 _LONGEST = 18
 
 
-def draw(paint: Callable[[Figure], None], *, name: str, height: float, width: float = WIDTH) -> str:
-    """Draw an image that a screen reader calls `name`, as HTML; the same calls give the same text.
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the page."""
+
+    svg: Markup
+    name: str
+    """What a screen reader calls it: says what is to be seen; unique on a page."""
+    caption: str
+
+
+def draw(
+    paint: Callable[[Figure], None],
+    *,
+    caption: str,
+    height: float,
+    name: str = "",
+    table: str = "below",
+) -> Drawing:
+    """Draw a figure; the same calls give the same bytes.
 
     Args:
         paint: gets an empty figure.
-        name: says what is to be seen, in plain text; unique on a page.
+        caption: is shown with it, and a full stop after it.
         height: inches.
-        width: inches.
+        name: the default is the caption and where the table of the numbers is.
+        table: "above" or "below" the figure.
     """
+    name = name or f"{caption}; the numbers are in the table {table}"
     # Identifiers follow from the salt: several drawings on a page may not share them.
     with (
         matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": ascii(name)}),
@@ -77,14 +98,12 @@ def draw(paint: Callable[[Figure], None], *, name: str, height: float, width: fl
     ):
         # The browser has glyphs that Matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)
         buffer = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
-    return (
-        f'<div class="plot" role="img" aria-label="{plain(name)}">{_theme(buffer.getvalue())}</div>'
-    )
+    return Drawing(Markup(_theme(buffer.getvalue())), name, f"{caption}.")
 
 
 def _theme(drawing: str) -> str:
@@ -105,7 +124,7 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def place_legend(figure: Figure, axes: Axes, columns: int = 3) -> None:
+def place_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend of `axes` above the figure, where it covers nothing."""
     handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=columns, borderpad=0)
+    figure.legend(handles, names, loc="outside upper left", ncols=3, borderpad=0)

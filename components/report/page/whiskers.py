@@ -11,7 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from components.evaluation.classification_metrics import Interval
-from components.report.page.drawing import BACK, FIRST, SECOND, SOFT, draw, name_rows, place_legend
+from components.report.page.drawing import (
+    BACK,
+    FIRST,
+    SECOND,
+    SOFT,
+    Drawing,
+    draw,
+    name_rows,
+    place_legend,
+)
 
 # A narrower axis would make differences of nothing look large.
 _NARROWEST = 0.04
@@ -27,14 +36,16 @@ class Whisker:
     baseline: float = math.nan
 
 
-def draw_whiskers(rows: Sequence[Whisker], *, name: str, axis: str, zero: bool = False) -> str:
-    """Draw rows from the top down, as HTML.
+def draw_whiskers(
+    rows: Sequence[Whisker], *, axis: str, zero: bool = False, **words: str
+) -> Drawing:
+    """Draw rows from the top down.
 
     Args:
         rows: what is NaN is left out.
-        name: says what is to be seen.
         axis: what the values are.
         zero: draw a line at 0, for differences.
+        words: caption, name and place of the table, as `draw` takes them.
     """
     compared = any(math.isfinite(row.baseline) for row in rows)
 
@@ -42,7 +53,7 @@ def draw_whiskers(rows: Sequence[Whisker], *, name: str, axis: str, zero: bool =
         axes = figure.add_subplot(xlabel=axis)
         if zero:
             axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
-        _paint_rows(axes, rows)
+        _paint_rows(axes, rows, compared)
         name_rows(axes, [row.label for row in rows])
         left, right = axes.get_xlim()
         if (lack := _NARROWEST - (right - left)) > 0:
@@ -51,12 +62,11 @@ def draw_whiskers(rows: Sequence[Whisker], *, name: str, axis: str, zero: bool =
         if compared:
             place_legend(figure, axes)
 
-    return draw(paint, name=name, height=0.75 + 0.25 * len(rows) + 0.25 * compared)
+    return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
 
 
-def _paint_rows(axes: Axes, rows: Sequence[Whisker]) -> None:
-    places = range(len(rows))
-    spans = [(place, row.interval) for place, row in zip(places, rows, strict=True)]
+def _paint_rows(axes: Axes, rows: Sequence[Whisker], compared: bool) -> None:
+    spans = [(place, row.interval) for place, row in enumerate(rows)]
     whole = [(place, span) for place, span in spans if span and math.isfinite(span.low + span.high)]
     axes.hlines(
         [place for place, _ in whole],
@@ -65,11 +75,9 @@ def _paint_rows(axes: Axes, rows: Sequence[Whisker]) -> None:
         color=FIRST,
         linewidth=2,
     )
-    baseline = [row.baseline for row in rows]
-    if any(map(math.isfinite, baseline)):
-        values = [row.value for row in rows]
-        axes.plot(values, places, "o", color=FIRST, label="this model")
+    places, values = range(len(rows)), [row.value for row in rows]
+    axes.plot(values, places, "o", color=FIRST, label="this model")
+    if compared:
         style: dict[str, Any] = {"markerfacecolor": BACK, "markersize": 5, "markeredgewidth": 1.3}
+        baseline = [row.baseline for row in rows]
         axes.plot(baseline, places, "D", color=SECOND, label="baseline", zorder=1.9, **style)
-    else:
-        axes.plot([row.value for row in rows], places, "o", color=FIRST)

@@ -1,0 +1,15 @@
+"""A thumbnail as the report shows it, apart from what makes it: the page needs no decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A thumbnail, small enough to be part of the page."""
+
+    jpeg: bytes
+    width: int
+    """Pixels."""
+    height: int

@@ -1,0 +1,141 @@
+"""The model card: what someone who finds the model should know before they use it, in Markdown.
+
+After Mitchell et al. 2019, "Model Cards for Model Reporting", with the front matter that Hugging
+Face reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Template
+from markupsafe import Markup
+
+from components.contract.printable import format_duration
+from components.evaluation.classification_metrics import METRICS, NAMES, Interval, SliceMetrics
+from components.report.card.markdown import dump_yaml, escape, fence
+from components.report.facts import ReportFacts
+from components.report.templates import load_templates
+
+MOST_CLASSES = 50
+"""More are summed up, not listed."""
+
+_WORST_CLASSES = 10
+
+# Below this an accuracy of a class says little: its interval is ± 0.2 and more.
+_FEW_EXAMPLES = 20
+
+
+def write_card(facts: ReportFacts) -> str:
+    """Return the card; the same facts give the same text, and any label leaves it well-formed."""
+    metrics = facts.metrics
+    text = _template().render(
+        facts=facts,
+        front_matter=_make_front_matter(facts),
+        config=_plain(facts.header.config),
+        epochs=max(map(len, facts.history.values()), default=0),
+        metrics=[(name, NAMES[name]) for name in METRICS if name in metrics.scalars],
+        balance=_balance(facts),
+        classes=_choose_classes(facts),
+        slices=_choose_slices(facts),
+        few=sorted(
+            (count, label)
+            for label, count in zip(metrics.labels, metrics.support.tolist(), strict=True)
+            if count < _FEW_EXAMPLES
+        ),
+        few_examples=_FEW_EXAMPLES,
+    )
+    # Names of files may be any bytes.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _make_front_matter(facts: ReportFacts) -> dict[str, Any]:
+    known = [(name, v) for name, v in facts.metrics.scalars.items() if math.isfinite(v)]
+    result = {
+        "task": {"type": "image-classification"},
+        "dataset": {
+            "type": "image-folder",
+            "name": facts.header.data,
+            "split": facts.split,
+            "revision": facts.header.fingerprint,
+        },
+        "metrics": [{"type": name, "value": round(float(value), 6)} for name, value in known],
+    }
+    return {
+        "library_name": "tf-keras",
+        "pipeline_tag": "image-classification",
+        "tags": ["tensorflow", "tfx", "saved-model"],
+        "model-index": [{"name": facts.header.pipeline, "results": [result]}],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn mappings and sequences of any kind into those that YAML knows."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def _balance(facts: ReportFacts) -> list[tuple[str, str]]:
+    """Choose the classes to count: all of a few, else the extremes; each with a remark."""
+    labels, sizes = facts.classes, facts.balance.get("train", {})
+    if len(labels) <= MOST_CLASSES:
+        return [(label, "") for label in labels]
+
+    def size(label: str) -> int:
+        return sizes.get(label, 0)
+
+    return [
+        (max(labels, key=size), "most to train on"),
+        (min(labels, key=size), "fewest to train on"),
+    ]
+
+
+def _choose_classes(facts: ReportFacts) -> list[int]:
+    """Return the numbers of the classes to list, the lowest recall first."""
+    # Classes without an example, whose recall is not a number, come last.
+    worst = np.argsort(facts.metrics.recall, kind="stable")
+    chosen: list[int] = worst[: None if len(worst) <= MOST_CLASSES else _WORST_CLASSES].tolist()
+    return chosen
+
+
+def _choose_slices(facts: ReportFacts) -> list[SliceMetrics]:
+    """Sort the slices that are neither a class nor everything, the lowest accuracy first."""
+    everything = facts.metrics.support.sum()
+    slices = [
+        part
+        for part in facts.comparison.slices
+        if part.slicing != "class" and part.examples < everything
+    ]
+    return sorted(slices, key=lambda part: part.accuracy)
+
+
+def _number(value: float) -> Markup:
+    return Markup(f"{value:.4f}" if math.isfinite(value) else "–")
+
+
+def _interval(interval: Interval | None, sign: str = "") -> Markup:
+    if interval is None:
+        return Markup("–")
+    return Markup(f"{interval.low:{sign}.4f} to {interval.high:{sign}.4f}")
+
+
+@functools.cache
+def _template() -> Template:
+    filters: dict[str, Callable[..., Any]] = {
+        "duration": format_duration,
+        "fence": fence,
+        "integer": "{:,}".format,
+        "interval": _interval,
+        "number": _number,
+        "yaml": dump_yaml,
+    }
+    folder = Path(__file__).parent / "templates"
+    return load_templates(folder, escape, filters).get_template("card.md.j2")

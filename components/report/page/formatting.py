@@ -1,0 +1,111 @@
+"""How the page writes text and numbers; templates call these functions as filters."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+
+from markupsafe import Markup
+from markupsafe import escape as escape_markup
+
+from components.images.picture import Picture
+
+# File names may hold control characters, also such that turn the direction of text, and bytes that
+# are no text arrive as lone surrogates, which cannot be written.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONGEST = 60
+# Pictures of up to so many pixels are enlarged by whole numbers, so that each pixel is seen.
+_TINY = 48
+
+
+def escape(value: object) -> Markup:
+    """Make HTML of a text that may hold anything; HTML stays as it is."""
+    return value if isinstance(value, Markup) else escape_markup(_clean(str(value)))
+
+
+def _clean(value: str) -> str:
+    return _UNPRINTABLE.sub("\ufffd", value)
+
+
+def isolate(value: str) -> Markup:
+    """Keep right-to-left text from turning its surroundings."""
+    return Markup("<bdi>{}</bdi>").format(escape(value))
+
+
+def clip(value: str, most: int = _LONGEST) -> Markup:
+    """Shorten to `most` characters; what was cut is whole where it is pointed at."""
+    short = shorten(value, most)
+    if len(short) == len(value):
+        return isolate(value)
+    return Markup('<bdi title="{}">{}</bdi>').format(_clean(value), short)
+
+
+def titled(value: str) -> Markup:
+    """Make a text that the style sheet may cut off whole where it is pointed at."""
+    return Markup('<bdi title="{0}">{0}</bdi>').format(_clean(value))
+
+
+def shorten(value: str, most: int) -> str:
+    """Cut the middle out of what has more than `most` characters: ends tell names apart."""
+    clean = _clean(value)
+    head, tail = most // 2, most - most // 2 - 1
+    return clean if len(clean) <= most else f"{clean[:head]}…{clean[len(clean) - tail :]}"
+
+
+def number(value: float) -> str:
+    """Write with three decimals; a dash where it is not defined."""
+    return f"{value:.3f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def signed(value: float) -> str:
+    """Write a difference with its sign, a small one with one more decimal."""
+    decimals = 4 if 0 < abs(value) < 0.0005 else 3
+    return f"{value:+.{decimals}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def integer(value: int) -> str:
+    """Write a whole number, its thousands set apart."""
+    return f"{value:,}"
+
+
+def percent(value: float) -> str:
+    """Write a fraction, so that only what is all is 100 % and only nothing is 0 %."""
+    if not math.isfinite(value):
+        return "–"
+    if 0 < value < 0.001 or 0.999 < value < 1:
+        return "below 0.1\N{NO-BREAK SPACE}%" if value < 0.5 else "over 99.9\N{NO-BREAK SPACE}%"
+    return f"{100 * value:.{0 if value in (0, 1) else 1}f}\N{NO-BREAK SPACE}%"
+
+
+def count(value: int, one: str, many: str = "") -> str:
+    """Write a number of things."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
+def first_of(shown: int, total: int, one: str, many: str = "", order: str = "") -> str:
+    """Say how many things are shown and whether that is all; several have an order."""
+    if total < 2:
+        return count(total, one, many)
+    amount = f"{shown:,} of " if shown < total else "All "
+    return f"{amount}{count(total, one, many)}{f', {order}' if order else ''}"
+
+
+def setting(value: object) -> str:
+    """Write a value of the configuration."""
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def scale(image: Picture, side: int) -> tuple[int, int, bool]:
+    """Return width and height in CSS pixels, the longer about `side`, and whether pixels show."""
+    longer = max(image.width, image.height)
+    tiny = longer <= _TINY
+    factor = max(1, round(side / longer)) if tiny else side / longer
+    width, height = (max(1, round(factor * length)) for length in (image.width, image.height))
+    return width, height, tiny
+
+
+def encode(image: Picture) -> str:
+    """Write the bytes of a picture as part of an address."""
+    return base64.b64encode(image.jpeg).decode()

@@ -1,0 +1,115 @@
+"""How training went, epoch by epoch, and how long it waited for input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from components.contract.splits import EVAL, TRAIN
+from components.report.facts import ReportFacts
+from components.report.page.drawing import SERIES, Drawing, draw, place_legend
+from components.report.page.formatting import number, percent
+
+History = Mapping[str, Sequence[float]]
+
+_NAMES = {
+    "loss": "Loss",
+    "accuracy": "Accuracy",
+    "images_per_second": "Images a second",
+    "input_wait_share": "Fraction of time waiting for input",
+}
+_ON_EVAL = "val_"
+_LAST = 200
+
+
+def describe_training(facts: ReportFacts) -> dict[str, Any]:
+    """Draw every metric, the eval split's beside the train split's, and list the epochs."""
+    history = {name: values for name, values in facts.history.items() if len(values)}
+    epochs = max(map(len, history.values()), default=0)
+    waits = [wait for wait in history.get("input_wait_share", ()) if math.isfinite(wait)]
+    losses = np.array(history.get("val_loss", ()), np.float64)
+    best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else None
+    series = _find_series(history)
+    columns = _list_columns(series, epochs)
+    return {
+        "epochs": epochs,
+        "best": None if best is None else (best + 1, losses[best]),
+        "wait": (float(np.median(waits)), max(waits)) if waits else None,
+        "drawings": [_draw(metric, of_splits) for metric, of_splits in series.items()],
+        "titles": list(columns),
+        "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
+    }
+
+
+def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
+    """Return metric → split → values."""
+    return {
+        metric: {
+            split: history[name]
+            for split, name in ((TRAIN, metric), (EVAL, _ON_EVAL + metric))
+            if name in history
+        }
+        for metric in dict.fromkeys(name.removeprefix(_ON_EVAL) for name in history)
+    }
+
+
+def _draw(metric: str, series: Mapping[str, Sequence[float]]) -> Drawing:
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        for (colour, marker, line), (split, values) in zip(SERIES, series.items(), strict=False):
+            every = max(1, len(values) // 20)
+            style: dict[str, Any] = {"marker": marker, "linestyle": line, "markevery": every}
+            axes.plot(np.arange(1, len(values) + 1), values, color=colour, label=split, **style)
+        axes.set_xlim(0.5, max(map(len, series.values())) + 0.5)
+        _scale(axes, metric, series.values())
+        if len(series) > 1:
+            place_legend(figure, axes)
+
+    title, several = _NAMES.get(metric, metric), len(series) > 1
+    last = {split: _write(metric, values[-1]) for split, values in series.items()}
+    ends = ", ".join(f"{split} {value}" if several else value for split, value in last.items())
+    return draw(
+        paint,
+        caption=f"{title} in the last epoch: {ends}",
+        name=f"{title} by epoch; {ends} in the last; the numbers are in the table below",
+        height=2.5,
+    )
+
+
+def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
+    """Begin at 0 where the values are fractions or rates; loss and accuracy fill the figure."""
+    known = [value for values in series for value in values if math.isfinite(value)]
+    if metric not in ("loss", "accuracy") and known and min(known) >= 0:
+        axes.set_ylim(0, 1.08 * max(known) or 1)
+    if metric == "input_wait_share":
+        decimals = 0 if known and max(known) > 0.05 else 1
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=decimals, symbol=" %"))
+
+
+def _write(metric: str, value: float) -> str:
+    if metric == "input_wait_share":
+        return percent(value)
+    if metric == "images_per_second":
+        return f"{value:,.0f}" if math.isfinite(value) else "–"
+    return number(value)
+
+
+def _list_columns(
+    series: Mapping[str, Mapping[str, Sequence[float]]], epochs: int
+) -> dict[str, list[str]]:
+    """Return title → the cell of each epoch."""
+    columns = {}
+    for metric, of_splits in series.items():
+        for split, values in of_splits.items():
+            title = _NAMES.get(metric, metric) + (f", {split}" if len(of_splits) > 1 else "")
+            # A metric that was added to a resumed training has fewer values.
+            blank = [math.nan] * (epochs - len(values))
+            columns[title] = [_write(metric, value) for value in (*blank, *values)]
+    return columns

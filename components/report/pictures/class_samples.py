@@ -1,0 +1,89 @@
+"""A few training images of each class, as the model sees them and as training changes them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Collection, Sequence
+
+from components.images.thumbnails import picture_of
+from components.images.transcode import Pixels
+from components.records.record_index import read_rows
+from components.records.shard_files import read_index
+from components.report.facts import ClassSample
+
+PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
+"""From canonical images to how the model sees them, and how a training step may: uint8 [images,
+height, width, 3] each, the same array twice when training changes nothing."""
+
+
+def sample_classes(
+    examples_uri: str,
+    vocabulary: Sequence[str],
+    *,
+    shown: Sequence[str],
+    each: int,
+    preview_images: PreviewImages,
+    split: str = "train",
+) -> tuple[ClassSample, ...]:
+    """Show the first images of some classes: any would do, as records are in the order of a hash.
+
+    Args:
+        examples_uri: URI of ImageTransform's examples; only the images that are shown are read.
+        vocabulary: the label of each label id.
+        shown: labels of the classes to show.
+        each: images of each class, or as many as there are.
+        preview_images: decodes them; called once, with all of them.
+        split: the split that the images are taken from.
+
+    Returns:
+        The classes that have any, in the order of `shown`. `augmented` is `seen` when training
+        changes nothing. Nothing at all if another writer than ImageTransform wrote the examples.
+    """
+    ids = {label: number for number, label in enumerate(vocabulary)}
+    known = {label: ids[label] for label in shown if label in ids}
+    try:
+        found = _find_images(examples_uri, split, known.values(), each)
+    except FileNotFoundError:
+        return ()
+    files = {label: found[number] for label, number in known.items() if found[number]}
+    if not files:
+        return ()
+    seen, augmented = preview_images(list(itertools.chain.from_iterable(files.values())))
+    ends = list(itertools.accumulate(map(len, files.values()), initial=0))
+    return tuple(
+        _make_sample(
+            label, seen[start:end], augmented[start:end] if augmented is not seen else None
+        )
+        for label, (start, end) in zip(files, itertools.pairwise(ends), strict=True)
+    )
+
+
+def _make_sample(label: str, seen: Pixels, augmented: Pixels | None) -> ClassSample:
+    pictures = tuple(map(picture_of, seen))
+    changed = pictures if augmented is None else tuple(map(picture_of, augmented))
+    return ClassSample(label, pictures, changed)
+
+
+def _find_images(
+    examples_uri: str, split: str, ids: Collection[int], each: int
+) -> dict[int, list[bytes]]:
+    """Read up to `each` images of every label id, shard by shard until there are enough.
+
+    Raises:
+        FileNotFoundError: a shard has no index of its images.
+    """
+    import tensorflow as tf
+
+    found: dict[int, list[bytes]] = {number: [] for number in ids}
+    for shard in sorted(read_index(examples_uri)["splits"].get(split, {})):
+        if all(len(files) >= each for files in found.values()):
+            break
+        [rows] = read_rows(examples_uri, split, [shard])
+        with tf.io.gfile.GFile(os.path.join(examples_uri, f"Split-{split}", shard), "rb") as file:
+            for number, files in found.items():
+                wanted = rows[rows[:, 2] == number][: each - len(files)]
+                for offset, length, _ in wanted.tolist():
+                    file.seek(offset)
+                    files.append(file.read(length))
+    return found

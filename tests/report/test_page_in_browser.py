@@ -1,0 +1,190 @@
+"""How the page looks and works, in Chromium."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.browser import Page, browse, find_chromium
+
+pytestmark = pytest.mark.xdist_group("page")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if not find_chromium():
+        pytest.skip("there is no Chromium")
+    with browse(tmp_path_factory.mktemp("chromium")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def folder(pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, page in pages.items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    return folder
+
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
+DECODE = """Promise.all([...document.images].map(async image => {
+  image.loading = 'eager'; await image.decode(); return image.naturalWidth > 0 && image.alt !== ''
+}))"""
+
+# Texts and what is behind them, from the computed styles.
+CONTRAST = """(() => {
+  const parse = colour => (colour.match(/[\\d.]+/g) || []).map(Number)
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0)
+  const behind = element => {
+    const [r, g, b, alpha = 1] = parse(getComputedStyle(element).backgroundColor)
+    if (alpha === 1) return [r, g, b]
+    const below = element.parentElement ? behind(element.parentElement) : [255, 255, 255]
+    return [r, g, b].map((v, i) => v * alpha + below[i] * (1 - alpha))
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  const low = new Set()
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement
+    if (!texts.currentNode.data.trim() || !element.getClientRects().length) continue
+    const style = getComputedStyle(element)
+    const colour = element.closest('svg') ? style.fill : style.color
+    const [low_, high] = [light(parse(colour)), light(behind(element))].sort((a, b) => a - b)
+    const ratio = (high + .05) / (low_ + .05)
+    if (!(ratio >= 4.5)) low.add(texts.currentNode.data + ': ' + ratio.toFixed(2))
+  }
+  return [...low]
+})()"""
+
+SIZES_IN_FIGURES = """[...document.querySelectorAll('.plot svg text')].map(text => {
+  const {a, b} = text.getCTM()
+  return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b) })"""
+
+# Marks of figures against the page: the least contrast of the colours that they are drawn in.
+MARKS = """(() => {
+  const root = getComputedStyle(document.documentElement)
+  const light = name => [1, 3, 5].map(i => parseInt(hex(name).slice(i, i + 2), 16) / 255)
+    .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0)
+  const hex = name => root.getPropertyValue('--' + name).trim().replace(/^#(.)(.)(.)$/,
+    '#$1$1$2$2$3$3')
+  return Math.min(...['first', 'second', 'third', 'soft'].map(name => {
+    const [low, high] = [light(name), light('back')].sort((a, b) => a - b)
+    return (high + .05) / (low + .05)
+  }))
+})()"""
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [*itertools.product(["small", "nasty"], [390, 1440]), ("empty", 390), ("huge", 390)],
+)
+def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, width: int) -> None:
+    browser.open(folder / f"{name}.html", width=width)
+    browser.evaluate(OPEN_ALL)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    for scheme in ("light",) if name == "huge" else ("light", "dark"):
+        browser.choose_scheme(scheme)
+        assert browser.evaluate(f"matchMedia('(prefers-color-scheme: {scheme})').matches")
+        assert browser.evaluate(CONTRAST) == []
+        assert browser.evaluate(MARKS) >= 3
+    assert all(browser.evaluate(DECODE))
+    # On a phone, figures shrink.
+    assert min(browser.evaluate(SIZES_IN_FIGURES), default=10) >= 10
+    for method, event in browser.events:
+        assert method not in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown"), event
+        assert method != "Log.entryAdded", event
+        if method == "Network.requestWillBeSent":
+            assert event["request"]["url"].startswith(("file:", "data:"))
+
+
+def read_tree(page: Page) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Role, name and properties of each node that a screen reader is told of."""
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    return [
+        (
+            node["role"]["value"],
+            node.get("name", {}).get("value", ""),
+            {entry["name"]: entry["value"].get("value") for entry in node.get("properties", ())},
+        )
+        for node in nodes
+        if not node["ignored"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["small", "empty"])
+def test_what_a_screen_reader_is_told(browser: Page, folder: Path, name: str) -> None:
+    browser.open(folder / f"{name}.html", width=1440)
+    browser.evaluate(OPEN_ALL)
+    tree = read_tree(browser)
+    named = ("image", "img", "figure", "table", "region", "navigation", "graphics-document")
+    roles = [role for role, _, _ in tree]
+    assert {"image", "figure", "table", "region", "navigation", "main"} <= set(roles)
+    assert [role for role, title, _ in tree if role in named and not title.strip()] == []
+    levels = [properties["level"] for role, _, properties in tree if role == "heading"]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    figures = browser.evaluate("document.querySelectorAll('svg').length")
+    assert browser.evaluate("document.querySelectorAll('.plot[role=img] > svg').length") == figures
+
+
+def test_the_keyboard_reaches_everything_that_moves(browser: Page, folder: Path) -> None:
+    browser.open(folder / "small.html", width=390)
+    expected = browser.evaluate(
+        """[...document.querySelectorAll('a, summary, [tabindex="0"]')]
+          .filter(element => element.checkVisibility({contentVisibilityAuto: true}))
+          .map((element, place) => element.dataset.place = String(place))"""
+    )
+    reached = []
+    for _ in expected:
+        for kind in ("keyDown", "keyUp"):
+            key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+            browser.call("Input.dispatchKeyEvent", type=kind, **key)
+        reached.append(browser.evaluate("document.activeElement.dataset.place"))
+    assert reached == expected
+    wide = "element.scrollWidth > element.clientWidth && element.tabIndex !== 0"
+    scrollers = f"[...document.querySelectorAll('.scroll')].filter(element => {wide}).length"
+    assert browser.evaluate(scrollers) == 0
+
+
+def test_a_frame_without_scripts_shows_everything(
+    browser: Page, folder: Path, pages: dict[str, str]
+) -> None:
+    """Kubeflow's interface hands the page to a sandboxed frame as text."""
+    host = folder / "host.html"
+    page = escape(pages["small"])
+    host.write_text(f'<iframe sandbox="allow-same-origin" width="390" srcdoc="{page}"></iframe>')
+    browser.open(host, width=1440)
+    browser.evaluate("window.inner = document.querySelector('iframe').contentDocument; 0")
+    drawn = """[...inner.querySelectorAll('.plot svg')]
+      .every(svg => svg.checkVisibility() && svg.getBoundingClientRect().height > 50)"""
+    assert browser.evaluate("inner.querySelectorAll('.plot svg').length") > 20
+    assert browser.evaluate(drawn)
+    part = "inner.querySelector('details')"
+    assert not browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
+    browser.evaluate(f"{part}.querySelector('summary').click()")
+    assert browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
+
+
+def test_links_in_a_frame_that_has_no_address(
+    browser: Page, folder: Path, pages: dict[str, str]
+) -> None:
+    host = folder / "host.html"
+    page = escape(pages["small"])
+    host.write_text(
+        '<iframe sandbox="allow-scripts allow-same-origin" width="390" height="600" '
+        f'srcdoc="{page}"></iframe>'
+    )
+    browser.open(host, width=1440)
+    browser.evaluate("window.inner = document.querySelector('iframe').contentDocument; 0")
+    for section in ("mistakes", "files"):
+        browser.evaluate(f"inner.querySelector('nav a[href=\"#{section}\"]').click()")
+        top = browser.evaluate(f"inner.querySelector('#{section}').getBoundingClientRect().top")
+        assert 0 <= top < 600
+    assert browser.evaluate("document.querySelector('iframe').contentDocument === inner")

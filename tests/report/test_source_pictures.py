@@ -1,0 +1,145 @@
+"""Pictures of rejected files and of copies, from the folder of images on disk or in a bucket."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import fsspec
+import pytest
+
+from benchmarks.gcs_server import GcsServer
+from components.images.thumbnails import make_thumbnail
+from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
+from components.report.pictures import source_pictures
+from components.report.pictures.source_pictures import show_rejects, show_same_images
+from tests.pictures import encode, picture
+
+JPEG = encode(picture(1), "JPEG")
+
+
+def write_lines(folder: Path, name: str, lines: Sequence[dict[str, Any]]) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(folder)
+
+
+def reject(path: str) -> dict[str, str]:
+    return {"path": path, "category": "truncated", "reason": "JPEG: cut off"}
+
+
+def same(*paths: str, labels: Sequence[str] = ("a",), splits: Sequence[str] = ("train",)) -> Any:
+    return {"sha256": "", "paths": paths, "labels": labels, "splits": splits}
+
+
+def test_conflicts_come_first_then_those_in_several_splits(tmp_path: Path) -> None:
+    lines = [
+        same("1", "2"),
+        same("3", "4", splits=["eval", "train"]),
+        same("5", "6", labels=["a", "b"]),
+        same("7", "8", splits=["eval", "train"], labels=["a", "b"]),
+        same("9", "A"),
+    ]
+    uri = write_lines(tmp_path / "rejects", DUPLICATES_FILE, lines)
+    found = show_same_images(uri, str(tmp_path), most=4)
+    assert [entry.paths[0] for entry in found] == ["7", "5", "3", "1"]
+
+
+def test_the_first_rejects_are_shown(tmp_path: Path) -> None:
+    lines = [reject(f"{number:03d}.jpg") for number in range(100)]
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, lines)
+    found = show_rejects(uri, str(tmp_path), most=3)
+    assert [entry.path for entry in found] == ["000.jpg", "001.jpg", "002.jpg"]
+    assert show_rejects(uri, str(tmp_path), most=0) == ()
+
+
+NO_PICTURE = {
+    "above the folder": "../outside.jpg",
+    "above, on the way": "cat/../../outside.jpg",
+    "from the root": "{root}/outside.jpg",
+    "gone": "cat/gone.jpg",
+    "a folder": "cat",
+    "a pipe": "pipe.jpg",
+    "too large": "large.jpg",
+}
+
+
+@pytest.mark.parametrize("path", NO_PICTURE.values(), ids=NO_PICTURE.keys())
+def test_a_file_that_cannot_be_shown_does_not_stop_the_others(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_pictures, "_MOST_BYTES", 10_000)
+    root = tmp_path / "images"
+    (root / "cat").mkdir(parents=True)
+    for name in ("outside.jpg", "images/good.jpg"):
+        (tmp_path / name).write_bytes(JPEG)
+    (root / "large.jpg").write_bytes(JPEG + bytes(10_000))
+    os.mkfifo(root / "pipe.jpg")
+    lines = [reject(path.format(root=tmp_path)), reject("good.jpg")]
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, lines)
+    bad, good = show_rejects(uri, str(root), most=9)
+    assert bad.picture is None
+    assert good.picture == make_thumbnail(JPEG)
+
+
+@pytest.mark.parametrize("root", ["/nowhere/at/all", "gopher://host/images"])
+def test_a_folder_that_is_out_of_reach_leaves_the_texts(root: str, tmp_path: Path) -> None:
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, [reject("1.jpg"), reject("2.jpg")])
+    found = show_rejects(uri, root, most=9)
+    assert [(entry.path, entry.picture) for entry in found] == [("1.jpg", None), ("2.jpg", None)]
+
+
+def test_no_more_is_read_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each look at the clock takes a second; a batch is read for every look but the first.
+    clock = iter(range(100))
+    ticking = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("components.report.pictures.source_pictures.time", ticking)
+    monkeypatch.setattr(source_pictures, "_TOTAL_SECONDS", 2)
+    names = [f"{number}.jpg" for number in range(3 * 8)]
+    for name in names:
+        (tmp_path / name).write_bytes(JPEG)
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
+    found = show_rejects(uri, str(tmp_path), most=99)
+    assert [entry.picture is not None for entry in found] == [True] * 16 + [False] * 8
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+    """A Cloud Storage server that every gs:// of the test goes to."""
+    with GcsServer() as server:
+        options = {"endpoint_url": server.endpoint, "token": "anon"}
+        monkeypatch.setitem(fsspec.config.conf, "gs", options)
+        # gcsfs's own first pause is of a second and more.
+        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -0.99))
+        yield server
+        fs = fsspec.filesystem("gs")
+        if fs.session:
+            fsspec.asyn.sync(fs.loop, fs.session.close)
+        type(fs).clear_instance_cache()
+
+
+def test_files_of_a_bucket_are_shown(server: GcsServer, tmp_path: Path) -> None:
+    for name, data in {"a b#1.jpg": JPEG, "empty.jpg": b"", "refused.jpg": JPEG}.items():
+        server.put("bucket", f"images/cat/{name}", data)
+    server.faults["images/cat/refused.jpg"] = [403]
+    names = ["cat/a b#1.jpg", "cat/empty.jpg", "cat/refused.jpg", "cat/gone.jpg"]
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, list(map(reject, names)))
+    found = show_rejects(uri, "gs://bucket/images/", most=9)
+    assert [entry.picture for entry in found] == [make_thumbnail(JPEG), None, None, None]
+
+
+def test_a_store_that_never_answers_is_given_up(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_pictures, "_BATCH_SECONDS", 0.2)
+    server.put("bucket", "images/1.jpg", JPEG)
+    server.latency_ms = 3_000
+    uri = write_lines(tmp_path / "rejects", REJECTS_FILE, [reject("1.jpg")])
+    [found] = show_rejects(uri, "gs://bucket/images", most=9)
+    assert found.picture is None
