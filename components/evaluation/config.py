@@ -45,12 +45,16 @@ class Threshold:
     """How much worse than the model in use the model may be, on the same images: lower, or higher
     for ece and loss."""
 
+    @property
+    def slicing(self) -> str:
+        """The slicing that `slice` names; empty for all images together."""
+        return self.slice.partition("=")[0]
+
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         name = f"evaluation.thresholds of {self.metric}"
-        slicing = self.slice.partition("=")[0]
         require(
-            not self.slice or slicing in get_args(Slicing),
+            not self.slice or self.slicing in get_args(Slicing),
             f"{name}: slice is {self.slice!r}: it must be one of {', '.join(get_args(Slicing))}, "
             f"or one of them and a value, such as class=cat.",
         )
@@ -77,9 +81,7 @@ class EvaluationConfig:
     """How far, 0 to 1, the accuracy may lie below that of the model in use; more than 0, as the
     accuracy on few images is noisy."""
 
-    slices: list[Slicing] = field(
-        default_factory=lambda: ["class", "size", "luminance", "format", "folder"]
-    )
+    slices: list[Slicing] = field(default_factory=lambda: list(get_args(Slicing)))
     """Slicings of the images, on each slice of which the metrics are measured: class; size (shorter
     side); luminance (mean brightness); format of the file; folder that the file came from."""
 
@@ -93,9 +95,8 @@ class EvaluationConfig:
             value = getattr(self, name)
             require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
         for threshold in self.thresholds:
-            slicing = threshold.slice.partition("=")[0]
             require(
-                not slicing or slicing in self.slices,
-                f"evaluation.thresholds: slice is {threshold.slice!r}: {slicing} is not in "
-                f"evaluation.slices.",
+                not threshold.slice or threshold.slicing in self.slices,
+                f"evaluation.thresholds: slice is {threshold.slice!r}: {threshold.slicing} is not "
+                f"in evaluation.slices.",
             )

@@ -168,8 +168,8 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     )
     again, _ = evaluate(tmp_path / "second", examples, model)
     # As ML Metadata gives it back, which keeps six digits.
-    floor = float(f"{again.get_float_custom_property(FLOOR_PROPERTY):.6g}")
-    assert explain_blessing(again.uri, floor) == (
+    majority = float(f"{again.get_float_custom_property(FLOOR_PROPERTY):.6g}")
+    assert explain_blessing(again.uri, majority) == (
         f"accuracy {accuracy:.3f} reaches 0.3333, the majority-class accuracy",
         "no model in use to compare with",
     )

@@ -66,13 +66,13 @@ def test_intervals_of_proportions_hold_the_true_one() -> None:
     examples = 40
     intervals = [wilson_interval(flags(hits, examples)) for hits in range(examples + 1)]
     coverage = []
-    for share in np.linspace(0.02, 0.98, 49):
+    for true in np.linspace(0.02, 0.98, 49):
         odds = [
-            math.comb(examples, hits) * share**hits * (1 - share) ** (examples - hits)
+            math.comb(examples, hits) * true**hits * (1 - true) ** (examples - hits)
             for hits in range(examples + 1)
         ]
         coverage.append(
-            sum(odd for odd, of in zip(odds, intervals, strict=True) if holds(of, share))
+            sum(odd for odd, of in zip(odds, intervals, strict=True) if holds(of, true))
         )
     assert np.mean(coverage) == pytest.approx(0.95, abs=0.01)
     assert min(coverage) > 0.85

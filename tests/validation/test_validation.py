@@ -103,7 +103,7 @@ def test_the_pipelines_own_schema(transformed: nodes.Transformed) -> None:
 
 def test_statistics_hold_no_image_in_memory() -> None:
     """TFDV would keep every value of a text, to find the most frequent ones."""
-    features = {f.path.step[0]: f for f in shares(cat=30, dog=30).datasets[0].features}
+    features = {f.path.step[0]: f for f in labelled(cat=30, dog=30).datasets[0].features}
     assert features[example.ENCODED].WhichOneof("stats") == "bytes_stats"
     assert features[example.FILENAME].WhichOneof("stats") == "string_stats"
 
@@ -302,7 +302,7 @@ def test_a_schema_that_is_none_is_refused(content: str | bytes, text: str, tmp_p
 
 
 @cache
-def shares(**counts: int) -> Statistics:
+def labelled(**counts: int) -> Statistics:
     return statistics_of([label for label, number in counts.items() for _ in range(number)])
 
 
@@ -315,24 +315,24 @@ def lighter(number: int, mean: float) -> Statistics:
 def drift_cases() -> dict[str, Any]:
     """Before, now, and what is said of it."""
     return {
-        "shares move": (
-            lambda: shares(cat=500, dog=500),
-            lambda: shares(cat=800, dog=200),
+        "fractions change": (
+            lambda: labelled(cat=500, dog=500),
+            lambda: labelled(cat=800, dog=200),
             [r"class/text: 80.0% are 'cat', in the run of .* 50.0%; a difference of 10.0%"],
         ),
-        "shares move, but of few images": (
-            lambda: shares(cat=10, dog=10),
-            lambda: shares(cat=14, dog=6),
+        "fractions change, but of few images": (
+            lambda: labelled(cat=10, dog=10),
+            lambda: labelled(cat=14, dog=6),
             [],
         ),
         "a new label": (
-            lambda: shares(cat=500, dog=500),
-            lambda: shares(cat=500, dog=500, emu=2),
+            lambda: labelled(cat=500, dog=500),
+            lambda: labelled(cat=500, dog=500, emu=2),
             [r"class/text: 2 images have the label 'emu', in the run of .* none has"],
         ),
         "a label is gone": (
-            lambda: shares(cat=500, dog=500, emu=2),
-            lambda: shares(cat=500, dog=500),
+            lambda: labelled(cat=500, dog=500, emu=2),
+            lambda: labelled(cat=500, dog=500),
             [r"class/text: No image has the label 'emu' any more, in the run of .* 2 have"],
         ),
         "brighter": (
@@ -363,7 +363,7 @@ def test_drift_between_runs(case: str, tmp_path: Path) -> None:
 
 
 def test_skew_between_splits(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", shares(cat=500, dog=500), shares(cat=180, dog=20))
+    run = Run(tmp_path / "run", labelled(cat=500, dog=500), labelled(cat=180, dog=20))
     run.validate()
     [finding] = read_findings(run.anomalies)
     assert (finding.split, finding.kind) == ("eval", "drift")
@@ -391,7 +391,7 @@ def test_samples_of_one_population_do_not_differ(tmp_path: Path) -> None:
 
 
 def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
-    samples = {span: shares(cat=500 + 10 * span, dog=500) for span in (1, 2, 3)}
+    samples = {span: labelled(cat=500 + 10 * span, dog=500) for span in (1, 2, 3)}
     for span in (1, 3, 2):
         run = Run(tmp_path / f"span{span}", samples[span], span=span)
         add_to_history(run.history, run.statistics)
@@ -402,41 +402,41 @@ def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
         run = Run(tmp_path / f"now{span}", statistics, span=span)
         return os.path.basename(find_earlier(run.history, run.statistics))
 
-    assert earlier(shares(cat=900, dog=500), 4) == names[3]
+    assert earlier(labelled(cat=900, dog=500), 4) == names[3]
     assert earlier(samples[3], 3) == names[2]
     # A repaired span is compared with the one before, not with what it was.
-    assert earlier(shares(cat=900, dog=500), 2) == names[1]
+    assert earlier(labelled(cat=900, dog=500), 2) == names[1]
     # Nothing is before the first: the last run will do.
-    assert earlier(shares(cat=900, dog=500), 1) == names[2]
+    assert earlier(labelled(cat=900, dog=500), 1) == names[2]
 
 
 def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
     tmp_path: Path,
 ) -> None:
-    finished(tmp_path / "first", shares(cat=30, dog=30))
-    run = Run(tmp_path / "again", shares(cat=30, dog=30))
+    finished(tmp_path / "first", labelled(cat=30, dog=30))
+    run = Run(tmp_path / "again", labelled(cat=30, dog=30))
     run.validate()
     run.pass_gate()
     assert len(list_history(run.history)) == 1
     assert find_earlier(run.history, run.statistics) == ""
-    assert digest_statistics(shares(cat=30, dog=30)) != digest_statistics(shares(cat=31, dog=30))
+    assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(labelled(cat=31, dog=30))
 
 
 @pytest.mark.slow
 def test_history_in_an_object_store(tmp_path: Path) -> None:
-    before, now = (Run(tmp_path / str(n), shares(cat=5, dog=n)) for n in (5, 6))
+    before, now = (Run(tmp_path / str(n), labelled(cat=5, dog=n)) for n in (5, 6))
     with serve_s3("bucket"):
         folder = "minio://bucket/pipeline/statistics"
         assert find_earlier(folder, now.statistics) == ""
         add_to_history(folder, before.statistics)
         found = find_earlier(folder, now.statistics)
         assert found.startswith(f"{folder}/")
-        assert read_entry_statistics(found, "train") == shares(cat=5, dog=5)
+        assert read_entry_statistics(found, "train") == labelled(cat=5, dog=5)
         assert read_entry_statistics(found, "eval") is None
 
 
 def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path: Path) -> None:
-    runs = [Run(tmp_path / name, shares(cat=5, dog=n)) for n, name in ((5, "even"), (6, "odd"))]
+    runs = [Run(tmp_path / name, labelled(cat=5, dog=n)) for n, name in ((5, "even"), (6, "odd"))]
     for number in range(33):
         add_to_history(runs[0].history, runs[number % 2].statistics)
     entries = list_history(runs[0].history)
