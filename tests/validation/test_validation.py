@@ -419,7 +419,9 @@ def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
     run.pass_gate()
     assert len(list_history(run.history)) == 1
     assert find_earlier(run.history, run.statistics) == ""
-    assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(labelled(cat=31, dog=30))
+    assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(
+        labelled(cat=31, dog=30)
+    )
 
 
 @pytest.mark.slow
