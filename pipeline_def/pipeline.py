@@ -114,13 +114,13 @@ def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     validator = ImageValidator(
         statistics=statistics.outputs["statistics"],
         schema=schema_gen.outputs["schema"],
-        kept_statistics=layout.statistics,
+        statistics_history=layout.statistics,
         config=validation,
     )
     gate = AnomalyGate(
         anomalies=validator.outputs["anomalies"],
         statistics=statistics.outputs["statistics"],
-        kept_statistics=layout.statistics,
+        statistics_history=layout.statistics,
         config=to_json(validation),
     )
     schema, checked = schema_gen.with_id("SchemaGen"), validator.with_id("ExampleValidator")

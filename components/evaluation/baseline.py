@@ -1,21 +1,21 @@
-"""BaselineFinder: the model in use, which the candidate has to be compared with.
+"""BaselineFinder: finds the model in use, which the candidate has to be compared with.
 
 TFX's own Resolver does not run on Kubeflow Pipelines, and after an unchanged run it would resolve
 the candidate itself, so that nothing downstream could ever come from the cache. This component
 looks into the folder that Pusher writes to, and leaves the candidate out.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: TFX reads the annotations as objects.
 import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from tfx import types
-from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
 from tfx.dsl.io import fileio
-from tfx.types import artifact_utils, component_spec, standard_artifacts
+from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils, path_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
@@ -57,8 +57,9 @@ def _model_digest(saved_model: str) -> str:
     return digest.hexdigest()
 
 
-def _serving_path(model: types.Artifact) -> str:
-    return str(path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)))
+def _find(pushed_models: str, model: types.Artifact) -> str:
+    old = path_utils.is_old_model_artifact(model)
+    return find_baseline(pushed_models, path_utils.serving_model_path(model.uri, old))
 
 
 class Driver(LookupDriver):
@@ -72,59 +73,30 @@ class Driver(LookupDriver):
     ) -> dict[str, Any]:
         """Find the folder of the baseline."""
         candidate = artifact_utils.get_single_instance(input_dict["model"])
-        return {
-            FOUND_KEY: find_baseline(exec_properties["pushed_models"], _serving_path(candidate))
-        }
+        return {FOUND_KEY: _find(exec_properties["pushed_models"], candidate)}
 
 
-class Executor(base_executor.BaseExecutor):
-    """Copies the baseline into the output artifact, which stays empty when there is none."""
+@component
+def BaselineFinder(
+    model: InputArtifact[standard_artifacts.Model],
+    pushed_models: Parameter[str],
+    baseline: OutputArtifact[standard_artifacts.Model],
+    found_baseline: Parameter[str] = None,
+) -> None:
+    """Copy the last pushed model other than the candidate.
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
-        """Copy the model that the driver found; look for it here where no driver ran."""
-        baseline = artifact_utils.get_single_instance(output_dict["baseline"])
-        found = exec_properties.get(FOUND_KEY)
-        if found is None:
-            found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
-        if found:
-            register_object_stores()
-            io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
-            baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
-        baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
-
-
-class BaselineFinderSpec(component_spec.ComponentSpec):
-    """Candidate in, baseline out."""
-
-    PARAMETERS = {
-        "pushed_models": component_spec.ExecutionParameter(type=str),
-        FOUND_KEY: component_spec.ExecutionParameter(type=str, optional=True),
-    }
-    INPUTS = {"model": component_spec.ChannelParameter(type=standard_artifacts.Model)}
-    OUTPUTS = {"baseline": component_spec.ChannelParameter(type=standard_artifacts.Model)}
-
-
-class BaselineFinder(base_component.BaseComponent):
-    """Finds the last pushed model other than the candidate.
-
-    Outputs:
-        baseline: `Model`, a copy of it; empty, with the property `found` at 0, on a first run.
+    Args:
+        model: the candidate.
+        pushed_models: folder that Pusher writes versions to.
+        baseline: the copy; empty, with the property `found` at 0, on a first run.
+        found_baseline: what the driver found; it is looked for here where no driver ran.
     """
+    found = _find(pushed_models, model) if found_baseline is None else found_baseline
+    if found:
+        register_object_stores()
+        io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
+        baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
+    baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
 
-    SPEC_CLASS = BaselineFinderSpec
-    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
-    DRIVER_CLASS = Driver
 
-    def __init__(self, *, model: types.BaseChannel, pushed_models: str) -> None:
-        """Look in `pushed_models`, the folder that Pusher writes versions to."""
-        spec = BaselineFinderSpec(
-            model=model,
-            pushed_models=pushed_models,
-            baseline=types.Channel(type=standard_artifacts.Model),
-        )
-        super().__init__(spec=spec)
+BaselineFinder.DRIVER_CLASS = Driver

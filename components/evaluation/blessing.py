@@ -1,26 +1,30 @@
-"""Why a model was blessed or not: TFMA's verdict in words."""
+"""Reads from TFMA's files why a model was blessed or not."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.writers import eval_config_writer
 
-from components.evaluation.classification_metrics import ACCURACY, NAMES
-
-CANDIDATE, BASELINE = "candidate", "baseline"
-
-Slice = tuple[tuple[str, str], ...]
-Metrics = Mapping[str, Mapping[str, float]]
-"""Model, `CANDIDATE` or `BASELINE` → metric → value."""
+from components.evaluation.blessing_text import (
+    CANDIDATE,
+    Bounds,
+    Failure,
+    Metrics,
+    Slice,
+    describe_bounds,
+    explain_failure,
+    explain_success,
+    name_slice,
+)
 
 
 def read_metrics(evaluation_uri: str) -> Iterator[tuple[Slice, Metrics]]:
-    """Yield the numbers of every slice; `()` is the one of all examples."""
+    """Yield the metrics of every slice; `()` is the one of all examples."""
     for of_slice in tfma.load_metrics(evaluation_uri):
         found: dict[str, dict[str, float]] = {}
         for item in of_slice.metric_keys_and_values:
@@ -32,36 +36,60 @@ def read_metrics(evaluation_uri: str) -> Iterator[tuple[Slice, Metrics]]:
 
 
 def read_config(evaluation_uri: str) -> tfma.EvalConfig:
-    """Read what was evaluated by; `tfma.load_eval_result` would read all metrics and plots too."""
+    """Read the configuration of an evaluation, without all metrics and plots."""
     config, *_ = eval_config_writer.load_eval_run(evaluation_uri)
     return config
 
 
-def explain_blessing(evaluation_uri: str, floor: float) -> tuple[str, ...]:
+def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str, ...]:
     """Say which thresholds decided, on which slices, and by how much.
 
     Args:
-        evaluation_uri: of the Evaluator's output.
-        floor: share of the most frequent class, 0 to 1.
+        evaluation_uri: output folder of the Evaluator.
+        majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
     """
     result = tfma.load_validation_result(evaluation_uri)
-    failed = {
-        _slice(of_slice.slice_key): of_slice.failures
+    metrics = dict(read_metrics(evaluation_uri))
+    failures = [
+        _failure(failure, key := _slice(of_slice.slice_key), metrics[key])
         for of_slice in result.metric_validations_per_slice
-    }
-    reasons: list[tuple[Slice, str]] = []
-    overall: Metrics = {}
-    for key, metrics in read_metrics(evaluation_uri):
-        if not key:
-            overall = metrics
-        reasons += [(key, _explain_failure(f, key, metrics, floor)) for f in failed.get(key, ())]
-    missing = [
-        f"no image is in {_name(tuple(spec.feature_values.items()))}, which a threshold is for"
-        for spec in result.missing_slices
+        for failure in of_slice.failures
     ]
-    if reasons or missing:
-        return (*(text for _, text in sorted(reasons)), *sorted(missing))
-    return _explain_success(read_config(evaluation_uri), overall, floor)
+    missing = sorted(
+        f"no image is in {name_slice(tuple(spec.feature_values.items()))}, which a threshold is for"
+        for spec in result.missing_slices
+    )
+    if failures or missing:
+        texts = sorted((f.where, explain_failure(f, majority_accuracy)) for f in failures)
+        return (*(text for _, text in texts), *missing)
+    thresholds = [of for _, of in _list_thresholds(read_config(evaluation_uri))]
+    return explain_success(
+        metrics[()],
+        # The first one, see `components.evaluation.eval_config`.
+        least_accuracy=thresholds[0].threshold.value_threshold.lower_bound.value,
+        majority_accuracy=majority_accuracy,
+        others=len(thresholds) - 1,
+    )
+
+
+def _failure(failure: Any, where: Slice, metrics: Metrics) -> Failure:
+    key = failure.metric_key
+    return Failure(
+        metric=key.name,
+        where=where,
+        value=metrics[CANDIDATE].get(key.name, math.nan),
+        bounds=_bounds(failure.metric_threshold),
+        change=failure.metric_value.double_value.value if key.is_diff else None,
+    )
+
+
+def _bounds(threshold: Any) -> Bounds:
+    value, change = threshold.value_threshold, threshold.change_threshold
+    return Bounds(
+        at_least=value.lower_bound.value if value.HasField("lower_bound") else None,
+        at_most=value.upper_bound.value if value.HasField("upper_bound") else None,
+        max_worsening=abs(change.absolute.value) if change.HasField("absolute") else None,
+    )
 
 
 def _slice(key: Any) -> Slice:
@@ -73,80 +101,23 @@ def _text(part: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _name(key: Slice) -> str:
-    return ", ".join(f"{column}={value}" for column, value in key)
-
-
-def _explain_failure(failure: Any, key: Slice, metrics: Metrics, floor: float) -> str:
-    name = failure.metric_key.name
-    where = f" on {_name(key)}" if key else ""
-    value = metrics[CANDIDATE].get(name, math.nan)
-    subject = f"{NAMES.get(name, name)}{where}"
-    if math.isnan(value):
-        return f"{subject} is not defined, and a threshold is for it"
-    if failure.metric_key.is_diff:
-        behind = abs(failure.metric_value.double_value.value)
-        allowed = abs(failure.metric_threshold.change_threshold.absolute.value)
-        side = "below" if failure.metric_value.double_value.value < 0 else "above"
-        return (
-            f"{subject} {value:.3f} is {behind:.3f} {side} the model in use, more than {allowed:g}"
-        )
-    bounds = failure.metric_threshold.value_threshold
-    if bounds.HasField("lower_bound") and value < bounds.lower_bound.value:
-        bound = bounds.lower_bound.value
-        why = _origin(name, key, bound, floor)
-        return f"{subject} {value:.3f} is {bound - value:.3f} below {bound:.4g}, {why}"
-    bound = bounds.upper_bound.value
-    return f"{subject} {value:.3f} is {value - bound:.3f} above {bound:.4g}, its threshold"
-
-
-def _origin(name: str, key: Slice, bound: float, floor: float) -> str:
-    if name != ACCURACY or key:
-        return "its threshold"
-    # ML Metadata keeps six digits of the floor.
-    at_floor = bound < floor or math.isclose(bound, floor, rel_tol=1e-5)
-    return "the share of the most frequent class" if at_floor else "the least allowed"
-
-
-def _explain_success(config: Any, overall: Metrics, floor: float) -> tuple[str, ...]:
-    metrics = [metric for spec in config.metrics_specs for metric in spec.metrics]
-    # The first one, see `components.evaluation.eval_config`.
-    accuracy = metrics[0]
-    bound = accuracy.per_slice_thresholds[0].threshold.value_threshold.lower_bound.value
-    reasons = [
-        f"accuracy {overall[CANDIDATE][ACCURACY]:.3f} reaches {bound:.4g}, "
-        f"{_origin(ACCURACY, (), bound, floor)}"
+def _list_thresholds(config: Any) -> list[tuple[str, Any]]:
+    """Return each threshold of a `tfma.EvalConfig` with the name of its metric, in order."""
+    metrics = (metric for spec in config.metrics_specs for metric in spec.metrics)
+    return [
+        (json.loads(metric.config)["name"], threshold)
+        for metric in metrics
+        for threshold in metric.per_slice_thresholds
     ]
-    if others := sum(len(metric.per_slice_thresholds) for metric in metrics) - 1:
-        reasons.append(f"{others} more threshold{' holds' if others == 1 else 's hold'}")
-    reasons.append(
-        f"the model in use has {overall[BASELINE][ACCURACY]:.3f}"
-        if BASELINE in overall
-        else "no model in use to compare with"
-    )
-    return tuple(reasons)
 
 
 def describe_thresholds(config: Any) -> dict[str, str]:
     """Say what `config`, a `tfma.EvalConfig`, demands: metric and slice → bounds in words."""
     found: dict[str, str] = {}
-    for metric in (metric for spec in config.metrics_specs for metric in spec.metrics):
-        for bounds in metric.per_slice_thresholds:
-            [where] = bounds.slicing_specs
-            on = [*where.feature_keys, *(f"{k}={v}" for k, v in where.feature_values.items())]
-            name = json.loads(metric.config)["name"] + (f" on {on[0]}" if on else "")
-            words = _describe_bounds(bounds.threshold)
-            found[name] = "; ".join([found[name], words] if name in found else [words])
+    for metric, threshold in _list_thresholds(config):
+        [where] = threshold.slicing_specs
+        on = [*where.feature_keys, *(f"{k}={v}" for k, v in where.feature_values.items())]
+        name = metric + (f" on {on[0]}" if on else "")
+        bounds = describe_bounds(_bounds(threshold.threshold))
+        found[name] = f"{found[name]}; {bounds}" if name in found else bounds
     return found
-
-
-def _describe_bounds(threshold: Any) -> str:
-    words = []
-    value, change = threshold.value_threshold, threshold.change_threshold
-    if value.HasField("lower_bound"):
-        words.append(f"at least {value.lower_bound.value:.4g}")
-    if value.HasField("upper_bound"):
-        words.append(f"at most {value.upper_bound.value:.4g}")
-    if change.HasField("absolute"):
-        words.append(f"at most {abs(change.absolute.value):.4g} behind the model in use")
-    return ", ".join(words)

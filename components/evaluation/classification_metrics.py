@@ -1,4 +1,4 @@
-"""How good predictions are: overall, per class, per slice, with intervals, against the baseline."""
+"""How good predictions are: overall, per class and slice, with intervals, against the baseline."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from components.evaluation.curves import (
     ClassCurves,
     PrecisionRecall,
     Roc,
-    average_known,
     measure_areas,
     trace_class,
     trace_roc,
 )
-from components.evaluation.intervals import Interval, Judged, bound_metrics
-from components.evaluation.metric_counts import EDGES, Answers, MetricCounts, divide
-from components.evaluation.predictions import Evaluated, Floats, Ints, Predictions
+from components.evaluation.intervals import Interval, estimate_intervals
+from components.evaluation.metric_counts import MetricCounts, divide, mean_known
+from components.evaluation.predictions import EDGES, Answers, Evaluated, Floats, Ints, Predictions
 from components.evaluation.slice_metrics import (
     ConfusedPair,
     SliceMetrics,
@@ -57,7 +56,7 @@ NAMES = {
     "ece": "calibration error",
     "loss": "loss",
 }
-"""The numbers over all examples, in the order in which they are shown, and their names in words."""
+"""The metrics over all examples, in the order in which they are shown, and their names in words."""
 
 METRICS = tuple(NAMES)
 
@@ -70,7 +69,7 @@ _MOST_CURVES = 12
 
 @dataclass(frozen=True)
 class Reliability:
-    """How sure the model is and how often it is right, in bins of equal width of confidence."""
+    """Confidence of the model and how often it is right, in bins of confidence of equal width."""
 
     edges: Floats
     """[bins + 1], 0 to 1."""
@@ -87,33 +86,33 @@ class ModelMetrics:
     """How good predictions are, in float64."""
 
     labels: tuple[str, ...]
-    """In ascending order: the model's own follows from how frequent the classes were."""
+    """In ascending order; the model's own order is by frequency."""
     scalars: Mapping[str, float]
     """Each of `METRICS`; NaN where it is not defined."""
     confusion: Ints
     """[classes, classes], examples; rows are true, columns predicted."""
     precision: Floats
-    """[classes], NaN for a class that the model never names."""
+    """[classes], NaN for a class that the model never predicts."""
     recall: Floats
-    """[classes], NaN for a class that the split does not have."""
+    """[classes], NaN for a class without examples in the split."""
     f1: Floats
-    """[classes], NaN for a class of neither."""
+    """[classes], NaN for a class that is neither there nor predicted."""
     auc: Floats
-    """[classes], one against the rest; NaN where the split has no example of it, or no other."""
+    """[classes], each against the rest; NaN where the split has no example of it, or no other."""
     average_precision: Floats
     """[classes], NaN likewise."""
     reliability: Reliability
     roc: Roc | None
-    """Micro-average, or of the second of two classes; None where the split has but one class."""
+    """Micro-average, or of the second of two classes; None where the split has only one class."""
 
     @property
     def support(self) -> Ints:
-        """Examples of each class, [classes]."""
+        """Number of examples of each class, [classes]."""
         support: Ints = self.confusion.sum(axis=1)
         return support
 
     def most_mistaken(self, most: int) -> Ints:
-        """Return, in ascending order, the `most` classes that take part in most mistakes."""
+        """Return, in ascending order, the `most` classes with the most mistakes, either way."""
         right = np.diag(self.confusion)
         mistakes = self.support + self.confusion.sum(axis=0) - 2 * right
         return np.sort(np.argsort(-mistakes, kind="stable")[:most])
@@ -125,16 +124,16 @@ class Comparison:
 
     measures: ModelMetrics
     intervals: Mapping[str, Interval]
-    """Metric → of its value; not there where it cannot be told."""
+    """Metric → interval of its value, of those that have one."""
     baseline: ModelMetrics | None
     changes: Mapping[str, Interval]
-    """Metric → of candidate less baseline, on the same examples; empty without a baseline."""
+    """Metric → interval of candidate less baseline, on the same examples; empty without one."""
     curves: tuple[ClassCurves, ...]
-    """Of the classes that are told apart worst."""
+    """Curves of the classes that are told apart worst."""
     slices: tuple[SliceMetrics, ...]
-    """By slicing, then by value."""
+    """Ordered by slicing, then by value."""
     confused: tuple[ConfusedPair, ...]
-    """Most examples first."""
+    """Pairs of most examples first."""
 
 
 def measure(predictions: Predictions) -> ModelMetrics:
@@ -143,32 +142,27 @@ def measure(predictions: Predictions) -> ModelMetrics:
     Examples of labels that the model does not know are mistakes in all but `confusion`, which has
     no row for them.
     """
-    return _measure(Judged.of(predictions))
-
-
-def _measure(model: Judged) -> ModelMetrics:
-    ids, probabilities = model.predictions.ids, model.predictions.probabilities
-    labels, tally = model.predictions.labels, model.answers.count()
+    labels, counts = predictions.labels, MetricCounts.of(predictions.answers)
     columns = sorted(range(len(labels)), key=labels.__getitem__)
-    auc, average_precision = measure_areas(ids, probabilities)
-    scalars = {**tally.scalars(), "auc": average_known(auc)}
-    precision, recall, f1 = (_spread(tally.classes, of, len(labels)) for of in tally.rate())
+    auc, average_precision = measure_areas(predictions.ids, predictions.probabilities)
+    scalars = {**counts.scalars(), AUC: mean_known(auc)}
+    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in counts.rates())
     return ModelMetrics(
         labels=tuple(labels[column] for column in columns),
         scalars={metric: scalars[metric] for metric in METRICS},
-        confusion=_confuse(model.answers, len(labels))[np.ix_(columns, columns)],
+        confusion=_confuse(predictions.answers, len(labels))[np.ix_(columns, columns)],
         precision=precision[columns],
         recall=recall[columns],
         f1=f1[columns],
         auc=auc[columns],
         average_precision=average_precision[columns],
-        reliability=_make_reliability(tally),
-        roc=trace_roc(model.predictions),
+        reliability=_make_reliability(counts),
+        roc=trace_roc(predictions),
     )
 
 
 def _spread(seen: Ints, values: Floats, classes: int) -> Floats:
-    """Return [classes] of [seen], NaN for the others; -1 is none of them."""
+    """Return values [seen] as [classes], NaN for the others; -1 is none of them."""
     spread = np.full(classes, np.nan)
     spread[seen[seen >= 0]] = values[seen >= 0]
     return spread
@@ -180,8 +174,8 @@ def _confuse(answers: Answers, classes: int) -> Ints:
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
-def _make_reliability(tally: MetricCounts) -> Reliability:
-    examples, confidence, right = tally.bins
+def _make_reliability(counts: MetricCounts) -> Reliability:
+    examples, confidence, right = counts.bins
     return Reliability(
         edges=EDGES.copy(),
         examples=examples.astype(np.int64),
@@ -195,28 +189,26 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
 
     Args:
         evaluated: at least one example; the models may differ in labels and in their order.
-        seed: of the resamples that `bound_metrics` bounds metrics by.
+        seed: seed of the resamples that `estimate_intervals` draws.
     """
-    candidate = Judged.of(evaluated.candidate)
-    baseline = Judged.of(evaluated.baseline) if evaluated.baseline else None
-    measures = _measure(candidate)
-    intervals, changes = bound_metrics(candidate, baseline, seed=seed)
+    candidate, baseline = evaluated.candidate, evaluated.baseline
+    metrics = measure(candidate)
+    intervals, changes = estimate_intervals(candidate, baseline, seed=seed)
+    right = baseline.answers.right if baseline else None
     return Comparison(
-        measures=measures,
+        measures=metrics,
         intervals={metric: intervals[metric] for metric in METRICS if metric in intervals},
-        baseline=_measure(baseline) if baseline else None,
+        baseline=measure(baseline) if baseline else None,
         changes={metric: changes[metric] for metric in METRICS if metric in changes},
-        curves=_trace_worst(evaluated.candidate, measures),
-        slices=measure_slices(
-            evaluated.slices, candidate.answers.right, baseline.answers.right if baseline else None
-        ),
-        confused=find_confused(measures.labels, measures.confusion),
+        curves=_trace_worst(candidate, metrics),
+        slices=measure_slices(evaluated.slices, candidate.answers.right, right),
+        confused=find_confused(metrics.labels, metrics.confusion),
     )
 
 
-def _trace_worst(predictions: Predictions, measures: ModelMetrics) -> tuple[ClassCurves, ...]:
+def _trace_worst(predictions: Predictions, metrics: ModelMetrics) -> tuple[ClassCurves, ...]:
     """Return the curves of the 12 classes of least area; of two classes, the second tells all."""
-    worst = np.sort(np.argsort(measures.auc, kind="stable")[:_MOST_CURVES])
-    shown = worst[1:] if len(measures.labels) == 2 else worst
-    curves = (trace_class(predictions, measures.labels[column]) for column in shown)
+    worst = np.sort(np.argsort(metrics.auc, kind="stable")[:_MOST_CURVES])
+    shown = worst[1:] if len(metrics.labels) == 2 else worst
+    curves = (trace_class(predictions, metrics.labels[column]) for column in shown)
     return tuple(of_class for of_class in curves if of_class)

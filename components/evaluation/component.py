@@ -1,6 +1,7 @@
-"""ImageEvaluator: TFX's Evaluator on the right split, which keeps what the models answered.
+"""ImageEvaluator: TFX's Evaluator on the right split, which keeps the models' predictions.
 
-No useful model is below its floor: always answering with the most frequent class needs no model.
+It never blesses a model below the majority-class accuracy: always answering with the most frequent
+class needs no model.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from components.evaluation.executor import CONFIG_KEY, Executor
 class ImageEvaluator(component.Evaluator):
     """TFX's Evaluator with a baseline that may be missing and the split chosen at run time.
 
-    The evaluation has, beside TFMA's files, `prediction_file.PREDICTIONS_FILE`.
+    The evaluation contains, beside TFMA's files, `prediction_file.PREDICTIONS_FILE`.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -32,12 +33,12 @@ class ImageEvaluator(component.Evaluator):
         baseline_model: types.BaseChannel,
         config: EvaluationConfig,
     ) -> None:
-        """Take ImageExampleGen's examples, Trainer's model and BaselineFinder's."""
+        """Compare Trainer's model with BaselineFinder's on ImageExampleGen's examples."""
         super().__init__(
             examples=examples,
             model=model,
             baseline_model=baseline_model,
-            # Without one TFX takes the model for an Estimator; ours is made by the executor.
+            # Without one TFX takes the model for an Estimator; the executor makes the real one.
             eval_config=tfma.EvalConfig(),
             module_path=evaluation_hooks.__name__,
         )

@@ -25,32 +25,36 @@ Slicing = Literal["class", "size", "luminance", "format", "folder"]
 
 @dataclass(frozen=True)
 class Threshold:
-    """A bound that a metric must keep, on all images or on a slice of them."""
+    """A bound on a metric, on all images or on a slice of them."""
 
     metric: MetricName
     """ece is the expected calibration error; auc and the macro metrics are means over classes."""
 
     slice: str = ""
-    """Where it must hold. Empty: on all images together. A slicing, such as class: on each of its
-    values. With a value, such as class=cat or format=png: there; it is an error of the model if no
-    image is in it. The accuracy on a class is the recall of that class."""
+    """Where the bound must hold. Empty: on all images together. A slicing, such as class: on each
+    of its values. A slicing and a value, such as class=cat or format=png: on that slice; a model is
+    not blessed if no image is in it. The accuracy on a class is the recall of that class."""
 
     at_least: float | None = None
-    """Lowest value of a model that is blessed."""
+    """Lowest value with which a model is blessed."""
 
     at_most: float | None = None
-    """Highest value of a model that is blessed."""
+    """Highest value with which a model is blessed."""
 
     max_worsening: float | None = None
-    """How far the model may be behind the one in use, on the same images: lower, or higher for
-    ece and loss."""
+    """How much worse than the model in use the model may be, on the same images: lower, or higher
+    for ece and loss."""
+
+    @property
+    def slicing(self) -> str:
+        """The slicing that `slice` names; empty for all images together."""
+        return self.slice.partition("=")[0]
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         name = f"evaluation.thresholds of {self.metric}"
-        slicing = self.slice.partition("=")[0]
         require(
-            not self.slice or slicing in get_args(Slicing),
+            not self.slice or self.slicing in get_args(Slicing),
             f"{name}: slice is {self.slice!r}: it must be one of {', '.join(get_args(Slicing))}, "
             f"or one of them and a value, such as class=cat.",
         )
@@ -70,21 +74,19 @@ class EvaluationConfig:
     """When a model is good enough to be pushed."""
 
     min_accuracy: float = 0.0
-    """Lowest accuracy, 0 to 1, of a model that is blessed. A model must in any case reach the
-    share of the most frequent class, which needs no model at all."""
+    """Lowest accuracy, 0 to 1, with which a model is blessed. A model must in any case reach the
+    majority-class accuracy, that of always answering with the most frequent class."""
 
     max_accuracy_drop: float = 0.01
-    """How far, 0 to 1, the accuracy may lie below that of the model in use; small evaluation
-    sets are noisy."""
+    """How far, 0 to 1, the accuracy may lie below that of the model in use; more than 0, as the
+    accuracy on few images is noisy."""
 
-    slices: list[Slicing] = field(
-        default_factory=lambda: ["class", "size", "luminance", "format", "folder"]
-    )
-    """What the metrics are broken down by: class; size, the shorter side; luminance, the mean
-    brightness; format of the file; folder that it came from."""
+    slices: list[Slicing] = field(default_factory=lambda: list(get_args(Slicing)))
+    """Slicings of the images, on each slice of which the metrics are measured: class; size (shorter
+    side); luminance (mean brightness); format of the file; folder that the file came from."""
 
     thresholds: list[Threshold] = field(default_factory=list)
-    """More bounds, in the configuration file, such as {metric: accuracy, slice: class,
+    """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,
     at_least: 0.7} or {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
 
     def __post_init__(self) -> None:
@@ -93,9 +95,8 @@ class EvaluationConfig:
             value = getattr(self, name)
             require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
         for threshold in self.thresholds:
-            slicing = threshold.slice.partition("=")[0]
             require(
-                not slicing or slicing in self.slices,
-                f"evaluation.thresholds: slice is {threshold.slice!r}: {slicing} is not in "
-                f"evaluation.slices.",
+                not threshold.slice or threshold.slicing in self.slices,
+                f"evaluation.thresholds: slice is {threshold.slice!r}: {threshold.slicing} is not "
+                f"in evaluation.slices.",
             )

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn import metrics
 
-from components.evaluation.metric_counts import Flags, Scores
-from components.evaluation.predictions import Floats, Ints, Predictions
+from components.evaluation.metric_counts import mean_known
+from components.evaluation.predictions import Flags, Floats, Ints, Predictions, Scores
 
 _MOST_POINTS = 100
-# Columns that are sorted at once: as rows, so that reading them is quick.
-_COLUMNS = 32
 
 
 @dataclass(frozen=True)
@@ -26,9 +24,9 @@ class Roc:
     thresholds: Floats
     """[points], 0 to 1, never rising."""
     area: float
-    """Under all points, before they were thinned."""
+    """Area under all points, before they were thinned."""
     positive: str | None
-    """The label it is about; None for the micro-average of each class against the rest."""
+    """The positive label; None for the micro-average of each class against the rest."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +61,18 @@ def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
         probabilities: [examples, classes].
 
     Returns:
-        NaN for a class with no example, or no other, or of scores that are no numbers.
+        NaN for a class with no example, with all of them, or with scores that are not finite.
     """
-    classes = probabilities.shape[1]
-    rows = np.argsort(ids, kind="stable")
-    ends = np.searchsorted(ids[rows], np.arange(classes + 1))
-    areas = np.full((classes, 2), np.nan)
-    for first in range(0, classes, _COLUMNS):
-        columns = np.ascontiguousarray(probabilities[:, first : first + _COLUMNS].T)
-        for column, scores in enumerate(columns, start=first):
-            positive = scores[rows[ends[column] : ends[column + 1]]]
-            if 0 < len(positive) < len(ids) and np.isfinite(scores).all():
-                areas[column] = _measure_areas(np.sort(positive), np.sort(scores))
+    areas = np.full((probabilities.shape[1], 2), np.nan)
+    for column, scores in enumerate(probabilities.T):
+        positive = scores[ids == column]
+        if 0 < len(positive) < len(ids) and np.isfinite(scores).all():
+            areas[column] = _measure_areas(np.sort(positive), np.sort(scores))
     return areas[:, 0], areas[:, 1]
 
 
 def _measure_areas(positive: Scores, everything: Scores) -> tuple[float, float]:
-    """Take both in ascending order, of which `positive` is a part."""
+    """Take both in ascending order; `positive` is a part of `everything`."""
     below, up_to = (np.searchsorted(everything, positive, side) for side in ("left", "right"))
     own_below, own_up_to = (np.searchsorted(positive, positive, side) for side in ("left", "right"))
     # Of equal scores, half count as below.
@@ -90,38 +83,26 @@ def _measure_areas(positive: Scores, everything: Scores) -> tuple[float, float]:
 
 
 def mean_auc(ids: Ints, probabilities: Scores) -> float:
-    """Return the mean ROC AUC of the classes against the rest; NaN where none has one.
+    """Return the mean of the ROC AUC of the classes; NaN where no class has one.
 
-    It is scikit-learn's `roc_auc_score` with "ovr" and "macro", without the classes that have no
-    example, or no other. Of two classes, both have the same area.
-
-    Args:
-        ids: [examples], the column of the right answer; -1 is none of them.
-        probabilities: [examples, classes].
+    It is scikit-learn's `roc_auc_score` with "ovr" and "macro", without the classes for which
+    `measure_areas`, which has the same arguments, gives NaN.
     """
-    return average_known(measure_areas(ids, probabilities)[0])
-
-
-def average_known(values: Floats) -> float:
-    """Return the mean of those that are numbers; NaN where none is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else np.nan
+    return mean_known(measure_areas(ids, probabilities)[0])
 
 
 def trace_roc(predictions: Predictions) -> Roc | None:
-    """Take the second of two classes, by name, as the positive one, else micro-average.
+    """Return the ROC curve of the second of two classes, by name, or of more the micro-average.
 
     Returns:
-        None where all examples are of one class, or probabilities are no numbers.
+        None where all examples are of one class, or probabilities are not finite.
     """
     labels, ids, probabilities = predictions.labels, predictions.ids, predictions.probabilities
     if len(np.unique(ids)) < 2:
         return None
     if len(labels) == 2:
         return _trace_class(predictions, labels.index(max(labels)))
-    truth = np.zeros(probabilities.shape, bool)
-    known = np.flatnonzero(ids >= 0)
-    truth[known, ids[known]] = True
+    truth = ids[:, np.newaxis] == np.arange(len(labels))
     return _trace(truth.ravel(), probabilities.ravel(), positive=None)
 
 
@@ -169,8 +150,8 @@ def _find_corners(truth: Flags, scores: Scores) -> tuple[Floats, Floats, Floats]
         of_kind.sort()
         # How many lie below, first for just above the threshold, then for the threshold itself.
         below = [np.searchsorted(of_kind, highest_first, side) for side in ("right", "left")]
-        shares = (len(of_kind) - np.stack(below, axis=1).ravel()) / len(of_kind)
-        rates.append(np.concatenate([[0.0], shares, [1.0]]))
+        fractions = (len(of_kind) - np.stack(below, axis=1).ravel()) / len(of_kind)
+        rates.append(np.concatenate([[0.0], fractions, [1.0]]))
     # A first threshold of infinity would be exact, but JSON has no such number.
     inner = np.repeat(highest_first, 2).astype(np.float64).clip(0, 1)
     return np.concatenate([[1.0], inner, [0.0]]), rates[0], rates[1]
@@ -178,7 +159,7 @@ def _find_corners(truth: Flags, scores: Scores) -> tuple[Floats, Floats, Floats]
 
 def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:
     """Return the points of a curve that keep its shape: both ends, then the farthest off it."""
-    # Over the way gone, a curve is a function also where it is vertical.
+    # As a function of the length of the way, a curve is one also where it is vertical.
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.array([0, len(x) - 1])
     while len(kept) < most:

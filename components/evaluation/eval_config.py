@@ -13,32 +13,35 @@ from components.evaluation.config import EvaluationConfig, MetricName, Threshold
 from components.evaluation.tfma_metrics import Counted, MeanAuc
 
 
-def make_eval_config(config: EvaluationConfig) -> tfma.EvalConfig:
-    """Measure everything on all slices; bless by the thresholds of `config`."""
-    # The accuracy comes first: its lower bound is a parameter of runs on Kubeflow.
+def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma.EvalConfig:
+    """Measure everything on all slices; bless by the thresholds of `config`.
+
+    Args:
+        config: thresholds and slices.
+        with_auc: whether to measure the AUC even if no threshold is for it.
+    """
     accuracy = Threshold(
         "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
     )
+    # The accuracy comes first: `components.evaluation.blessing` expects it there.
     thresholds = [accuracy, *config.thresholds]
-    metrics = [_metric(name, thresholds) for name in get_args(MetricName)]
-    metrics += [
+    needed = {threshold.metric for threshold in thresholds}
+    names = [name for name in get_args(MetricName) if name != AUC or with_auc or name in needed]
+    metrics = [
+        *(_metric(name, thresholds) for name in names),
         tfma.MetricConfig(class_name="ExampleCount"),
         tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
     ]
+    # TFX adds the baseline's specification itself, when there is a baseline.
+    model = tfma.ModelSpec(
+        signature_name="serving_examples",
+        preprocessing_function_names=["transform_features"],
+        label_key=LABEL_ID,
+        prediction_key="probabilities",
+    )
     return tfma.EvalConfig(
-        model_specs=[
-            # TFX adds the baseline's specification itself, when there is a baseline.
-            tfma.ModelSpec(
-                signature_name="serving_examples",
-                preprocessing_function_names=["transform_features"],
-                label_key=LABEL_ID,
-                prediction_key="probabilities",
-            )
-        ],
-        slicing_specs=[
-            tfma.SlicingSpec(),
-            *(tfma.SlicingSpec(feature_keys=[name]) for name in config.slices),
-        ],
+        model_specs=[model],
+        slicing_specs=[_slice(name) for name in ("", *config.slices)],
         metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
     )
 
@@ -61,13 +64,11 @@ def _per_slice(threshold: Threshold) -> tfma.PerSliceMetricThreshold:
     if threshold.at_most is not None:
         bounds.value_threshold.upper_bound.value = threshold.at_most
     if threshold.max_worsening is not None:
+        lower = threshold.metric in LOWER_IS_BETTER
+        directions = tfma.MetricDirection
         change = bounds.change_threshold
-        if threshold.metric in LOWER_IS_BETTER:
-            change.direction = tfma.MetricDirection.LOWER_IS_BETTER
-            change.absolute.value = threshold.max_worsening
-        else:
-            change.direction = tfma.MetricDirection.HIGHER_IS_BETTER
-            change.absolute.value = -threshold.max_worsening
+        change.direction = directions.LOWER_IS_BETTER if lower else directions.HIGHER_IS_BETTER
+        change.absolute.value = threshold.max_worsening if lower else -threshold.max_worsening
     return tfma.PerSliceMetricThreshold(slicing_specs=[_slice(threshold.slice)], threshold=bounds)
 
 

@@ -1,21 +1,27 @@
-"""The executor of ImageEvaluator: chooses the split, evaluates, keeps what the models answered."""
+"""The executor of ImageEvaluator: chooses the split, evaluates, keeps the predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.components.evaluator import executor
-from tfx.types import artifact_utils, standard_component_specs
+from tfx.types import artifact_utils
+from tfx.types.standard_component_specs import (
+    BASELINE_MODEL_KEY,
+    EVAL_CONFIG_KEY,
+    EXAMPLE_SPLITS_KEY,
+    MODEL_KEY,
+)
 from tfx.utils import json_utils, path_utils, proto_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.contract.configuration import from_json
 from components.contract.example import ENCODED
-from components.evaluation.classification_metrics import ACCURACY, AUC
+from components.contract.splits import EVAL, TEST, TRAIN
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.eval_config import make_eval_config
 from components.evaluation.extractors import keep_predictions
@@ -25,7 +31,7 @@ from components.records.shard_files import list_shards, read_index
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
 
-# Answers, 4 bytes each, that may be held in memory once for each slicing.
+# Probabilities, 4 bytes each, that may be held in memory once for each slicing.
 _MOST_SCORES = 10_000_000
 
 
@@ -38,28 +44,36 @@ class Executor(executor.Executor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Evaluate on `test` where there is one: early stopping has looked at `eval`."""
+        """Evaluate on `TEST` where there is one: `EVAL` has chosen the weights."""
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
         labels = read_index(examples.uri)["labels"]
-        split = "test" if "test" in labels else "eval"
+        split = TEST if TEST in labels else EVAL
         total = sum(labels[split].values())
-        floor = max(labels[split].values()) / total
-        config = make_eval_config(from_json(EvaluationConfig, exec_properties[CONFIG_KEY]))
-        raise_accuracy_floor(config, floor)
-        if total * len(labels["train"]) > _MOST_SCORES:
-            leave_out_auc(config)
+        majority_accuracy = max(labels[split].values()) / total
+        config = require_majority_accuracy(
+            from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
+        )
+        with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         given = _without_empty_baseline(input_dict)
         properties = {
             **exec_properties,
-            standard_component_specs.EVAL_CONFIG_KEY: proto_utils.proto_to_json(config),
-            standard_component_specs.EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
+            EVAL_CONFIG_KEY: proto_utils.proto_to_json(make_eval_config(config, with_auc=with_auc)),
+            EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
         }
         with keep_predictions(evaluation.uri):
             super().Do(given, output_dict, properties)
         join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
-        evaluation.set_float_custom_property(MAJORITY_PROPERTY, floor)
+        evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
+
+
+def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
+    """Raise the least allowed accuracy to `accuracy`, 0 to 1, if it is lower.
+
+    That is the accuracy of always answering with the most frequent class.
+    """
+    return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
 
 
 def _read_labels(
@@ -68,13 +82,11 @@ def _read_labels(
     """Ask the models for the labels of their columns, which come with the answer to an image."""
     [record] = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(1)
     image = tf.io.parse_example([record], {ENCODED: tf.io.FixedLenFeature([], tf.string)})[ENCODED]
-    labels = {}
-    for name, key in (
-        ("labels", standard_component_specs.MODEL_KEY),
-        ("baseline_labels", standard_component_specs.BASELINE_MODEL_KEY),
-    ):
-        labels[name] = _ask_labels(given[key][0], image) if key in given else None
-    return labels
+    models = {"labels": MODEL_KEY, "baseline_labels": BASELINE_MODEL_KEY}
+    return {
+        name: _ask_labels(given[key][0], image) if key in given else None
+        for name, key in models.items()
+    }
 
 
 def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
@@ -86,42 +98,10 @@ def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
     return labels
 
 
-def raise_accuracy_floor(config: tfma.EvalConfig, floor: float) -> None:
-    """Raise the lower bound on the accuracy over all examples to `floor`, 0 to 1, if it is lower.
-
-    Always answering with the most frequent class scores its share of the examples.
-    """
-    for metric in _metrics(config, ACCURACY):
-        for bounds in metric.per_slice_thresholds:
-            everywhere = bounds.slicing_specs == [tfma.SlicingSpec()]
-            if everywhere and bounds.threshold.value_threshold.HasField("lower_bound"):
-                lowest = bounds.threshold.value_threshold.lower_bound
-                lowest.value = max(lowest.value, floor)
-
-
-def leave_out_auc(config: tfma.EvalConfig) -> None:
-    """Drop the AUC where no threshold is for it; the report has that of all examples."""
-    for specs in config.metrics_specs:
-        unused = [m for m in _metrics(config, AUC) if not m.per_slice_thresholds]
-        kept = [metric for metric in specs.metrics if metric not in unused]
-        del specs.metrics[:]
-        specs.metrics.extend(kept)
-
-
-def _metrics(config: tfma.EvalConfig, name: str) -> list[Any]:
-    return [
-        metric
-        for specs in config.metrics_specs
-        for metric in specs.metrics
-        if json_utils.loads(metric.config or "{}").get("name") == name
-    ]
-
-
 def _without_empty_baseline(
     input_dict: Mapping[str, list[types.Artifact]],
 ) -> dict[str, list[types.Artifact]]:
     """Drop the baseline on a first run; TFX then ignores the change thresholds."""
-    key = standard_component_specs.BASELINE_MODEL_KEY
-    found = [b for b in input_dict[key] if b.get_int_custom_property(FOUND_PROPERTY)]
-    others = {name: artifacts for name, artifacts in input_dict.items() if name != key}
-    return {**others, key: found} if found else others
+    found = [b for b in input_dict[BASELINE_MODEL_KEY] if b.get_int_custom_property(FOUND_PROPERTY)]
+    others = {name: of for name, of in input_dict.items() if name != BASELINE_MODEL_KEY}
+    return {**others, BASELINE_MODEL_KEY: found} if found else others

@@ -1,4 +1,4 @@
-"""What TFMA does between the models' answers and its metrics: adds slices, keeps the answers."""
+"""What TFMA does between predictions and metrics: adds the slices, keeps the predictions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.constants import BASELINE_KEY, CANDIDATE_KEY
 
 from components.contract.example import ENCODED, FILENAME, LABEL
-from components.evaluation.prediction_file import Row, write_part
+from components.evaluation.prediction_file import (
+    BASELINE_PROBABILITIES,
+    PROBABILITIES,
+    write_part,
+)
 from components.evaluation.slices import describe_slices
 
 # Rows that a worker collects, as bytes of probabilities, before it writes them.
@@ -25,7 +30,7 @@ _evaluation_uri: ContextVar[str] = ContextVar("_evaluation_uri")
 
 @contextlib.contextmanager
 def keep_predictions(evaluation_uri: str) -> Iterator[None]:
-    """Say where extractors that are made within this block keep the answers."""
+    """Say where extractors that are made within this block keep the predictions."""
     token = _evaluation_uri.set(evaluation_uri)
     try:
         yield
@@ -42,26 +47,12 @@ def make_extractors(
         eval_config=eval_config,
         tensor_adapter_config=tensor_adapter_config,
     )
-    ours = tfma.extractors.Extractor(
-        stage_name="KeepPredictions", ptransform=KeepPredictions(_evaluation_uri.get())
-    )
+    keep = beam.ParDo(_KeepPredictions(_evaluation_uri.get()))
+    ours = tfma.extractors.Extractor(stage_name="KeepPredictions", ptransform=keep)
     return [*first, ours, slice_keys]
 
 
-class KeepPredictions(beam.PTransform):
-    """Writes down what the models answered, and gives each example the features of its slices."""
-
-    def __init__(self, evaluation_uri: str) -> None:
-        """Write below `evaluation_uri`."""
-        super().__init__()
-        self._evaluation_uri = evaluation_uri
-
-    def expand(self, extracts: beam.PCollection) -> beam.PCollection:
-        """Take extracts of single examples, return them without their images."""
-        return extracts | "Keep" >> beam.ParDo(_KeepRows(self._evaluation_uri))
-
-
-def _describe(extracts: dict[str, Any], slices: dict[str, str]) -> dict[str, Any]:
+def _add_slices(extracts: dict[str, Any], slices: dict[str, str]) -> dict[str, Any]:
     """Add the slices, and drop the image, which nothing after the models needs."""
     features = {k: v for k, v in extracts[tfma.FEATURES_KEY].items() if k != ENCODED}
     for name, value in slices.items():
@@ -70,25 +61,25 @@ def _describe(extracts: dict[str, Any], slices: dict[str, str]) -> dict[str, Any
     return {**extracts, _INPUT: np.array([b""], object), tfma.FEATURES_KEY: features}
 
 
-class _KeepRows(beam.DoFn):
-    """Writes the answers of a bundle, in parts of bounded size, and hands the examples on."""
+class _KeepPredictions(beam.DoFn):
+    """Writes the predictions of a bundle, in parts of bounded size, and passes the examples on."""
 
     def __init__(self, evaluation_uri: str) -> None:
         super().__init__()
         self._evaluation_uri = evaluation_uri
 
     def start_bundle(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
     def process(self, extracts: dict[str, Any]) -> Iterable[dict[str, Any]]:
         slices = describe_slices(extracts[tfma.FEATURES_KEY])
         row = _make_row(extracts, slices)
         self._rows.append(row)
-        self._bytes += row.probabilities.nbytes
+        self._bytes += row[PROBABILITIES].nbytes
         if self._bytes > _MOST_BYTES:
             self._flush()
-        yield _describe(extracts, slices)
+        yield _add_slices(extracts, slices)
 
     def finish_bundle(self) -> None:
         self._flush()
@@ -99,13 +90,16 @@ class _KeepRows(beam.DoFn):
         self.start_bundle()
 
 
-def _make_row(extracts: dict[str, Any], slices: dict[str, str]) -> Row:
-    features, answers = extracts[tfma.FEATURES_KEY], extracts[tfma.PREDICTIONS_KEY]
-    several = isinstance(answers, dict)
-    return Row(
-        filename=features[FILENAME][0],
-        label=features[LABEL][0],
-        slices=slices,
-        probabilities=answers["candidate"] if several else answers,
-        baseline=answers["baseline"] if several else None,
-    )
+def _make_row(extracts: dict[str, Any], slices: dict[str, str]) -> dict[str, Any]:
+    features, predictions = extracts[tfma.FEATURES_KEY], extracts[tfma.PREDICTIONS_KEY]
+    # TFMA names the model only where there are two.
+    by_model = predictions if isinstance(predictions, dict) else {CANDIDATE_KEY: predictions}
+    row = {
+        "filename": features[FILENAME][0],
+        "label": features[LABEL][0],
+        **{name: value.encode("utf-8", "surrogateescape") for name, value in slices.items()},
+        PROBABILITIES: by_model[CANDIDATE_KEY],
+    }
+    if BASELINE_KEY in by_model:
+        row[BASELINE_PROBABILITIES] = by_model[BASELINE_KEY]
+    return row

@@ -1,8 +1,8 @@
-"""The file of an evaluation that says what the models answered to each example, a Parquet table.
+"""The Parquet file of an evaluation that holds the models' predictions for each example.
 
-Workers write parts of it; the executor puts them together, sorted, so that its bytes do not depend
-on how the work was divided. TFMA itself keeps no answers, and a second run of the models for the
-report would cost as much as the evaluation.
+Workers write parts of it; the executor joins them, sorted, so that its bytes do not depend on how
+the work was divided. TFMA itself keeps no predictions, and to run the models again for the report
+would cost as much as the evaluation.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.evaluation.predictions import Evaluated, Ints, Predictions
@@ -27,34 +28,23 @@ _PARTS = "prediction_parts"
 # Rows that are encoded at once: 4,096 x 1,000 classes are 16 MB.
 _ROW_GROUP = 4096
 _LABELS, _BASELINE = b"labels", b"baseline_labels"
+_MATRICES = PROBABILITIES, BASELINE_PROBABILITIES = "probabilities", "baseline_probabilities"
 
 
-class Row(NamedTuple):
-    """What is kept of one example."""
+def write_part(evaluation_uri: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows that a worker has to a file of its own.
 
-    filename: bytes
-    label: bytes
-    slices: dict[str, str]
-    probabilities: NDArray[np.float32]
-    """[classes]."""
-    baseline: NDArray[np.float32] | None
-    """[classes of the model in use]."""
-
-
-def write_part(evaluation_uri: str, rows: Sequence[Row]) -> None:
-    """Write the rows that a worker has, in a file of its own."""
-    columns: dict[str, Any] = {
-        "filename": pa.array([row.filename for row in rows], pa.binary()),
-        "label": pa.array([row.label for row in rows], pa.binary()),
+    Args:
+        evaluation_uri: output folder of the Evaluator.
+        rows: column → value of each example: probabilities, [classes], as an array of float32, all
+            others as bytes.
+    """
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    arrays = {
+        name: _matrix(values) if name in _MATRICES else pa.array(values, pa.binary())
+        for name, values in columns.items()
     }
-    for name in SLICINGS:
-        values = [row.slices[name].encode("utf-8", "surrogateescape") for row in rows]
-        columns[name] = pa.array(values, pa.binary())
-    columns["probabilities"] = _matrix([row.probabilities for row in rows])
-    answers = [row.baseline for row in rows if row.baseline is not None]
-    if answers:
-        columns["baseline_probabilities"] = _matrix(answers)
-    _write(os.path.join(evaluation_uri, _PARTS, f"{uuid.uuid4().hex}.parquet"), pa.table(columns))
+    _write(os.path.join(evaluation_uri, _PARTS, f"{uuid.uuid4().hex}.parquet"), pa.table(arrays))
 
 
 def _matrix(rows: Sequence[NDArray[np.float32]]) -> Any:
@@ -62,22 +52,17 @@ def _matrix(rows: Sequence[NDArray[np.float32]]) -> Any:
 
 
 def _write(path: str, table: Any) -> None:
-    import tensorflow as tf
-
-    # TensorFlow's files are none to Arrow.
+    # Arrow cannot write to TensorFlow's file objects.
     buffer = pa.BufferOutputStream()
     # Probabilities do not compress, and hardly any repeats.
-    pq.write_table(
-        table, buffer, row_group_size=_ROW_GROUP, compression="NONE", use_dictionary=False
-    )
+    options = {"compression": "NONE", "use_dictionary": False}
+    pq.write_table(table, buffer, row_group_size=_ROW_GROUP, **options)
     tf.io.gfile.makedirs(os.path.dirname(path))
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(buffer.getvalue().to_pybytes())
 
 
 def _read(path: str) -> Any:
-    import tensorflow as tf
-
     with tf.io.gfile.GFile(path, "rb") as file:
         return pq.read_table(pa.BufferReader(file.read()))
 
@@ -85,14 +70,12 @@ def _read(path: str) -> Any:
 def join_parts(
     evaluation_uri: str, labels: Sequence[bytes], baseline_labels: Sequence[bytes] | None
 ) -> None:
-    """Make one file of the parts, with the models' labels in the order of their columns."""
-    import tensorflow as tf
-
+    """Join the parts in one file, with the models' labels in the order of their columns."""
     folder = os.path.join(evaluation_uri, _PARTS)
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.parquet")))
     table = pa.concat_tables([_read(path) for path in paths])
     names = np.array(table["filename"].to_pylist(), object)
-    # A distributed runner may run a bundle twice: the first of equal names stays.
+    # A distributed runner may run a bundle twice: of equal names, the first one is kept.
     _, kept = np.unique(names, return_index=True)
     facts = {_LABELS: _dump(labels)}
     if baseline_labels is not None:
@@ -107,17 +90,17 @@ def _dump(labels: Iterable[bytes]) -> bytes:
 
 
 def read_predictions(evaluation_uri: str) -> Evaluated:
-    """Read what an evaluation kept of each example."""
+    """Read the predictions of an evaluation."""
     table = _read(os.path.join(evaluation_uri, PREDICTIONS_FILE))
     facts = table.schema.metadata
     texts = _texts(table, "label")
     baseline = None
     if _BASELINE in facts:
-        baseline = _predictions(table, "baseline_probabilities", facts[_BASELINE], texts)
+        baseline = _predictions(table, BASELINE_PROBABILITIES, facts[_BASELINE], texts)
     return Evaluated(
         filenames=_texts(table, "filename"),
         slices={name: _texts(table, name) for name in SLICINGS},
-        candidate=_predictions(table, "probabilities", facts[_LABELS], texts),
+        candidate=_predictions(table, PROBABILITIES, facts[_LABELS], texts),
         baseline=baseline,
     )
 

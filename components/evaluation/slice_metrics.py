@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.evaluation.intervals import Interval, paired_interval, wilson_interval
-from components.evaluation.metric_counts import Flags
-from components.evaluation.predictions import Ints
+from components.evaluation.predictions import Flags, Ints
 
 _MOST_CONFUSED = 20
 
@@ -27,20 +26,20 @@ class SliceMetrics:
     accuracy: float
     interval: Interval
     baseline: float | None
-    """Its accuracy on the same examples."""
+    """Accuracy of the model in use on the same examples."""
     change: Interval | None
-    """Of accuracy less baseline, example by example."""
+    """Interval of accuracy less baseline, paired by example."""
 
 
 @dataclass(frozen=True)
 class ConfusedPair:
-    """One class taken for another."""
+    """A class that was predicted as another one."""
 
     label: str
     predicted: str
     examples: int
     share: float
-    """Of the examples of `label`, 0 to 1."""
+    """Fraction of the examples of `label`, 0 to 1."""
 
 
 def measure_slices(
@@ -50,19 +49,17 @@ def measure_slices(
 
     Args:
         slices: slicing → value of each example.
-        right: [examples], whether the model is right about it.
-        baseline: [examples], whether the one in use is.
+        right: [examples], whether the model is right.
+        baseline: [examples], whether the model in use is right.
     """
     measured: list[SliceMetrics] = []
     for slicing, texts in slices.items():
-        values = sorted(set(texts), key=_order)
-        numbers = {value: number for number, value in enumerate(values)}
-        places = np.array([numbers[text] for text in texts])
-        # In order of slice, so that each one's examples lie together.
-        rows, sizes = np.argsort(places, kind="stable"), np.bincount(places)
-        for value, of_slice in zip(values, np.split(rows, np.cumsum(sizes)[:-1]), strict=True):
-            of_baseline = None if baseline is None else baseline[of_slice]
-            measured.append(_measure_slice(slicing, value, right[of_slice], of_baseline))
+        rows: dict[str, list[int]] = {}
+        for row, value in enumerate(texts):
+            rows.setdefault(value, []).append(row)
+        for value in sorted(rows, key=_order):
+            of_baseline = None if baseline is None else baseline[rows[value]]
+            measured.append(_measure_slice(slicing, value, right[rows[value]], of_baseline))
     return tuple(measured)
 
 
@@ -85,17 +82,17 @@ def _order(value: str) -> tuple[list[tuple[str, int]], str]:
 
 
 def find_confused(labels: tuple[str, ...], confusion: Ints) -> tuple[ConfusedPair, ...]:
-    """Return at most 20 pairs, those of most examples first, then of the largest share.
+    """Return at most 20 pairs, by most examples, then by the largest fraction.
 
     Args:
-        labels: in ascending order, as the order of equals is theirs.
+        labels: in ascending order, which is that of equal pairs.
         confusion: [classes, classes], examples; rows are true, columns predicted.
     """
     truth, predicted = np.nonzero(confusion * ~np.eye(len(labels), dtype=bool))
     examples = confusion[truth, predicted]
-    share = examples / confusion.sum(axis=1)[truth]
-    first = np.lexsort((predicted, truth, -share, -examples))[:_MOST_CONFUSED]
+    fraction = examples / confusion.sum(axis=1)[truth]
+    first = np.lexsort((predicted, truth, -fraction, -examples))[:_MOST_CONFUSED]
     return tuple(
-        ConfusedPair(labels[truth[i]], labels[predicted[i]], int(examples[i]), float(share[i]))
+        ConfusedPair(labels[truth[i]], labels[predicted[i]], int(examples[i]), float(fraction[i]))
         for i in first
     )

@@ -1,18 +1,20 @@
-"""What an evaluated image is like, in words, so that metrics can be broken down by it."""
+"""The slices that an evaluated image belongs to, in words."""
 
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from components.contract.example import FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
+from components.evaluation.config import Slicing
 
-SLICINGS = ("class", "size", "luminance", "format", "folder")
+SLICINGS: tuple[str, ...] = get_args(Slicing)
 
-# Of the shorter side, pixels.
+# Shorter side, pixels.
 _SIZES = (32, 64, 128, 256, 512, 1024)
-# Of the mean luma, 0 to 255.
+# Mean luma, 0 to 255.
 _BRIGHTNESSES = (64, 128, 192)
 
 
@@ -20,7 +22,7 @@ def describe_slices(features: Mapping[str, Any]) -> dict[str, str]:
     """Return the value of each slicing for one example.
 
     Args:
-        features: key of `components.contract.example` → an array of one value, or none.
+        features: key of `components.contract.example` → an array of at most one value.
     """
     luminance = _first(features, LUMINANCE)
     side = min(int(_first(features, HEIGHT)), int(_first(features, WIDTH)))
@@ -34,7 +36,7 @@ def describe_slices(features: Mapping[str, Any]) -> dict[str, str]:
 
 
 def decode_text(value: bytes) -> str:
-    """Decode what may be any bytes, as names of files may; `encode` with the same errors undoes."""
+    """Decode text that may be any bytes; `encode` with the same error handler reverses it."""
     return value.decode("utf-8", "surrogateescape")
 
 
@@ -44,8 +46,8 @@ def _first(features: Mapping[str, Any], name: str) -> Any:
 
 
 def _bin(value: float, bounds: tuple[int, ...]) -> str:
-    below = [bound for bound in bounds if bound <= value]
-    above = [bound for bound in bounds if bound > value]
-    if not below:
-        return f"under {above[0]}"
-    return f"{below[-1]} to {above[0] - 1}" if above else f"{below[-1]} and more"
+    place = bisect(bounds, value)
+    if place == 0:
+        return f"under {bounds[0]}"
+    last = place == len(bounds)
+    return f"{bounds[-1]} and more" if last else f"{bounds[place - 1]} to {bounds[place] - 1}"

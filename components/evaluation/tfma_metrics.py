@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -18,120 +18,93 @@ from tensorflow_model_analysis.metrics import metric_types, metric_util
 
 from components.evaluation.curves import mean_auc
 from components.evaluation.metric_counts import MetricCounts
+from components.evaluation.predictions import Answers
 
-# Rows that are counted at once: one by one takes ten times as long.
+# Examples that are counted at once: one by one takes ten times as long.
 _CHUNK = 256
-_TALLY = "_tally"
+_COUNTS = "_counts"
 
 
-class _Rows(NamedTuple):
-    """Answers that are yet to be counted; the label is -1 where the model does not know it."""
+class _Rows:
+    """Metric counts, and predictions that are not counted yet."""
 
-    ids: list[int]
-    probabilities: list[NDArray[np.float32]]
-
-    def add(self, element: Any, model_name: str, eval_config: tfma.EvalConfig) -> None:
-        for label, answer, _ in metric_util.to_label_prediction_example_weight(
-            element, eval_config=eval_config, model_name=model_name, flatten=False
-        ):
-            self.ids.append(int(label.reshape(-1)[0]))
-            self.probabilities.append(answer.reshape(-1))
+    def __init__(self) -> None:
+        self.counts = MetricCounts()
+        self.ids: list[int] = []
+        self.probabilities: list[NDArray[np.float32]] = []
 
     def as_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         return np.array(self.ids, np.int64), np.stack(self.probabilities)
 
-
-class _Counts:
-    """A tally, and rows that are not in it yet."""
-
-    def __init__(self, tally: MetricCounts) -> None:
-        self.tally = tally
-        self.rows = _Rows([], [])
-
-    def settle(self) -> MetricCounts:
-        """Count the rows that wait."""
-        if self.rows.ids:
-            self.tally = self.tally + MetricCounts.of(*self.rows.as_arrays())
-            self.rows = _Rows([], [])
-        return self.tally
+    def count(self) -> MetricCounts:
+        if self.ids:
+            self.counts += MetricCounts.of(Answers.of(*self.as_arrays()))
+            self.ids, self.probabilities = [], []
+        return self.counts
 
 
-class _Combiner(beam.CombineFn):
-    """What the combiners below share: where a model's answers are found."""
+class _CollectRows(beam.CombineFn):
+    """Collects predictions; the label is -1 where the model does not know it."""
 
     def __init__(self, key: Any, eval_config: tfma.EvalConfig) -> None:
         self._key = key
         self._eval_config = eval_config
 
-
-class _CountExamples(_Combiner):
-    def create_accumulator(self) -> _Counts:
-        return _Counts(MetricCounts())
-
-    def add_input(self, accumulator: _Counts, element: Any) -> _Counts:
-        accumulator.rows.add(element, self._key.model_name, self._eval_config)
-        if len(accumulator.rows.ids) >= _CHUNK:
-            accumulator.settle()
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[_Counts]) -> _Counts:
-        total = MetricCounts()
-        for accumulator in accumulators:
-            total = total + accumulator.settle()
-        return _Counts(total)
-
-    def compact(self, accumulator: _Counts) -> _Counts:
-        accumulator.settle()
-        return accumulator
-
-    def extract_output(self, accumulator: _Counts) -> dict[Any, Any]:
-        return {self._key: accumulator.settle().scalars()}
-
-
-class _CollectAnswers(_Combiner):
     def create_accumulator(self) -> _Rows:
-        return _Rows([], [])
+        return _Rows()
 
-    def add_input(self, accumulator: _Rows, element: Any) -> _Rows:
-        accumulator.add(element, self._key.model_name, self._eval_config)
-        return accumulator
+    def add_input(self, rows: _Rows, element: Any) -> _Rows:
+        for label, probabilities, _ in metric_util.to_label_prediction_example_weight(
+            element, self._eval_config, model_name=self._key.model_name, flatten=False
+        ):
+            rows.ids.append(int(label.reshape(-1)[0]))
+            rows.probabilities.append(probabilities.reshape(-1))
+        return rows
 
     def merge_accumulators(self, accumulators: Iterable[_Rows]) -> _Rows:
-        merged = _Rows([], [])
-        for accumulator in accumulators:
-            merged.ids.extend(accumulator.ids)
-            merged.probabilities.extend(accumulator.probabilities)
+        merged = _Rows()
+        for rows in accumulators:
+            merged.counts += rows.counts
+            merged.ids += rows.ids
+            merged.probabilities += rows.probabilities
         return merged
 
-    def extract_output(self, accumulator: _Rows) -> dict[Any, float]:
-        return {self._key: mean_auc(*accumulator.as_arrays()) if accumulator.ids else math.nan}
+    def extract_output(self, rows: _Rows) -> dict[Any, Any]:
+        return {self._key: mean_auc(*rows.as_arrays()) if rows.ids else math.nan}
 
 
-def _count(
-    name: str, eval_config: Any = None, model_name: str = "", output_name: str = "", **_: Any
-) -> Any:
-    """Return what TFMA has to compute for a metric that a tally tells."""
-    hidden = metric_types.MetricKey(_TALLY, model_name=model_name, output_name=output_name)
-    key = metric_types.MetricKey(name, model_name=model_name, output_name=output_name)
-    # TFMA computes equal keys once, so that all these metrics share one tally.
-    tally = metric_types.MetricComputation(
-        keys=[hidden], preprocessors=None, combiner=_CountExamples(hidden, eval_config)
-    )
+class _CountRows(_CollectRows):
+    """Counts predictions as they come, so that few are held in memory."""
+
+    def add_input(self, rows: _Rows, element: Any) -> _Rows:
+        super().add_input(rows, element)
+        return self.compact(rows) if len(rows.ids) >= _CHUNK else rows
+
+    def compact(self, rows: _Rows) -> _Rows:
+        rows.count()
+        return rows
+
+    def extract_output(self, rows: _Rows) -> dict[Any, Any]:
+        return {self._key: rows.count().scalars()}
+
+
+def _count(name: str, eval_config: Any = None, model_name: str = "") -> Any:
+    """Return what TFMA has to compute for a metric that follows from counts."""
+    key, hidden = (metric_types.MetricKey(of, model_name=model_name) for of in (name, _COUNTS))
     pick = metric_types.DerivedMetricComputation(
         keys=[key], result=lambda metrics: {key: metrics[hidden][name]}
     )
-    return [tally, pick]
+    # TFMA computes equal keys once, so that all these metrics share the counts.
+    return [_compute(hidden, _CountRows(hidden, eval_config)), pick]
 
 
-def _collect(
-    name: str, eval_config: Any = None, model_name: str = "", output_name: str = "", **_: Any
-) -> Any:
-    key = metric_types.MetricKey(name, model_name=model_name, output_name=output_name)
-    return [
-        metric_types.MetricComputation(
-            keys=[key], preprocessors=None, combiner=_CollectAnswers(key, eval_config)
-        )
-    ]
+def _collect(name: str, eval_config: Any = None, model_name: str = "") -> Any:
+    key = metric_types.MetricKey(name, model_name=model_name)
+    return [_compute(key, _CollectRows(key, eval_config))]
+
+
+def _compute(key: Any, combiner: beam.CombineFn) -> Any:
+    return metric_types.MetricComputation(keys=[key], preprocessors=None, combiner=combiner)
 
 
 class Counted(tfma.metrics.Metric):
@@ -145,7 +118,7 @@ class Counted(tfma.metrics.Metric):
 class MeanAuc(tfma.metrics.Metric):
     """Mean over the classes of the area under the ROC curve, each against the rest.
 
-    It holds every answer in memory, once for each slicing; NaN on slices of one class.
+    It holds all predictions in memory, once for each slicing; NaN on slices of one class.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What examples must be like for a run to go on: the choices of the validation gate."""
+"""What examples must be like for a run to go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from components.contract.configuration import require
 from components.contract.example import FORMATS
 
 _CHOICES = {"anomalies": ("stop", "warn"), "drift": ("stop", "warn", "off")}
-_SHARES = ("max_label_drift", "max_property_drift", "min_supported_images")
+_FRACTIONS = ("max_label_drift", "max_property_drift", "min_supported_images")
 _COUNTS = ("max_image_bytes", "min_side", "max_side")
 
 
@@ -19,37 +19,38 @@ class ValidationConfig:
     """When examples are good enough to be trained on."""
 
     schema: str | None = None
-    """Schema that a person has looked through, path or URL of a text file; `local_runner.py
-    schema` writes one to begin with. Unset: it is inferred from the train split."""
+    """Path or URL of the text file of a schema that a person has reviewed; `local_runner.py
+    schema` writes one to begin with. Unset: the schema is inferred from the train split."""
 
     anomalies: Literal["stop", "warn"] = "stop"
-    """What to do when examples do not fit the schema: stop the run, or go on and say so."""
+    """What to do when examples do not fit the schema: stop the run, or go on with a warning."""
 
     drift: Literal["stop", "warn", "off"] = "warn"
     """What to do when the train split differs from that of the run or span before, or another
-    split from the train split: stop, go on and say so, or do not compare."""
+    split from the train split: stop the run, go on with a warning, or do not compare."""
 
     max_label_drift: float = 0.1
-    """How far the share of any label may move, 0 to 1 (L-infinity distance); with few images,
-    four standard errors, as chance alone may bring more than this."""
+    """How much the fraction of any label may change, 0 to 1 (L-infinity distance); with few
+    images, four standard errors, as chance alone may cause a larger change."""
 
     max_property_drift: float = 0.3
-    """How far height, width, file size and luminance may move, 0 to 1 (Jensen-Shannon divergence
-    of their histograms; 1: nothing in common); with few images, what chance alone may bring. Below
-    0.25 there are false alarms where images have few different sizes."""
+    """How much height, width, file size and luminance may change, 0 to 1 (Jensen-Shannon
+    divergence of their histograms; 1: nothing in common); with few images, what chance alone may
+    cause. Values below 0.25 cause false alarms where images have few different sizes."""
 
     min_supported_images: float = 1.0
-    """Share of the examples, 0 to 1, whose first bytes are those of a JPEG, PNG, GIF or BMP; of
-    splits with at least 100 images, as TensorFlow Data Validation counts none of smaller ones."""
+    """Least fraction of the images, 0 to 1, whose first bytes are those of a JPEG, PNG, GIF or
+    BMP; in splits of at least 100 images, as TensorFlow Data Validation counts none in smaller
+    ones."""
 
     max_image_bytes: int | None = None
-    """Largest image, bytes, as ingest stores it."""
+    """Size of the largest allowed image in bytes, as ingest stores it."""
 
     min_side: int | None = None
-    """Shortest allowed side of an image, pixels."""
+    """Least allowed height and width of an image in pixels."""
 
     max_side: int | None = None
-    """Longest allowed side of an image, pixels."""
+    """Largest allowed height and width of an image in pixels."""
 
     formats: list[str] | None = None
     """Allowed formats, as ingest stores them: bmp, gif, jpeg, png. Unset: all of these."""
@@ -61,7 +62,7 @@ class ValidationConfig:
             require(
                 value in allowed, f"validation.{name} is {value!r}: it must be one of {allowed}."
             )
-        for name in _SHARES:
+        for name in _FRACTIONS:
             value = getattr(self, name)
             require(0 <= value <= 1, f"validation.{name} is {value}: it must be from 0 to 1.")
         for name in _COUNTS:
@@ -80,7 +81,7 @@ class ValidationConfig:
         self._check_alone()
 
     def _check_alone(self) -> None:
-        """A curated schema is honoured as it is, so nothing else may shape it."""
+        """Refuse limits beside a curated schema, which is used exactly as it is."""
         shaping = [
             field.name
             for field in dataclasses.fields(self)

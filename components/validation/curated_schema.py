@@ -1,11 +1,11 @@
-"""A schema that a person has looked through: read when the pipeline is created."""
+"""Reads the schema that a person has reviewed, when the pipeline is created."""
 
 from __future__ import annotations
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.contract.errors import UserError
+from components.contract.errors import DataError, UserError
 from components.contract.example import ENCODED, LABEL
 from components.storage.folder import open_folder
 from components.storage.object_store import SCHEMES, explain_error
@@ -17,7 +17,7 @@ def read_schema(path: str) -> schema_pb2.Schema:
     """Read the text form of a schema from `path`, a path or URL.
 
     Raises:
-        UserError: it cannot be read, does not parse, or describes no labelled images.
+        DataError: it cannot be read or parsed, or does not describe labelled images.
     """
     text = _read_text(path)
     try:
@@ -25,13 +25,13 @@ def read_schema(path: str) -> schema_pb2.Schema:
     except text_format.ParseError as error:
         line = f"line {error.GetLine()} of " if error.GetLine() else ""
         reason = str(error).split(" : ", 1)[-1].rstrip(".").replace("\n", " ")
-        raise UserError(
+        raise DataError(
             f"validation.schema: {line}{path} is not the text of a schema: {reason}. "
             "`local_runner.py schema` writes one to begin with."
         ) from error
     names = {feature.name for feature in schema.feature}
     if missing := [name for name in _NEEDED if name not in names]:
-        raise UserError(
+        raise DataError(
             f"validation.schema: {path} has no feature {' and no feature '.join(missing)}, which "
             "every example has; `local_runner.py schema` writes a schema with all of them."
         )
@@ -47,12 +47,11 @@ def _read_text(path: str) -> str:
     except Exception as error:  # Each file system has errors of its own.
         if path.startswith(SCHEMES) and (explained := explain_error(path, error)):
             raise explained from error
-        missing = isinstance(error, FileNotFoundError)
-        raise UserError(
-            f"validation.schema: {path} {'does not exist' if missing else 'cannot be read'}"
-            f"{'' if missing else f' ({_first_line(error)})'}: give the text file of a schema."
+        if isinstance(error, FileNotFoundError):
+            wrong = "does not exist"
+        else:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            wrong = f"cannot be read ({reason})"
+        raise DataError(
+            f"validation.schema: {path} {wrong}: give the text file of a schema."
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -8,14 +8,14 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2
 
 from components.contract.example import ENCODED, LABEL
 from components.validation.drift import Reference
-from components.validation.statistics import Statistics, count_values, find_feature
+from components.validation.feature_statistics import Statistics, count_values, find_feature
 
 _Info: TypeAlias = anomalies_pb2.AnomalyInfo
 
-# TFDV counts the formats of the images only where there are this many, and this share of them
+# TFDV counts the formats of the images only where there are this many, and this fraction of them
 # can be decoded; else it says nothing at all.
 _FEWEST_COUNTED = 100
-_SMALLEST_COUNTED_SHARE = 0.8
+_SMALLEST_COUNTED_FRACTION = 0.8
 
 _NAMED = 10
 
@@ -28,12 +28,8 @@ def check_labels(
     if counts is None:
         return
     if missing := sorted(_allowed_labels(schema) - counts.keys()):
-        add_reason(
-            anomalies,
-            LABEL,
-            _Info.CUSTOM_VALIDATION,
-            ("Missing labels", f"No image has {_label(missing)} of the schema."),
-        )
+        text = f"No image has {_name(missing)} of the schema."
+        _add(anomalies, LABEL, _Info.CUSTOM_VALIDATION, "Missing labels", text)
 
 
 def _allowed_labels(schema: schema_pb2.Schema) -> set[str]:
@@ -48,20 +44,18 @@ def _allowed_labels(schema: schema_pb2.Schema) -> set[str]:
 def check_label_changes(
     anomalies: anomalies_pb2.Anomalies, train: Statistics, reference: Reference
 ) -> None:
-    """Add what is drift: labels that the reference has not got, or that only it has got."""
+    """Add as drift the labels that came or went since the reference."""
     now, before = (count_values(sample, LABEL) for sample in (train, reference.statistics))
     if now is None or before is None:
         return
     if new := sorted(now.keys() - before.keys()):
         images = sum(now[label] for label in new)
-        text = f"{images:,} images have {_label(new)}, {reference.name} none has."
-        kind = _Info.COMPARATOR_CONTROL_DATA_MISSING
-        add_reason(anomalies, LABEL, kind, ("New labels", text))
+        text = f"{images:,} images have {_name(new)}, {reference.name} none has."
+        _add(anomalies, LABEL, _Info.COMPARATOR_CONTROL_DATA_MISSING, "New labels", text)
     if gone := sorted(before.keys() - now.keys()):
         images = sum(before[label] for label in gone)
-        text = f"No image has {_label(gone)} any more, {reference.name} {images:,} have."
-        kind = _Info.COMPARATOR_TREATMENT_DATA_MISSING
-        add_reason(anomalies, LABEL, kind, ("Missing labels", text))
+        text = f"No image has {_name(gone)} any more, {reference.name} {images:,} have."
+        _add(anomalies, LABEL, _Info.COMPARATOR_TREATMENT_DATA_MISSING, "Missing labels", text)
 
 
 def check_images(
@@ -69,37 +63,27 @@ def check_images(
 ) -> None:
     """Add an anomaly where TFDV is silent because too few images can be decoded."""
     encoded = find_feature(statistics, ENCODED)
-    wanted = max((_supported_fraction(feature) for feature in schema.feature), default=0.0)
-    if encoded is None or wanted < _SMALLEST_COUNTED_SHARE:
+    wanted = max(
+        (
+            feature.image_domain.minimum_supported_image_fraction
+            for feature in schema.feature
+            if feature.name == ENCODED
+        ),
+        default=0.0,
+    )
+    if encoded is None or wanted < _SMALLEST_COUNTED_FRACTION:
         return
     counted = any(stat.name == "image_format_histogram" for stat in encoded.custom_stats)
     if not counted and encoded.bytes_stats.common_stats.num_non_missing >= _FEWEST_COUNTED:
-        text = f"Less than {_SMALLEST_COUNTED_SHARE:.0%} are JPEG, PNG, GIF or BMP images."
+        text = f"Less than {_SMALLEST_COUNTED_FRACTION:.0%} are JPEG, PNG, GIF or BMP images."
         kind = _Info.LOW_SUPPORTED_IMAGE_FRACTION
-        add_reason(anomalies, ENCODED, kind, ("Low supported image fraction", text))
+        _add(anomalies, ENCODED, kind, "Low supported image fraction", text)
 
 
-def _supported_fraction(feature: schema_pb2.Feature) -> float:
-    if feature.name != ENCODED:
-        return 0.0
-    return float(feature.image_domain.minimum_supported_image_fraction)
-
-
-def add_reason(
-    anomalies: anomalies_pb2.Anomalies,
-    feature: str,
-    kind: int,
-    texts: tuple[str, str],
+def _add(
+    anomalies: anomalies_pb2.Anomalies, feature: str, kind: int, title: str, text: str
 ) -> None:
-    """Add a reason to the anomalies of a feature, the way TFDV does.
-
-    Args:
-        anomalies: of a split.
-        feature: its name.
-        kind: TFDV's type of anomaly.
-        texts: a title of a few words, and a sentence.
-    """
-    title, text = texts
+    """Add a reason, of TFDV's type `kind`, to the anomalies of a feature, the way TFDV does."""
     info = anomalies.anomaly_info[feature]
     info.path.CopyFrom(path_pb2.Path(step=[feature]))
     info.severity = _Info.ERROR
@@ -108,7 +92,7 @@ def add_reason(
     info.description = " ".join(reason.description for reason in info.reason)
 
 
-def _label(labels: list[str]) -> str:
+def _name(labels: list[str]) -> str:
     """Name the first few labels."""
     named = ", ".join(repr(label) for label in labels[:_NAMED])
     more = f" and {len(labels) - _NAMED:,} more" if len(labels) > _NAMED else ""

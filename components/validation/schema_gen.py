@@ -1,6 +1,6 @@
-"""ImageSchemaGen: TFX's SchemaGen, put right where it guesses wrongly about image records.
+"""ImageSchemaGen: TFX's SchemaGen, corrected where it guesses wrongly about image records.
 
-Or the schema that a person has looked through, exactly as it is.
+Or the schema that a person has reviewed, exactly as it is.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, json_utils
 
+from components.contract import example
 from components.contract.configuration import from_json, to_json
-from components.contract.example import (
-    CHANNELS,
-    ENCODED,
-    FILE_SIZE,
-    FILENAME,
-    FORMAT,
-    FORMATS,
-    HEIGHT,
-    LABEL,
-    LUMINANCE,
-    SHA256,
-    WIDTH,
-)
+from components.contract.splits import TRAIN
 from components.validation.config import ValidationConfig
-from components.validation.statistics import Statistics, count_values, read_statistics
+from components.validation.feature_statistics import Statistics, count_values
+from components.validation.statistics import read_statistics
 
 _CURATED_KEY = "curated_schema"
 _CONFIG_KEY = "config"
 
-_WITHOUT_INFERRED_DOMAIN = (CHANNELS, ENCODED, FILENAME, FORMAT, LABEL, SHA256)
-_COMPARED = (FILE_SIZE, HEIGHT, LUMINANCE, WIDTH)
+_WITHOUT_INFERRED_DOMAIN = (
+    example.CHANNELS,
+    example.ENCODED,
+    example.FILENAME,
+    example.FORMAT,
+    example.LABEL,
+    example.SHA256,
+)
+_COMPARED = (example.FILE_SIZE, example.HEIGHT, example.LUMINANCE, example.WIDTH)
 
 
 class Executor(executor.Executor):
@@ -57,12 +54,12 @@ class Executor(executor.Executor):
             return
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         names = artifact_utils.decode_split_names(statistics.split_names)
-        others = json_utils.dumps([name for name in names if name != "train"])
+        others = json_utils.dumps([name for name in names if name != TRAIN])
         key = standard_component_specs.EXCLUDE_SPLITS_KEY
         super().Do(input_dict, output_dict, {**exec_properties, key: others})
         schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
         limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
-        correct_schema(schema, read_statistics(statistics, "train"), limits)
+        correct_schema(schema, read_statistics(statistics, TRAIN), limits)
         io_utils.write_pbtxt_file(path, schema)
 
 
@@ -71,13 +68,16 @@ def correct_schema(
 ) -> None:
     """Replace what TFDV infers from the values of features, and add the limits, in place.
 
-    A few images make it list their very names as the only ones allowed; labels that are numbers
-    make it allow any integer; more than a hundred labels make it allow any label; and gray images,
-    whose one channel it takes for a truth value, no colour.
+    From a few images it infers that only their own file names are allowed; from labels that are
+    numbers, any integer; from more than a hundred labels, any label; and from gray images, whose
+    one channel it takes for a boolean, no colour.
     """
     limits = limits or ValidationConfig()
-    formats = sorted(set(limits.formats or FORMATS))
-    domains = {LABEL: sorted(count_values(train, LABEL) or []), FORMAT: formats}
+    formats = sorted(set(limits.formats or example.FORMATS))
+    domains = {
+        example.LABEL: sorted(count_values(train, example.LABEL) or []),
+        example.FORMAT: formats,
+    }
     del schema.string_domain[:]
     for feature in schema.feature:
         if feature.name in _WITHOUT_INFERRED_DOMAIN:
@@ -91,11 +91,11 @@ def correct_schema(
 
 def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
     """Bound the images' bytes, formats and sides."""
-    if feature.name == ENCODED:
+    if feature.name == example.ENCODED:
         feature.image_domain.minimum_supported_image_fraction = limits.min_supported_images
         if limits.max_image_bytes:
             feature.image_domain.max_image_byte_size = limits.max_image_bytes
-    if feature.name in (HEIGHT, WIDTH):
+    if feature.name in (example.HEIGHT, example.WIDTH):
         if limits.min_side:
             feature.int_domain.min = limits.min_side
         if limits.max_side:
@@ -105,7 +105,7 @@ def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
 def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
     """Bound how far a feature may move between spans (drift) and between splits (skew)."""
     for comparator in ("drift_comparator", "skew_comparator"):
-        if feature.name == LABEL:
+        if feature.name == example.LABEL:
             getattr(feature, comparator).infinity_norm.threshold = limits.max_label_drift
         if feature.name in _COMPARED:
             divergence = getattr(feature, comparator).jensen_shannon_divergence

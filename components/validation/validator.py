@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tfx import types
 from tfx.components.example_validator import component, executor, labels
 from tfx.dsl.components.base import executor_spec
@@ -20,37 +21,44 @@ from tfx.utils import writer_utils
 
 from components.contract.configuration import from_json, to_json
 from components.contract.lookup_driver import LookupDriver
+from components.contract.splits import TRAIN
 from components.validation.config import ValidationConfig
-from components.validation.drift import Reference, validate
+from components.validation.drift import Reference, explain_drift, raise_thresholds
+from components.validation.feature_statistics import Statistics
 from components.validation.record_checks import check_images, check_label_changes, check_labels
 from components.validation.statistics import read_statistics
-from components.validation.statistics_history import find_earlier, read_copy, read_facts, span_of
+from components.validation.statistics_history import (
+    find_earlier,
+    read_entry,
+    read_entry_statistics,
+    span_of,
+)
 
 # The execution property that the driver resolves: the folder of earlier statistics, or "".
 FOUND_KEY = "found_statistics"
 
-_KEPT_KEY = "kept_statistics"
+_HISTORY_KEY = "statistics_history"
 _CONFIG_KEY = "config"
 
 
 class Driver(LookupDriver):
-    """Finds earlier statistics before the cache is looked up, so that others make another key."""
+    """Finds earlier statistics before the cache is looked up, so that they are part of its key."""
 
-    LOOKED_UP_FROM = (_KEPT_KEY, _CONFIG_KEY)
+    LOOKED_UP_FROM = (_HISTORY_KEY, _CONFIG_KEY)
 
     @staticmethod
     def look_up(
         input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Find the folder of earlier statistics."""
-        if _drift(exec_properties) == "off":
+        if _is_drift_off(exec_properties):
             return {FOUND_KEY: ""}
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
-        return {FOUND_KEY: find_earlier(exec_properties[_KEPT_KEY], statistics)}
+        return {FOUND_KEY: find_earlier(exec_properties[_HISTORY_KEY], statistics)}
 
 
 class Executor(executor.Executor):
-    """Validates each split with TFDV, and where TFDV is blind, with `record_checks`."""
+    """Validates each split with TFDV, and with `record_checks` what TFDV does not check."""
 
     def Do(
         self,
@@ -61,21 +69,20 @@ class Executor(executor.Executor):
         """Write the anomalies of every split, as ExampleValidator does."""
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         self._skew = self._drift = None
-        if _drift(exec_properties) != "off":
-            train = read_statistics(statistics, "train")
-            self._skew = Reference("skew", "in train", train)
+        if not _is_drift_off(exec_properties):
+            self._skew = Reference("skew", "in train", read_statistics(statistics, TRAIN))
             found = exec_properties.get(FOUND_KEY)
             if found is None:
                 found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
-            self._drift = _earlier(found, span_of(statistics)) if found else None
+            self._drift = _read_reference(found, span_of(statistics)) if found else None
         return super().Do(input_dict, output_dict, exec_properties)
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:
         """Validate one split; TFX's own calls TFDV without anything to compare with."""
         folder = outputs[labels.SCHEMA_DIFF_PATH]
-        is_train = os.path.basename(folder.rstrip("/")) == "Split-train"
+        is_train = os.path.basename(folder.rstrip("/")) == f"Split-{TRAIN}"
         statistics, schema = inputs["statistics"], inputs["schema"]
-        anomalies = validate(statistics, schema, self._drift if is_train else self._skew)
+        anomalies = _validate(statistics, schema, self._drift if is_train else self._skew)
         check_images(anomalies, statistics, schema)
         if is_train:
             check_labels(anomalies, statistics, schema)
@@ -86,22 +93,34 @@ class Executor(executor.Executor):
         return anomalies
 
 
-def _drift(exec_properties: Mapping[str, Any]) -> str:
-    return from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or '{"drift": "off"}').drift
+def _is_drift_off(exec_properties: Mapping[str, Any]) -> bool:
+    return from_json(ValidationConfig, exec_properties[_CONFIG_KEY]).drift == "off"
 
 
-def _earlier(copy: str, span: int) -> Reference | None:
+def _validate(
+    statistics: Statistics, schema: schema_pb2.Schema, reference: Reference | None
+) -> anomalies_pb2.Anomalies:
+    if reference is None:
+        return tfdv.validate_statistics(statistics, schema)
+    raised = raise_thresholds(schema, statistics, reference)
+    side = "previous_statistics" if reference.kind == "drift" else "serving_statistics"
+    anomalies = tfdv.validate_statistics(statistics, raised, **{side: reference.statistics})
+    explain_drift(anomalies, statistics, reference)
+    return anomalies
+
+
+def _read_reference(path: str, span: int) -> Reference | None:
     """Return what the train split is to be compared with, named by its span, else by its date."""
-    facts, statistics = read_facts(copy), read_copy(copy, "train")
-    if facts is None or statistics is None:
+    entry, statistics = read_entry(path), read_entry_statistics(path, TRAIN)
+    if entry is None or statistics is None:
         return None
-    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(facts.time))
-    name = f"in span {facts.span}" if facts.span != span else f"in the run of {date} UTC"
+    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(entry.time))
+    name = f"in span {entry.span}" if entry.span != span else f"in the run of {date} UTC"
     return Reference("drift", name, statistics)
 
 
 class ImageValidator(component.ExampleValidator):
-    """ExampleValidator that knows labels, images, and the statistics that AnomalyGate has kept."""
+    """ExampleValidator that knows labels, images, and the statistics of earlier runs."""
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
     DRIVER_CLASS = Driver
@@ -111,10 +130,10 @@ class ImageValidator(component.ExampleValidator):
         *,
         statistics: types.BaseChannel,
         schema: types.BaseChannel,
-        kept_statistics: str,
+        statistics_history: str,
         config: ValidationConfig,
     ) -> None:
-        """Compare with what is in the folder `kept_statistics`, unless `config.drift` is "off"."""
+        """Compare with what is in folder `statistics_history`, unless `config.drift` is "off"."""
         super().__init__(statistics=statistics, schema=schema)
-        self.exec_properties[_KEPT_KEY] = kept_statistics
+        self.exec_properties[_HISTORY_KEY] = statistics_history
         self.exec_properties[_CONFIG_KEY] = to_json(config)

@@ -22,6 +22,7 @@ from components.evaluation.executor import Executor
 from components.evaluation.predictions import Predictions
 from components.records.shard_files import write_index
 from pipeline_def.config.config import Config
+from tests.evaluation.predictions_sample import make_predictions as make_predictions
 
 _BYTES = tf.io.FixedLenFeature([], tf.string)
 
@@ -85,19 +86,6 @@ class ColourModel(Model):
         red, green, blue = tf.unstack(colours, axis=1)
         dark = tf.where(tf.reduce_mean(colours, axis=1) < self.dark, 200.0, 0.0)
         return tf.nn.softmax(tf.stack([red, blue + dark, green], axis=1) / 50)
-
-
-def make_predictions(
-    labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = (), seed: int = 0
-) -> Predictions:
-    """Right more often than not; none of the classes `missing`."""
-    random = np.random.default_rng(seed)
-    ids = np.repeat([i for i in range(len(labels)) if i not in missing], each)
-    random.shuffle(ids)
-    logits = random.normal(0, 1, (len(ids), len(labels)))
-    logits[np.arange(len(ids)), ids] += 1.5
-    probabilities = tf.nn.softmax(logits.astype(np.float32)).numpy()
-    return Predictions(labels, ids.astype(np.int64), probabilities)
 
 
 def write_examples(folder: Path, split: str, predictions: Predictions) -> types.Artifact:

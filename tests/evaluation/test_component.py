@@ -10,18 +10,14 @@ from sklearn import metrics
 from tfx import types
 
 from components.contract.artifacts import MAJORITY_PROPERTY, SPLIT_PROPERTY
-from components.evaluation.blessing import (
-    BASELINE,
-    CANDIDATE,
-    Slice,
-    explain_blessing,
-    read_metrics,
-)
+from components.evaluation.blessing import explain_blessing, read_metrics
+from components.evaluation.blessing_text import BASELINE, CANDIDATE, Slice
 from components.evaluation.classification_metrics import METRICS, measure
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.evaluation.predictions import Predictions
-from tests.evaluation.answers import Model, evaluate, make_predictions, write_examples
+from tests.evaluation.answers import Model, evaluate, write_examples
+from tests.evaluation.predictions_sample import make_predictions
 
 LABELS = ("cat", "7", "<b>|日本語", "dog")
 EACH = 30
@@ -142,7 +138,7 @@ def test_the_answers_to_each_example_are_kept(
     assert [file.name for file in Path(evaluation.uri).glob("*pred*")] == [PREDICTIONS_FILE]
 
 
-def test_the_verdict_in_words(
+def test_the_reasons_of_the_blessing(
     evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
 ) -> None:
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "test"
@@ -156,6 +152,7 @@ def test_the_verdict_in_words(
     )
 
 
+@pytest.mark.slow
 def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> None:
     predictions = make_predictions(LABELS[:3], each=EACH)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
@@ -171,15 +168,16 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     )
     again, _ = evaluate(tmp_path / "second", examples, model)
     # As ML Metadata gives it back, which keeps six digits.
-    floor = float(f"{again.get_float_custom_property(MAJORITY_PROPERTY):.6g}")
-    assert explain_blessing(again.uri, floor) == (
-        f"accuracy {accuracy:.3f} reaches 0.3333, the share of the most frequent class",
+    majority = float(f"{again.get_float_custom_property(MAJORITY_PROPERTY):.6g}")
+    assert explain_blessing(again.uri, majority) == (
+        f"accuracy {accuracy:.3f} reaches 0.3333, the majority-class accuracy",
         "no model in use to compare with",
     )
     files = [Path(e.uri, PREDICTIONS_FILE).read_bytes() for e in (evaluation, again)]
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
     predictions = make_predictions(("a", "b"), each=40)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
@@ -190,7 +188,6 @@ def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
     right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
     reasons = explain_blessing(evaluation.uri, 0.5)
     assert reasons == (
-        f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the share of the most frequent "
-        "class",
+        f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
         f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use, more than 0.01",
     )

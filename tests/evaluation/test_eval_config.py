@@ -1,26 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import tensorflow_model_analysis as tfma
 from tfx.types import standard_artifacts
 
 from components.contract.artifacts import FOUND_PROPERTY
-from components.contract.errors import UserError
 from components.evaluation.baseline import find_baseline
 from components.evaluation.blessing import describe_thresholds
-from components.evaluation.classification_metrics import METRICS
-from components.evaluation.config import EvaluationConfig, MetricName, Slicing, Threshold
+from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.eval_config import make_eval_config
-from components.evaluation.executor import (
-    _without_empty_baseline,
-    leave_out_auc,
-    raise_accuracy_floor,
-)
-from components.evaluation.slices import SLICINGS
-from pipeline_def.config.command_line import make_parser, parse
+from components.evaluation.executor import _without_empty_baseline, require_majority_accuracy
 
 
 def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
@@ -76,13 +67,12 @@ def thresholds(config: tfma.EvalConfig) -> list[tfma.PerSliceMetricThreshold]:
     ]
 
 
-@pytest.mark.parametrize(("minimum", "floor", "bound"), [(0.0, 0.3, 0.3), (0.9, 0.3, 0.9)])
-def test_no_model_below_the_share_of_the_most_frequent_class(
-    minimum: float, floor: float, bound: float
+@pytest.mark.parametrize(("minimum", "majority", "bound"), [(0.0, 0.3, 0.3), (0.9, 0.3, 0.9)])
+def test_no_model_below_the_majority_class_accuracy(
+    minimum: float, majority: float, bound: float
 ) -> None:
-    config = make_eval_config(EvaluationConfig(min_accuracy=minimum))
-    raise_accuracy_floor(config, floor)
-    [threshold] = thresholds(config)
+    config = require_majority_accuracy(EvaluationConfig(min_accuracy=minimum), majority)
+    [threshold] = thresholds(make_eval_config(config))
     assert threshold.threshold.value_threshold.lower_bound.value == bound
 
 
@@ -92,15 +82,14 @@ def test_thresholds_hold_for_all_examples_together_not_for_each_class() -> None:
     assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.01)
 
 
-def test_the_floor_is_for_the_accuracy_on_all_examples_only() -> None:
+def test_the_majority_class_accuracy_is_for_all_examples_only() -> None:
     more = [
         Threshold("accuracy", slice="class", at_least=0.1),
         Threshold("macro_f1", at_least=0.1),
         Threshold("accuracy", max_worsening=0.5),
     ]
-    config = make_eval_config(EvaluationConfig(thresholds=more))
-    raise_accuracy_floor(config, 0.3)
-    assert describe_thresholds(config) == {
+    config = require_majority_accuracy(EvaluationConfig(thresholds=more), 0.3)
+    assert describe_thresholds(make_eval_config(config)) == {
         "accuracy": "at least 0.3, at most 0.01 behind the model in use; at most 0.5 behind the "
         "model in use",
         "accuracy on class": "at least 0.1",
@@ -122,54 +111,7 @@ def test_lower_is_better_for_errors() -> None:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_auc_of_very_many_answers_only_if_a_threshold_is_for_it(wanted: bool) -> None:
     more = [Threshold("auc", at_least=0.9)] if wanted else []
-    config = make_eval_config(EvaluationConfig(thresholds=more))
-    before = len(config.metrics_specs[0].metrics)
-    leave_out_auc(config)
-    assert len(config.metrics_specs[0].metrics) == before - (not wanted)
-    assert ("auc" in str(config)) == wanted
-
-
-def test_names_are_those_of_the_measures() -> None:
-    assert get_args(MetricName) == METRICS
-    assert get_args(Slicing) == SLICINGS
-
-
-FILE = """
-evaluation:
-  thresholds:
-  - {metric: accuracy, slice: class, at_least: 0.7}
-  - {metric: ece, at_most: 0.1, max_worsening: 0.02}
-"""
-
-
-def test_thresholds_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(FILE)
-    parser = make_parser("program", "description")
-    config, _ = parse(parser, ["--config", str(tmp_path / "config.yaml")])
-    assert config.evaluation.thresholds == [
-        Threshold("accuracy", slice="class", at_least=0.7),
-        Threshold("ece", at_most=0.1, max_worsening=0.02),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{metric: acuracy, at_least: 0.7}", "acuracy"),
-        ("{metric: accuracy}", "set at_least, at_most or max_worsening"),
-        ("{metric: accuracy, slice: colour, at_least: 0.7}", "slice is 'colour'"),
-        ("{metric: accuracy, max_worsening: -1}", "max_worsening is -1"),
-        ("{metric: accuracy, at_least: high}", "high"),
-    ],
-)
-def test_mistakes_in_thresholds_are_told(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "config.yaml").write_text(f"evaluation:\n  thresholds: [{text}]\n")
-    with pytest.raises(UserError, match=message):
-        parse(make_parser("program", "description"), ["--config", str(tmp_path / "config.yaml")])
-
-
-def test_a_threshold_on_a_slicing_that_is_left_out() -> None:
-    with pytest.raises(ValueError, match=r"size is not in evaluation\.slices"):
-        EvaluationConfig(
-            slices=["class"], thresholds=[Threshold("accuracy", slice="size", at_least=0.5)]
-        )
+    config = EvaluationConfig(thresholds=more)
+    with_auc, config_of_many = (make_eval_config(config, with_auc=of) for of in (True, False))
+    assert "auc" in str(with_auc)
+    assert ("auc" in str(config_of_many)) == wanted

@@ -18,8 +18,7 @@ from tfx.utils import io_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.errors import UserError
-from components.evaluation.baseline import FOUND_KEY, find_baseline
-from components.evaluation.baseline import Executor as BaselineExecutor
+from components.evaluation.baseline import FOUND_KEY, BaselineFinder, find_baseline
 from components.ingest.config import IngestConfig
 from components.ingest.listing import list_source
 from components.storage import object_store
@@ -289,7 +288,8 @@ def test_the_executor_copies_the_baseline(endpoint: str, store: str, tmp_path: P
     baseline = standard_artifacts.Model()
     baseline.uri = f"{store or tmp_path}/baseline"
     found = {FOUND_KEY: f"{STORE}/pushed/7", "pushed_models": f"{STORE}/pushed"}
-    BaselineExecutor().Do({}, {"baseline": [baseline]}, found)
+    executor = BaselineFinder.EXECUTOR_SPEC.executor_class()
+    executor.Do({"model": [standard_artifacts.Model()]}, {"baseline": [baseline]}, found)
     assert baseline.get_int_custom_property(FOUND_PROPERTY) == 1
     assert baseline.get_string_custom_property(VERSION_PROPERTY) == "7"
     index = f"{baseline.uri}/Format-Serving/variables/variables.index"

@@ -1,0 +1,73 @@
+"""Predictions made on the spot, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from components.evaluation.predictions import Evaluated, Flags, Floats, Predictions
+
+
+def make_labels(classes: int) -> tuple[str, ...]:
+    """Texts whose order is not that of the columns."""
+    return tuple(f"class {(number + 1) % classes:03d}" for number in range(classes))
+
+
+def draw_predictions(
+    support: Sequence[int], *, sureness: float = 1.5, sharpness: float = 1.0, seed: int = 0
+) -> Predictions:
+    """So many examples of each class, in random order; right the more often, the surer."""
+    random = np.random.default_rng(seed)
+    ids = random.permutation(np.repeat(np.arange(len(support)), support))
+    logits = random.normal(0, 1, (len(ids), len(support)))
+    logits[np.arange(len(ids)), ids] += sureness
+    scores = np.exp(logits * sharpness)
+    probabilities = (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
+    return Predictions(make_labels(len(support)), ids, probabilities)
+
+
+def make_predictions(
+    labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = (), seed: int = 0
+) -> Predictions:
+    """Right more often than not; no examples of the classes `missing`."""
+    support = [0 if column in missing else each for column in range(len(labels))]
+    return replace(draw_predictions(support, seed=seed), labels=labels)
+
+
+def predict(labels: Sequence[str], truth: Sequence[str], said: Sequence[str]) -> Predictions:
+    """A model that is sure of what it says; -1 for what it does not know."""
+    columns = {label: column for column, label in enumerate(labels)}
+    ids = np.array([columns.get(label, -1) for label in truth])
+    probabilities = np.eye(len(labels), dtype=np.float32)[[columns[label] for label in said]]
+    return Predictions(tuple(labels), ids, probabilities)
+
+
+def as_evaluated(
+    candidate: Predictions,
+    baseline: Predictions | None = None,
+    slices: Mapping[str, tuple[str, ...]] | None = None,
+) -> Evaluated:
+    names = tuple(f"{row}.png" for row in range(len(candidate.ids)))
+    return Evaluated(names, slices or {}, candidate, baseline)
+
+
+def normalise(probabilities: Any) -> Floats:
+    scores: Floats = probabilities / probabilities.sum(axis=1, dtype=np.float64, keepdims=True)
+    return scores
+
+
+def flags(hits: int, examples: int) -> Flags:
+    return np.arange(examples) < hits
+
+
+TABLE = {
+    "balanced": draw_predictions([20] * 6),
+    "skewed": draw_predictions([300, 40, 5, 1, 80, 9, 2]),
+    "a class without examples": draw_predictions([30, 0, 20, 10, 0, 5]),
+    "a class that is never predicted": draw_predictions([200, 1, 200, 200], sureness=4),
+    "two classes": draw_predictions([70, 30]),
+    "mostly wrong": draw_predictions([25] * 8, sureness=-1),
+}

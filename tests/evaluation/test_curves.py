@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from components.evaluation.classification_metrics import Roc, compare, measure
+from components.evaluation.curves import mean_auc, trace_class
+from components.evaluation.predictions import Predictions
+from tests.evaluation.predictions_sample import (
+    TABLE,
+    as_evaluated,
+    draw_predictions,
+    make_labels,
+    normalise,
+    predict,
+)
+
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
+
+@pytest.mark.parametrize("digits", [7, 1], ids=["as they are", "often equal"])
+@pytest.mark.parametrize("predictions", TABLE.values(), ids=TABLE.keys())
+def test_areas_are_those_of_scikit_learn(predictions: Predictions, digits: int) -> None:
+    rounded = predictions.probabilities.round(digits)
+    predictions = replace(predictions, probabilities=rounded)
+    measured = measure(predictions)
+    for place, label in enumerate(measured.labels):
+        column = predictions.labels.index(label)
+        truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+        found = measured.auc[place], measured.average_precision[place]
+        if truth.any():
+            expected = metrics.roc_auc_score, metrics.average_precision_score
+            assert found == pytest.approx([score(truth, scores) for score in expected], abs=1e-6)
+        else:
+            assert np.isnan(found).all()
+
+
+def test_mean_auc_is_that_of_scikit_learn() -> None:
+    predictions = draw_predictions([30, 50, 20, 9])
+    scores = normalise(predictions.probabilities)
+    expected = metrics.roc_auc_score(predictions.ids, scores, multi_class="ovr")
+    assert mean_auc(predictions.ids, scores) == pytest.approx(expected, abs=1e-9)
+    assert np.isnan(mean_auc(np.zeros(4, np.int64), scores[:4]))
+
+
+@pytest.mark.parametrize("classes", [2, 4, 30])
+def test_roc_curves_are_thinned_to_their_shape(classes: int) -> None:
+    predictions = draw_predictions([200] * classes)
+    average = measure(predictions).roc
+    of_class = trace_class(predictions, "class 001")
+    assert average
+    assert of_class
+    assert average.positive == ("class 001" if classes == 2 else None)
+    chosen = np.eye(classes, dtype=bool)[predictions.ids]
+    column = predictions.labels.index("class 001")
+    every = [column] if classes == 2 else list(range(classes))
+    for roc, columns in ((average, every), (of_class.roc, [column])):
+        truth, scores = chosen[:, columns], predictions.probabilities[:, columns]
+        area = metrics.roc_auc_score(truth.ravel(), scores.ravel())
+        assert roc.area == pytest.approx(area)
+        thinned = metrics.auc(roc.false_positive_rate, roc.recall)
+        assert thinned == pytest.approx(area, abs=2e-3)
+        check_roc(roc)
+
+
+def check_roc(roc: Roc) -> None:
+    assert len(roc.recall) <= 100
+    ends = [(roc.false_positive_rate[i], roc.recall[i]) for i in (0, -1)]
+    assert ends == [(0, 0), (1, 1)]
+    for rates, sign in ((roc.false_positive_rate, 1), (roc.recall, 1), (roc.thresholds, -1)):
+        assert (sign * np.diff(rates) >= 0).all()
+    assert (roc.thresholds.max(), roc.thresholds.min()) == (1, 0)
+
+
+def test_precision_and_recall_are_those_of_scikit_learn() -> None:
+    predictions = draw_predictions([100, 300, 500])
+    for column, label in enumerate(predictions.labels):
+        of_class = trace_class(predictions, label)
+        assert of_class
+        truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+        precision, recall, _ = metrics.precision_recall_curve(truth, scores)
+        found = of_class.precision_recall
+        points = list(zip(found.recall, found.precision, strict=True))
+        assert len(points) <= 100
+        assert set(points) <= set(zip(recall, precision, strict=True))
+        assert (points[0], points[-1]) == ((1, precision[0]), (0, 1))
+        assert (np.diff(found.recall) <= 0).all()
+        average = metrics.average_precision_score(truth, scores)
+        assert found.average == pytest.approx(average)
+        assert metrics.auc(found.recall, found.precision) == pytest.approx(average, abs=0.01)
+
+
+def test_roc_curve_of_equal_scores_is_that_of_scikit_learn() -> None:
+    predictions = draw_predictions([20, 20])
+    coarse = replace(predictions, probabilities=predictions.probabilities.round(1))
+    roc = measure(coarse).roc
+    assert roc
+    column = coarse.labels.index("class 001")
+    x, y, _ = metrics.roc_curve(coarse.ids == column, coarse.probabilities[:, column])
+    found = np.interp(x + y, roc.false_positive_rate + roc.recall, roc.recall)
+    np.testing.assert_allclose(found, y)
+    assert roc.area == pytest.approx(metrics.auc(x, y))
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([0.5, 0.5, 0.5, 0.5], [(0, 0), (1, 1)]),
+        ([0.1, 0.2, 0.8, 0.9], [(0, 0), (0, 1), (1, 1)]),
+    ],
+)
+def test_roc_curves_have_no_more_points_than_bends(
+    scores: list[float], expected: list[tuple[int, int]]
+) -> None:
+    columns = np.array([[1 - score, score] for score in scores], np.float32)
+    roc = measure(Predictions(("a", "b"), np.array([0, 0, 1, 1]), columns)).roc
+    assert roc
+    assert list(zip(roc.false_positive_rate, roc.recall, strict=True)) == expected
+
+
+def test_of_two_classes_one_has_a_curve() -> None:
+    comparison = compare(as_evaluated(TABLE["two classes"]))
+    assert [of.label for of in comparison.curves] == ["class 001"]
+
+
+@pytest.mark.parametrize("labels", ["ab", "abc"])
+def test_no_curve_of_examples_of_one_class(labels: str) -> None:
+    comparison = compare(as_evaluated(predict(labels, truth="bbbb", said="abba")))
+    assert comparison.measures.roc is None
+    assert comparison.curves == ()
+    assert np.isnan(comparison.measures.scalars["auc"])
+
+
+def test_curves_of_many_classes_are_those_of_least_area() -> None:
+    sureness = np.tile([0.3, 3, 1], 10)[:, np.newaxis] * np.eye(30)
+    ids = np.repeat(np.arange(29), 20)
+    logits = np.random.default_rng(0).normal(0, 1, (580, 30)) + sureness[ids]
+    probabilities = normalise(np.exp(logits)).astype(np.float32)
+    comparison = compare(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
+    shown = [of.label for of in comparison.curves]
+    auc = dict(zip(comparison.measures.labels, comparison.measures.auc, strict=True))
+    known = sorted((label for label in auc if not np.isnan(auc[label])), key=auc.__getitem__)
+    assert len(known) == 29
+    assert shown == sorted(known[:12])
+    assert [of.roc.area for of in comparison.curves] == pytest.approx([auc[of] for of in shown])

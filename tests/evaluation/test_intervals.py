@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from components.evaluation.classification_metrics import METRICS, Interval, compare, measure
+from components.evaluation.curves import mean_auc
+from components.evaluation.intervals import paired_interval, wilson_interval
+from components.evaluation.metric_counts import MetricCounts
+from components.evaluation.predictions import Evaluated, Predictions
+from tests.evaluation.predictions_sample import (
+    as_evaluated,
+    draw_predictions,
+    flags,
+    normalise,
+    predict,
+)
+
+few_resamples = pytest.mark.usefixtures("few_resamples")
+
+
+@pytest.mark.parametrize(
+    ("hits", "examples", "low", "high"),
+    # Newcombe 1998, "Two-Sided Confidence Intervals for the Single Proportion", table I, method 3.
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (20, 20, 1 - 0.1611, 1.0000),
+        (1, 1, 0.2065, 1.0000),
+    ],
+)
+def test_intervals_of_proportions_are_as_published(
+    hits: int, examples: int, low: float, high: float
+) -> None:
+    found = wilson_interval(flags(hits, examples))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "examples", "low", "high"),
+    [
+        # The example of ci.prop.ps in Bonett's R package statpsych.
+        (26, 4, 40, 0.3126438, 0.7349752),
+        (4, 26, 40, -0.7349752, -0.3126438),
+        (0, 0, 98, -0.02772, 0.02772),
+        (1, 0, 1, -0.7335, 1),
+    ],
+)
+def test_intervals_of_changes_are_as_published(
+    gained: int, lost: int, examples: int, low: float, high: float
+) -> None:
+    found = paired_interval(flags(gained, examples), flags(lost, examples)[::-1])
+    assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+
+
+def holds(interval: Interval, value: float) -> bool:
+    return interval.low <= value <= interval.high
+
+
+def test_intervals_of_proportions_hold_the_true_one() -> None:
+    examples = 40
+    intervals = [wilson_interval(flags(hits, examples)) for hits in range(examples + 1)]
+    coverage = []
+    for true in np.linspace(0.02, 0.98, 49):
+        odds = [
+            math.comb(examples, hits) * true**hits * (1 - true) ** (examples - hits)
+            for hits in range(examples + 1)
+        ]
+        coverage.append(
+            sum(odd for odd, of in zip(odds, intervals, strict=True) if holds(of, true))
+        )
+    assert np.mean(coverage) == pytest.approx(0.95, abs=0.01)
+    assert min(coverage) > 0.85
+
+
+@pytest.mark.parametrize("gained_and_lost", [(0.1, 0.1), (0.02, 0.01), (0.3, 0.05)])
+def test_intervals_of_changes_hold_the_true_change(gained_and_lost: tuple[float, float]) -> None:
+    gained, lost = gained_and_lost
+    random, held = np.random.default_rng(0), 0
+    for _ in range(1000):
+        kind = random.choice(3, size=100, p=[gained, lost, 1 - gained - lost])
+        held += holds(paired_interval(kind == 0, kind == 1), gained - lost)
+    assert 930 <= held <= 995
+
+
+def draw_models(seed: int) -> Evaluated:
+    """A model, and the same one with noise on its answers."""
+    candidate = draw_predictions([70, 100, 130], sureness=2, seed=seed)
+    noise = np.random.default_rng(seed + 1_000).normal(0, 1, candidate.probabilities.shape)
+    blurred = normalise(candidate.probabilities * np.exp(noise)).astype(np.float32)
+    return as_evaluated(candidate, replace(candidate, probabilities=blurred))
+
+
+def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
+    comparison = compare(draw_models(300))
+    samples = []
+    for seed in range(1, 100):
+        drawn = draw_models(seed)
+        assert drawn.baseline
+        pair = [
+            {
+                **MetricCounts.of(of.answers).scalars(),
+                "auc": mean_auc(of.ids, of.probabilities),
+            }
+            for of in (drawn.candidate, drawn.baseline)
+        ]
+        samples.append(pair)
+    told = set(METRICS) - {"ece", "top_3_accuracy", "top_5_accuracy"}
+    assert comparison.intervals.keys() == comparison.changes.keys() == told
+    for name in told:
+        values = np.array([candidate[name] for candidate, _ in samples])
+        changes = values - [baseline[name] for _, baseline in samples]
+        for found, seen in ((comparison.intervals, values), (comparison.changes, changes)):
+            width = found[name].high - found[name].low
+            assert width == pytest.approx(2 * 1.96 * seen.std(), rel=0.25), name
+            assert holds(found[name], seen.mean()), name
+
+
+def test_intervals_hold_the_value_of_many_rare_classes() -> None:
+    model = draw_predictions([5] * 150, sureness=3)
+    comparison = compare(as_evaluated(model))
+    truth = measure(draw_predictions([100] * 150, sureness=3)).scalars
+    # Of five examples of a class a resample often has one or two, whose F1 is lower.
+    for name in ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1"):
+        interval, value = comparison.intervals[name], comparison.measures.scalars[name]
+        assert interval.low < value < interval.high <= 1, name
+        assert holds(interval, truth[name]), name
+
+
+@few_resamples
+def test_the_same_seed_gives_the_same_intervals() -> None:
+    drawn = draw_models(3)
+    first, second, other = (compare(drawn, seed=seed) for seed in (5, 5, 6))
+    assert (first.intervals, first.changes) == (second.intervals, second.changes)
+    assert first.intervals["loss"] != other.intervals["loss"]
+    assert tuple(first.intervals) == tuple(
+        metric for metric in METRICS if metric in first.intervals
+    )
+
+
+@few_resamples
+def test_perfect_models_may_be_wrong_elsewhere() -> None:
+    model = predict("abcd", truth="abcd" * 10, said="abcd" * 10)
+    comparison = compare(as_evaluated(model, model, {"all": ("of them",) * 40}))
+    assert comparison.measures.scalars["accuracy"] == 1
+    # Resamples cannot show mistakes that were not seen.
+    assert (
+        comparison.intervals.keys() == comparison.changes.keys() == {"accuracy", "top_3_accuracy"}
+    )
+    for interval in (comparison.intervals["accuracy"], comparison.slices[0].interval):
+        assert 0.9 < interval.low < interval.high == 1
+    for change in (comparison.changes["accuracy"], comparison.slices[0].change):
+        assert change
+        assert change.low == -change.high < 0
+
+
+@few_resamples
+def test_a_baseline_of_other_labels_in_another_order() -> None:
+    truth = "aabbccdd" * 5
+    said, before = "aabbccda" * 5, "aabbeeaa" * 5
+    candidate = predict("dcba", truth=truth, said=said)
+    # It knows no d, and an e that there is not.
+    baseline = predict("abce", truth=truth, said=before)
+    comparison = compare(as_evaluated(candidate, baseline, {"class": tuple(truth)}))
+    assert comparison.baseline
+    assert comparison.measures.scalars["accuracy"] == 7 / 8
+    assert comparison.baseline.scalars["accuracy"] == 4 / 8
+    assert comparison.baseline.labels == ("a", "b", "c", "e")
+    assert comparison.changes["accuracy"] == paired_interval(flags(15, 40), flags(0, 40))
+    assert holds(comparison.changes["balanced_accuracy"], 3.5 / 4 - 2 / 4)
+    found = [(of.value, of.accuracy, of.baseline) for of in comparison.slices]
+    assert found == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, 0)]
+
+
+@few_resamples
+def test_the_order_of_the_labels_changes_nothing() -> None:
+    drawn = draw_models(0)
+    order = [2, 0, 1]
+    turned = Predictions(
+        labels=tuple(drawn.candidate.labels[column] for column in order),
+        ids=np.argsort(order)[drawn.candidate.ids],
+        probabilities=drawn.candidate.probabilities[:, order],
+    )
+    one, other = (
+        compare(as_evaluated(model, drawn.baseline)) for model in (drawn.candidate, turned)
+    )
+    assert one.measures.scalars == pytest.approx(other.measures.scalars)
+    np.testing.assert_array_equal(one.measures.confusion, other.measures.confusion)
+    for name, change in one.changes.items():
+        ends = other.changes[name].low, other.changes[name].high
+        assert (change.low, change.high) == pytest.approx(ends), name
+
+
+@few_resamples
+def test_a_single_example() -> None:
+    model = draw_predictions([1, 0, 0, 0])
+    comparison = compare(as_evaluated(model, model, {"size": ("32 to 63 px",)}))
+    assert set(comparison.intervals) == {"accuracy", "top_3_accuracy"}
+    assert comparison.slices[0].examples == 1
+    change = comparison.slices[0].change
+    assert change
+    assert -1 <= change.low == -change.high < -0.9
+
+
+@few_resamples
+@pytest.mark.parametrize("missing", ["candidate", "baseline"])
+def test_probabilities_that_are_no_numbers_are_wrong(missing: str) -> None:
+    models = {"candidate": draw_predictions([9, 9, 9]), "baseline": draw_predictions([9, 9, 9])}
+    models[missing] = replace(
+        models[missing], probabilities=np.full((27, 3), np.nan, dtype=np.float32)
+    )
+    comparison = compare(as_evaluated(models["candidate"], models["baseline"]))
+    assert comparison.baseline
+    worse = comparison.measures if missing == "candidate" else comparison.baseline
+    assert worse.scalars["top_3_accuracy"] == 0
+    assert np.isnan([worse.scalars["loss"], worse.scalars["auc"]]).all()
+    assert worse.roc is None
+    assert "loss" not in comparison.changes
