@@ -28,7 +28,7 @@ from components.contract.artifacts import (
 )
 from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
 from components.evaluation.classification_metrics import METRICS, measure
-from components.evaluation.prediction_file import Row, join_parts, read_predictions, write_part
+from components.evaluation.prediction_file import join_parts, read_predictions, write_part
 from components.evaluation.predictions import Predictions
 from components.evaluation.slices import SLICINGS
 from components.images.thumbnails import make_thumbnail
@@ -100,19 +100,19 @@ def write_findings(folder: Path) -> types.Artifact:
 
 def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
     """Write the answers alone; TFMA's files are stood in for."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place, record in enumerate(records):
         probabilities = np.full(len(LABELS), 0.1, np.float32)
         probabilities[record.label_id if place % 4 else LABELS.index("blue")] = 0.8
-        label, slices = LABELS[record.label_id], dict.fromkeys(SLICINGS, "all")
+        label, slices = LABELS[record.label_id], dict.fromkeys(SLICINGS, b"all")
         rows.append(
-            Row(
-                filename=record.filename.encode(),
-                label=label.encode(),
-                slices={**slices, "class": label},
-                probabilities=probabilities,
-                baseline=None,
-            )
+            {
+                "filename": record.filename.encode(),
+                "label": label.encode(),
+                **slices,
+                "class": label.encode(),
+                "probabilities": probabilities,
+            }
         )
     write_part(str(folder), rows)
     join_parts(str(folder), [label.encode() for label in LABELS], None)
