@@ -64,7 +64,7 @@ def parse(
     """
     try:
         values: Any = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
-        options = parser.instantiate_classes(values).as_dict()
+        options = parser.instantiate(values).as_dict()
         fields = {field.name: options.pop(field.name) for field in dataclasses.fields(Config)}
         return Config(**fields), options
     except ValueError as error:

@@ -25,7 +25,7 @@ _COLUMNS = ("Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cach
 _MOST_CHANGES = 12
 _NOTHING = "–"
 
-_EARLIER = "Runs of earlier versions, which kept no records, are not listed."
+_EARLIER = "runs of earlier versions, which kept no records, are not listed."
 
 
 def show_runs(output: str, *, as_json: bool = False) -> None:
@@ -44,7 +44,7 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
     if any(record.earlier_runs for record in records):
-        print(_EARLIER)
+        print(f"Note: {_EARLIER}")
     pushes: dict[str, str] = {}
     for record in records:
         if record.pushed:
@@ -79,7 +79,7 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
 def _read(output: str) -> list[RunRecord]:
     records = read_records(output)
     if not records and os.path.exists(Layout(output).metadata):
-        raise StorageError(f"{output} has no records of runs yet. {_EARLIER}")
+        raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
     if not records:
         raise StorageError(
             f"{output} has no runs: there is no {Layout(output).runs}. Name the folder of the "

@@ -287,7 +287,7 @@ def test_a_folder_of_an_earlier_version_is_said_to_have_more_runs(
     Path(Layout(str(tmp_path)).metadata).write_bytes(b"")
     assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    sentence = "Runs of earlier versions, which kept no records, are not listed."
+    sentence = "runs of earlier versions, which kept no records, are not listed."
     assert line.endswith(sentence)
     for _ in range(2):
         record_run(tmp_path).end("done")
