@@ -137,7 +137,7 @@ def test_the_life_of_an_output_folder(first: First) -> None:
 
     Last of the tests of the first run, as it changes its folders.
     """
-    options = ("--data", str(first.data), *OPTIONS)
+    options = ["--data", str(first.data), *OPTIONS]
     second = run(first.output, *options)
     assert second.cached() == NODES
     assert second.summary["pushed_model"] == first.outcome.summary["pushed_model"]
@@ -146,7 +146,7 @@ def test_the_life_of_an_output_folder(first: First) -> None:
     # Same number of files, bytes and modification times: TFX's own fingerprint would not change.
     (first.data / "red" / "001.jpeg").rename(first.data / "blue" / "moved.jpeg")
     (first.data / "green" / "002.jpeg").write_bytes(b"\xff\xd8\xff broken")
-    options = (*options, "--ingest.max_reject_fraction", "0.1")
+    options += ["--ingest.max_reject_fraction", "0.1"]
     kill_in("Trainer", first.output, *options)
     killed = read_records(str(first.output))[-1]
     assert (killed.state, killed.steps["Trainer"].state) == ("stopped", "stopped")

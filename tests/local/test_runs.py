@@ -105,6 +105,7 @@ def test_a_process_that_was_killed_has_ended_also_while_nobody_has_waited_for_it
     )
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, **pipes) as child:
+        assert child.stdout
         process = Process(**json.loads(child.stdout.readline()))
         assert not process.has_ended()
         child.kill()
