@@ -10,7 +10,7 @@ from typing import Any
 
 from components.contract.errors import DataError
 from pipeline_def.runs.history import flatten
-from pipeline_def.runs.record import Data, Pushed, RunRecord, Step
+from pipeline_def.runs.record import RunRecord, Step
 
 _PUSHER = "Pusher"
 
@@ -41,33 +41,18 @@ class Origin:
     """Name of each input → the step that made it; "" where no record tells."""
 
 
-@dataclass(frozen=True)
-class Lineage:
-    """A pushed model, and every step that it was made by."""
-
-    pushed: Pushed
-    data: Data
-    metrics: dict[str, float | None]
-    """On the split `split`."""
-    split: str
-    origins: tuple[Origin, ...]
-    """The push first, then what it used, and so on."""
-
-
-def trace(records: Sequence[RunRecord], wanted: str) -> Lineage:
+def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Origin]]:
     """Trace the model that was pushed as `wanted`, a version or its folder.
+
+    Returns:
+        The run that has pushed it, and every step that had a part in it: the push first, then
+        what it used, and so on.
 
     Raises:
         DataError: none of the runs has pushed it.
     """
     run = _find_push(records, wanted)
-    makers = {
-        output.uri: (record, name)
-        for record in reversed(records)
-        for name, step in record.steps.items()
-        if step.state == "done"
-        for output in step.outputs.values()
-    }
+    makers = find_makers(records)
     found: dict[str, Origin] = {}
     waiting = collections.deque([(run, _PUSHER)])
     while waiting:
@@ -75,20 +60,32 @@ def trace(records: Sequence[RunRecord], wanted: str) -> Lineage:
         if name not in found:
             inputs = record.steps[name].inputs
             sources = {key: makers[uris[0]] for key, uris in inputs.items() if uris[0] in makers}
-            found[name] = _describe(record, name, {key: by for key, (_, by) in sources.items()})
+            found[name] = _describe(
+                record, name, {key: maker for key, (_, maker) in sources.items()}
+            )
             waiting.extend(sources.values())
-    assert run.pushed is not None
-    return Lineage(run.pushed, run.data, run.metrics, run.split, tuple(found.values()))
+    return run, list(found.values())
+
+
+def find_makers(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, str]]:
+    """Return the run and the step that made each artifact, by its URI."""
+    return {
+        output.uri: (record, name)
+        for record in reversed(records)
+        for name, step in record.steps.items()
+        if step.state == "done"
+        for output in step.outputs.values()
+    }
 
 
 def _find_push(records: Sequence[RunRecord], wanted: str) -> RunRecord:
     """Return the first run that has pushed a model as `wanted`."""
     names = {wanted.rstrip("/"), os.path.abspath(wanted), os.path.realpath(wanted)}
-    pushes = {r.pushed.version: r for r in reversed(records) if r.pushed}
-    for version, record in pushes.items():
-        if record.pushed and names & {version, record.pushed.destination.rstrip("/")}:
+    pushes = [(record, record.pushed) for record in records if record.pushed]
+    for record, pushed in pushes:
+        if names & {pushed.version, pushed.destination.rstrip("/")}:
             return record
-    versions = ", ".join(sorted(pushes)) or "none"
+    versions = ", ".join(sorted({pushed.version for _, pushed in pushes})) or "none"
     raise DataError(f"No recorded run has pushed {wanted}; versions pushed: {versions}.")
 
 

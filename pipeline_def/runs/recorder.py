@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, Literal
 
+from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
+from pipeline_def.runs.lineage import find_makers
 from pipeline_def.runs.process import this_process
 from pipeline_def.runs.record import RunRecord, Step, end, now, read_records, write_record
 
@@ -43,17 +45,14 @@ class Recorder:
         """Begin the record of a run in the folder `output`.
 
         Raises:
-            StorageError: it cannot be written, or a record of before cannot be read.
+            StorageError: it cannot be written.
         """
         self.output = output
-        earlier = read_records(output)
-        self._makers = {
-            made.uri: record.id
-            for record in reversed(earlier)
-            for step in record.steps.values()
-            if step.state == "done"
-            for made in step.outputs.values()
-        }
+        earlier: list[RunRecord] = []
+        # What a later version has written keeps nobody from running this one.
+        with contextlib.suppress(StorageError):
+            earlier = read_records(output)
+        self._makers = find_makers(earlier)
         self.record = RunRecord(
             id=_new_id(),
             runner=runner,
@@ -79,8 +78,9 @@ class Recorder:
     def step_ended(self, name: str, step: Step, **facts: Any) -> None:
         """Note how a step ended, and fields of the record that its outputs have told."""
         if step.state == "cached":
-            makers = (self._makers.get(output.uri, "") for output in step.outputs.values())
-            step = dataclasses.replace(step, made_by=next(makers, ""))
+            known = (o.uri for o in step.outputs.values() if o.uri in self._makers)
+            made_by = next((self._makers[uri][0].id for uri in known), "")
+            step = dataclasses.replace(step, made_by=made_by)
         self._set_step(name, step, **facts)
 
     def end(self, state: Literal["done", "failed", "stopped"], error: str = "") -> None:

@@ -58,19 +58,20 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
     Raises:
         UserError: no run in the folder `output` has pushed it.
     """
-    lineage = trace(_read(output), wanted)
+    run, origins = trace(_read(output), wanted)
     if as_json:
-        _print_json(dataclasses.asdict(lineage))
+        _print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
         return
-    examples = ", ".join(f"{count:,} {split}" for split, count in lineage.data.examples.items())
-    facts = ", ".join(f"{n} {v:.4g}" for n, v in lineage.metrics.items() if v is not None)
-    images = " ".join(_shorten_fingerprint(lineage.data.fingerprint))
+    assert run.pushed is not None
+    data = run.data
+    examples = ", ".join(f"{count:,} {split}" for split, count in data.examples.items())
+    metrics = ", ".join(f"{n} {v:.4g}" for n, v in run.metrics.items() if v is not None)
     lines = [
-        f"Version {lineage.pushed.version}: {lineage.pushed.destination}",
-        f"images: {lineage.data.folder}, {images}; {examples}",
-        f"metrics on {lineage.split}: {facts}",
+        f"Version {run.pushed.version}: {run.pushed.destination}",
+        f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
+        f"metrics on {run.split}: {metrics}",
     ]
-    for origin in lineage.origins:
+    for origin in origins:
         lines += ["", *_describe(origin)]
     for line in lines:
         print(make_printable(line))
