@@ -8,7 +8,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -49,10 +49,13 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     from pipeline_def.local.summary import summarize
 
     page = os.path.join(record.steps["ImageReport"].outputs["html"].uri, PAGE_FILE)
-    shutil.copyfile(page, layout.report)
     anomalies = record.steps["ExampleValidator"].outputs["anomalies"]
     summary = summarize(record, layout, _read_warnings(anomalies, config))
-    summary.write(layout.summary)
+    try:
+        shutil.copyfile(page, layout.report)
+        summary.write(layout.summary)
+    except OSError as error:
+        raise StorageError(f"Cannot write to {layout.output}: {error.strerror}.") from error
     return summary
 
 

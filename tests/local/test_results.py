@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
+import local_runner
 from components.contract.example import INDEX_FILE
 from components.contract.model_run import INPUT_FILE
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.report.metrics_file import METRICS_FILE
+from components.storage.text_artifact import PAGE_FILE
 from pipeline_def.layout import Layout
 from pipeline_def.local.results import read_results
 from pipeline_def.local.summary import summarize
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
 from pipeline_def.runs.recorder import Recorder
+from tests.pictures import write_folder
 
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
+
+
+TRAINING = {"images_per_second": 9.0, "input_wait_share": 0.1, "advice": None}
 
 
 def metrics(baseline: float | None) -> dict[str, Any]:
@@ -60,10 +66,12 @@ def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, 
         rejects=({}, {SUMMARY_FILE: COUNTS | {"in_several_splits": 0}}),
     )
     end(recorder, "StatisticsGen", statistics=({}, {}))
-    end(recorder, "Trainer", model_run=({}, {INPUT_FILE: {"advice": None}}))
+    end(recorder, "ExampleValidator", anomalies=({"split_names": "[]"}, {}))
+    end(recorder, "Trainer", model_run=({}, {INPUT_FILE: TRAINING}))
     end(recorder, "BaselineFinder", baseline=(version, {}))
     end(recorder, "Evaluator", blessing=({"blessed": 1}, {}), evaluation=({"split": "test"}, {}))
-    end(recorder, "ImageReport", metrics=({}, {METRICS_FILE: report}))
+    files: dict[str, Any] = {PAGE_FILE: "the page"}
+    end(recorder, "ImageReport", metrics=({}, {METRICS_FILE: report}), html=({}, files))
     end(recorder, "Pusher", pushed_model=(pushed, {}))
     return recorder.record
 
@@ -81,6 +89,32 @@ def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
 def test_of_a_first_model_that_was_not_pushed(recorder: Recorder) -> None:
     record = record_all(recorder, baseline=None, pushed={"pushed": 0})
     assert (record.baseline, record.pushed) == (None, None)
+
+
+def test_what_a_user_gets_after_the_last_step(
+    recorder: Recorder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = record_all(recorder, baseline=0.8, pushed={"pushed": 0})
+    data = write_folder(tmp_path / "images", each=2)
+    arguments = ("--data", str(data), "--output", str(tmp_path / "out"))
+    for outcome, status in ((record, 0), (None, 1)):
+        monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, o=outcome: o)
+        assert local_runner.main(arguments) == status
+    layout = Layout(str(tmp_path / "out"))
+    assert json.loads(Path(layout.report).read_text()) == "the page"
+    assert json.loads(Path(layout.summary).read_text())["pushed_model"] is None
+    out = capsys.readouterr().out
+    assert "Accuracy     0.9000 on test" in out
+    assert out.count("Done in") == 1
+
+    Path(layout.report).unlink()
+    Path(layout.report).mkdir()
+    monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config: record)
+    assert local_runner.main(arguments) == 2
+    assert "Cannot write to" in capsys.readouterr().err
 
 
 def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
