@@ -23,18 +23,27 @@ class Layout:
         return os.path.join(self.output, "metadata.sqlite")
 
     @property
+    def runs(self) -> str:
+        """The records of all runs, a folder each."""
+        return os.path.join(self.output, "runs")
+
+    def record(self, run_id: str) -> str:
+        """Return the path of the record of a run, JSON."""
+        return os.path.join(self.runs, run_id, "run.json")
+
+    @property
     def pushed(self) -> str:
         """Blessed models, a folder per version, as TensorFlow Serving wants them."""
         return os.path.join(self.output, "pushed")
 
     @property
     def statistics(self) -> str:
-        """Of the examples of earlier runs, a folder each, to compare those of the next with."""
+        """Statistics of the examples of earlier runs, a folder each; the next run is compared."""
         return os.path.join(self.output, "statistics")
 
     @property
     def checkpoints(self) -> str:
-        """Of trainings that were interrupted, a folder each."""
+        """Checkpoints of interrupted trainings, a folder each."""
         return os.path.join(self.output, "checkpoints")
 
     @property

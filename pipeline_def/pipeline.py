@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_component import BaseComponent
@@ -101,7 +103,8 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
 
 def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
-    validation = config.validation
+    # The steps get what the file of the schema says, wherever it lies.
+    validation = dataclasses.replace(config.validation, schema=None)
     example_gen = ImageExampleGen(folder=str(config.data), config=config.ingest)
     statistics = StatisticsGen(
         examples=example_gen.outputs["examples"], stats_options=statistics_options()
@@ -109,7 +112,7 @@ def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     schema_gen = ImageSchemaGen(
         statistics=statistics.outputs["statistics"],
         config=validation,
-        curated=read_schema(validation.schema) if validation.schema else None,
+        curated=read_schema(config.validation.schema) if config.validation.schema else None,
     )
     validator = ImageValidator(
         statistics=statistics.outputs["statistics"],

@@ -6,7 +6,6 @@ looks into the folder that Pusher writes to, and leaves the candidate out.
 """
 
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +13,13 @@ from typing import Any
 from tfx import types
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils, path_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.lookup_driver import LookupDriver
 from components.storage.object_store import register_object_stores
+from components.storage.saved_model import model_digest, whole_versions
 
 # The execution property that the driver resolves: the folder of the baseline, or "".
 FOUND_KEY = "found_baseline"
@@ -33,28 +32,9 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
     """
-    register_object_stores()
-    if not fileio.isdir(pushed_models):
-        return ""
-    # TensorFlow ends the names of remote folders with a slash.
-    names = [name.rstrip("/") for name in fileio.listdir(pushed_models)]
-    same = _model_digest(candidate)
-    for name in sorted((name for name in names if name.isdigit()), key=int, reverse=True):
-        version = os.path.join(pushed_models, name)
-        # Pusher copies saved_model.pb last, so a version without it is not whole.
-        whole = fileio.exists(os.path.join(version, "saved_model.pb"))
-        if whole and _model_digest(version) != same:
-            return version
-    return ""
-
-
-def _model_digest(saved_model: str) -> str:
-    """Digest the graph and the checksums of the weights, which the variables' index holds."""
-    digest = hashlib.sha256()
-    for name in ("saved_model.pb", os.path.join("variables", "variables.index")):
-        with fileio.open(os.path.join(saved_model, name), "rb") as file:
-            digest.update(file.read())
-    return digest.hexdigest()
+    same = model_digest(candidate)
+    versions = whole_versions(pushed_models)
+    return next((version for version in versions if model_digest(version) != same), "")
 
 
 def _find(pushed_models: str, model: types.Artifact) -> str:

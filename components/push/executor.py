@@ -8,33 +8,63 @@ from typing import Any
 from tfx import types
 from tfx.components.pusher import executor
 from tfx.dsl.io import fileio
+from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import io_utils, proto_utils
 
 from components.storage.object_store import register_object_stores
+from components.storage.saved_model import model_digest, whole_versions
 from components.storage.text_artifact import CARD_FILE, read_text
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Its name beside `saved_model.pb`."""
 
+_Artifacts = dict[str, list[types.Artifact]]
+
 
 class Executor(executor.Executor):
-    """Pushes as TFX does, and then writes the card."""
+    """Pushes as TFX does, but no model twice in a row, and writes the card beside it."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: _Artifacts, output_dict: _Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Push a blessed model and its card; do nothing for any other."""
+        """Push a blessed model and its card; do nothing for any other.
+
+        The newest version stays the newest when it holds the same model already, be it that only
+        the card has changed or that an earlier run was killed after the copy.
+        """
         register_object_stores()
         card = artifact_utils.get_single_instance(input_dict["card"])
         # First, so that a card that cannot be read keeps its model from being pushed.
         text = read_text(card.uri, CARD_FILE)
-        super().Do(input_dict, output_dict, exec_properties)
         key = standard_component_specs.PUSHED_MODEL_KEY
         pushed = artifact_utils.get_single_instance(output_dict[key])
+        version = self._find_version(input_dict, exec_properties)
+        if version:
+            io_utils.copy_dir(self.GetModelPath(input_dict), pushed.uri)
+            self._MarkPushed(pushed, version, os.path.basename(version))
+        else:
+            super().Do(input_dict, output_dict, exec_properties)
         if pushed.get_int_custom_property("pushed"):
-            destination = pushed.get_string_custom_property("pushed_destination")
-            with fileio.open(os.path.join(destination, PUSHED_CARD), "w") as file:
-                file.write(text)
+            _write_card(text, pushed.get_string_custom_property("pushed_destination"))
+
+    def _find_version(self, input_dict: _Artifacts, exec_properties: dict[str, Any]) -> str | None:
+        """Return the path of the newest version if it holds the model that is to be pushed."""
+        if not self.CheckBlessing(input_dict):
+            return None
+        destination = pusher_pb2.PushDestination()
+        proto_utils.json_to_proto(
+            exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination
+        )
+        newest = next(whole_versions(destination.filesystem.base_directory), None)
+        if newest and model_digest(newest) == model_digest(self.GetModelPath(input_dict)):
+            return newest
+        return None
+
+
+def _write_card(text: str, version: str) -> None:
+    """Write the card, or replace that of an earlier report in one step."""
+    unfinished = os.path.join(version, f".{PUSHED_CARD}")
+    with fileio.open(unfinished, "w") as file:
+        file.write(text)
+    fileio.rename(unfinished, os.path.join(version, PUSHED_CARD), overwrite=True)

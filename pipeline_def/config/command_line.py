@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jsonargparse
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.config.config import Config
 
 
@@ -18,7 +18,7 @@ class _Parser(jsonargparse.ArgumentParser):
     """Says what is wrong in one sentence, where argparse prints the usage of all options first."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        raise UserError(f"{_first_reason(message)} See {self.prog} --help.")
+        raise ConfigurationError(f"{_first_reason(message)} See {self.prog} --help.")
 
 
 def _first_reason(message: str) -> str:
@@ -59,13 +59,34 @@ def parse(
     """Return the configuration, and the values of the options that the parser has beside it.
 
     Raises:
-        UserError: an option or a field is unknown, or its value is not allowed.
+        ConfigurationError: an option or a field is unknown, or its value is not allowed.
         SystemExit: after --help or --print_config.
     """
     try:
         values: Any = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
-        options = parser.instantiate_classes(values).as_dict()
+        options = parser.instantiate(values).as_dict()
         fields = {field.name: options.pop(field.name) for field in dataclasses.fields(Config)}
         return Config(**fields), options
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise ConfigurationError(str(error)) from error
+
+
+def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:
+    """Run a command of a runner, and print the sentence for a user's mistake.
+
+    Args:
+        command: returns its own exit status: 0, or 1 for a failed run.
+        program: begins the sentence.
+        stopped: what to say after Ctrl-C.
+
+    Returns:
+        The status to exit with: that of the command or of the error's class, 130 after Ctrl-C.
+    """
+    try:
+        return command()
+    except UserError as error:
+        print(f"{program}: error: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print(f"{program}: {stopped}", file=sys.stderr)
+        return 130

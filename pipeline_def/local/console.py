@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line per node, a bar on a terminal, a table at the end."""
+"""What a person sees of a run: a line per step, a bar on a terminal, a table at the end."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from components.contract.progress import LOGGER
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
+    from pipeline_def.runs.record import Step
 
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
@@ -57,19 +58,19 @@ def _duplicate(stream: TextIO) -> TextIO:
 
 
 class RunDisplay(logging.Handler):
-    """Shows the nodes of a run as they start, progress and finish.
+    """Shows the steps of a run as they start, progress and end.
 
-    It is the observer of the run, and the handler of the components' progress records.
+    It is an observer of the run, and the handler of the components' progress records.
     """
 
-    def __init__(self, stream: TextIO, *, total: int) -> None:
-        """Draw on `stream` for a pipeline of `total` nodes."""
+    def __init__(self, stream: TextIO) -> None:
+        """Draw on `stream`."""
         super().__init__()
         self._console = Console(file=stream, highlight=False)
-        self._total = total
-        self._finished = 0
-        self.node = ""
-        """The node that runs, or ran last."""
+        self._total = 0
+        self._ended = 0
+        self.step = ""
+        """The step that runs, or ran last; "" before the first."""
         self._printed = 0.0
         columns = (
             SpinnerColumn(),
@@ -81,8 +82,9 @@ class RunDisplay(logging.Handler):
         self._bars = Progress(*columns, console=self._console, transient=True)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Show progress while the context is open."""
+    def running(self, *, total: int) -> Iterator[None]:
+        """Show the progress of a run of `total` steps while the context is open."""
+        self._total = total
         LOGGER.setLevel(logging.INFO)
         LOGGER.addHandler(self)
         bars = self._bars if self._console.is_terminal else contextlib.nullcontext()
@@ -92,34 +94,35 @@ class RunDisplay(logging.Handler):
         finally:
             LOGGER.removeHandler(self)
 
-    def node_started(self, name: str) -> None:
-        """Begin the line of node `name`."""
-        self.node, self._printed = name, time.monotonic()
+    def step_started(self, name: str) -> None:
+        """Begin the line of step `name`."""
+        self.step, self._printed = name, time.monotonic()
         if self._console.is_terminal:
             self._bars.add_task(name, total=None, note="")
         else:
             self._console.print(f"{self._number()} {name} …")
 
-    def node_finished(self, name: str, seconds: float, *, cached: bool) -> None:
-        """End the line of node `name`."""
+    def step_ended(self, name: str, step: Step) -> None:
+        """End the line of step `name`."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
-        took = "unchanged, taken from the cache" if cached else f"{seconds:.1f} s"
+        cached = step.state == "cached"
+        took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
         self._console.print(f"{self._number()} {name:<17} {took}")
-        self._finished += 1
+        self._ended += 1
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a progress record of the node that runs."""
+        """Show a progress record of the step that runs."""
         done, total = getattr(record, "progress", (None, None))
         if self._console.is_terminal:
             for task in self._bars.task_ids:
                 self._bars.update(task, completed=done, total=total, note=record.getMessage())
         elif time.monotonic() - self._printed > _PLAIN_INTERVAL:
             self._printed = time.monotonic()
-            self._console.print(f"{self._number()} {self.node:<17} {record.getMessage()}")
+            self._console.print(f"{self._number()} {self.step:<17} {record.getMessage()}")
 
     def _number(self) -> str:
-        number = escape(f"[{self._finished + 1}/{self._total}]")
+        number = escape(f"[{self._ended + 1}/{self._total}]")
         return f"{number:>8}"
 
 
@@ -154,11 +157,11 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     low, high = summary.accuracy_interval
-    yield (
-        "Accuracy",
-        f"{summary.metrics['accuracy']:.4f} on {summary.evaluated_on}; with 95 % confidence "
-        f"{low:.3f} to {high:.3f}",
-    )
+    judge = summary.evaluated_on
+    if judge == summary.weights_chosen_on:
+        judge += ", which also chose the weights: optimistic"
+    accuracy = summary.metrics["accuracy"]
+    yield "Accuracy", f"{accuracy:.4f} on {judge}; with 95 % confidence {low:.3f} to {high:.3f}"
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:

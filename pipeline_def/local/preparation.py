@@ -6,7 +6,7 @@ import dataclasses
 import os
 import tempfile
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config, resolve
 from pipeline_def.layout import Layout
 
@@ -20,9 +20,9 @@ def make_absolute(config: Config) -> Config:
 
 
 def check_writable(config: Config) -> None:
-    """Raise `UserError` unless the output can be written, outside the images."""
+    """Raise an error unless the output can be written, outside the images."""
     if config.data and f"{config.output}/".startswith(f"{config.data}/"):
-        raise UserError(
+        raise ConfigurationError(
             f"--output {config.output} lies in --data, so its files would be taken for images: "
             f"choose another folder."
         )
@@ -30,7 +30,7 @@ def check_writable(config: Config) -> None:
         os.makedirs(config.output, exist_ok=True)
         tempfile.TemporaryFile(dir=config.output).close()
     except OSError as error:
-        raise UserError(
+        raise StorageError(
             f"Cannot write to {config.output} ({error.strerror}): choose another --output."
         ) from error
 
@@ -51,10 +51,7 @@ def prepare(config: Config, layout: Layout) -> Config:
     listing = list_source(str(config.data), config.ingest)
     check_labels(listing)
     side = take_survey(listing, config.ingest).shorter_side
-    try:
-        config = resolve(config, shorter_side=side, images=len(listing.files))
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    config = resolve(config, shorter_side=side, images=len(listing.files))
     labels = len({file.label for file in listing.files})
     print(
         f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "

@@ -1,99 +1,62 @@
-"""Runs the nodes of a pipeline one after the other in this process, and says how each went.
+"""Runs the steps of a pipeline in this process, and tells how each went.
 
-TFX's LocalDagRunner does the same, but tells nobody which node runs, how long it took, whether it
-came from the cache, and what it wrote.
+TFX's LocalDagRunner launches them alike, but tells nobody which step runs, how long it took,
+whether it came from the cache, and what it wrote.
 """
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from google.protobuf.message import Message
 from ml_metadata.proto import metadata_store_pb2
 from tfx import types
+from tfx.dsl.compiler import compiler, constants
 from tfx.orchestration import metadata
-from tfx.orchestration.local import local_dag_runner, runner_utils
+from tfx.orchestration.local import runner_utils
 from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
+from pipeline_def.runs.record import Output, Step, now
 
-class Observer(Protocol):
-    """What wants to know how a run goes on."""
-
-    def node_started(self, name: str) -> None:
-        """Node `name` begins."""
-
-    def node_finished(self, name: str, seconds: float, *, cached: bool) -> None:
-        """Node `name` is done, or its earlier result was taken."""
+# What ML Metadata or TFX notes of every artifact, and says nothing about it.
+_NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})
+# A longer text is a curve or a matrix, megabytes with many classes.
+_LONGEST_PROPERTY = 1_000
 
 
-@dataclass(frozen=True)
-class NodeRun:
-    """How one node went."""
-
-    seconds: float
-    cached: bool
-    outputs: Mapping[str, types.Artifact]
-    """Output name → its only artifact."""
-
-
-class LocalRunner(local_dag_runner.LocalDagRunner):
-    """LocalDagRunner that reports to an observer and keeps what the nodes wrote."""
-
-    def __init__(self, observer: Observer, *, last: str | None = None) -> None:
-        """Report to `observer`; stop after the node `last`, if one is named."""
-        super().__init__()
-        self._observer = observer
-        self._last = last
-        self.nodes: dict[str, NodeRun] = {}
-
-    def run_with_ir(
-        self, pipeline: pipeline_pb2.Pipeline, run_options: Any = None, **kwargs: Any
-    ) -> None:
-        """Run every node of the compiled pipeline, which is in topological order."""
-        run_id = time.strftime("%Y-%m-%dT%H:%M:%S") + f".{time.time_ns() % 10**9:09d}"
-        runtime_parameter_utils.substitute_runtime_parameter(
-            pipeline, {local_dag_runner.constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
-        )
-        for node in pipeline.nodes:
-            name = node.pipeline_node.node_info.id
-            self._observer.node_started(name)
-            self.nodes[name] = _run_node(pipeline, node.pipeline_node)
-            done = self.nodes[name]
-            self._observer.node_finished(name, done.seconds, cached=done.cached)
-            if name == self._last:
-                return
-
-
-def run_pipeline(
-    pipeline: Pipeline, observer: Observer, *, last: str | None = None
-) -> dict[str, NodeRun]:
-    """Run `pipeline`; return its nodes in the order they ran.
+def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[[], Step]]]:
+    """Yield the name of each step, in topological order, and the function that runs it.
 
     Args:
         pipeline: to run.
-        observer: is told of every node.
-        last: node after which to stop; unset: run all.
+        run_id: under which ML Metadata knows the run.
+    """
+    compiled = compiler.Compiler().compile(pipeline)
+    runtime_parameter_utils.substitute_runtime_parameter(
+        compiled, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+    )
+    for node in compiled.nodes:
+        name = node.pipeline_node.node_info.id
+        yield name, functools.partial(_run_step, compiled, node.pipeline_node)
+
+
+def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) -> Step:
+    """Launch one step, as LocalDagRunner does, and ask ML Metadata what became of it.
 
     Raises:
-        Exception: whatever the node that failed raised.
+        Exception: whatever the step raised.
     """
-    runner = LocalRunner(observer, last=last)
-    runner.run(pipeline)
-    return runner.nodes
-
-
-def _run_node(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) -> NodeRun:
-    """Launch one node, as LocalDagRunner does, and ask ML Metadata what became of it."""
     name = node.node_info.id
     deployment = runner_utils.extract_local_deployment_config(pipeline)
     store = deployment.metadata_connection_config
     connection = getattr(store, store.WhichOneof("connection_config"))
-    started = time.monotonic()
+    started, began = now(), time.monotonic()
     info = launcher.Launcher(
         pipeline_node=node,
         mlmd_connection=metadata.Metadata(connection),
@@ -102,11 +65,36 @@ def _run_node(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
     ).launch()
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])
         if not execution_lib.is_execution_successful(execution):
             raise RuntimeError(f"{name} did not run: its inputs could not be resolved")
         outputs = execution_lib.get_output_artifacts(handle, info.execution_id)
     cached = execution.last_known_state == metadata_store_pb2.Execution.CACHED
-    return NodeRun(seconds, cached, {key: artifacts[0] for key, artifacts in outputs.items()})
+    return Step(
+        "cached" if cached else "done",
+        started=started,
+        seconds=round(seconds, 3),
+        inputs={key: [artifact.uri for artifact in used] for key, used in info.input_dict.items()},
+        outputs={key: describe_output(artifacts[0]) for key, artifacts in outputs.items()},
+    )
+
+
+def describe_output(artifact: types.Artifact) -> Output:
+    """Return what the record of a run says of an artifact."""
+    message = artifact.mlmd_artifact
+    properties = {**_read(message.properties), **_read(message.custom_properties)}
+    return Output(artifact.uri, artifact.type_name, properties)
+
+
+def _read(properties: Mapping[str, Message]) -> dict[str, Any]:
+    """Return numbers and short texts."""
+    values = {name: getattr(v, v.WhichOneof("value") or "", None) for name, v in properties.items()}
+    return {
+        name: value
+        for name, value in sorted(values.items())
+        if name not in _NOISE
+        and isinstance(value, int | float | str)
+        and len(str(value)) <= _LONGEST_PROPERTY
+    }

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.utils import io_utils
 
-from components.contract.errors import UserError
-from pipeline_def.local.runner import NodeRun
-
-LAST_NODE = "SchemaGen"
+from components.contract.errors import StorageError
 
 _HEADER = """\
 # What the examples of a run must be like: inferred from the train split, for you to correct.
@@ -36,20 +32,23 @@ _HEADER = """\
 """
 
 
-def write_schema(nodes: Mapping[str, NodeRun], target: str) -> None:
-    """Write what SchemaGen inferred to the file `target`, with a comment on how to edit it.
+def write_schema(inferred: str, target: str) -> None:
+    """Write an inferred schema to a file, with a comment on how to edit it.
+
+    Args:
+        inferred: URI of what SchemaGen wrote.
+        target: path of the file.
 
     Raises:
-        UserError: the file is there and says anything else, as a person may have edited it.
+        StorageError: the file exists with other content, as a person may have edited it.
     """
-    folder = nodes[LAST_NODE].outputs["schema"].uri
-    schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
+    schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(inferred), schema_pb2.Schema())
     text = _HEADER.format(path=shlex.quote(target))
     text += text_format.MessageToString(schema, as_utf8=True)
     try:
         _write(target, text)
     except OSError as error:
-        raise UserError(
+        raise StorageError(
             f"Cannot write to {target} ({error.strerror}): choose another file with --to."
         ) from error
 
@@ -62,7 +61,7 @@ def _write(target: str, text: str) -> None:
         return
     with open(target, encoding="utf-8", errors="replace") as file:
         if file.read() != text:
-            raise UserError(
+            raise StorageError(
                 f"{target} is there and differs from the inferred schema, perhaps because "
                 "somebody edited it: it was left as it is. Name another file with --to."
             )

@@ -8,17 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfx import types
-
-from components.contract.artifacts import VERSION_PROPERTY
+from components.contract.example import INDEX_FILE
 from components.contract.model_run import INPUT_FILE
+from components.contract.splits import EVAL, TRAIN
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
-from components.records.shard_files import count_examples, read_index
 from components.report.metrics_file import METRICS_FILE
-from components.validation.findings import describe_warnings
-from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.runner import NodeRun
+from pipeline_def.runs.record import Output, RunRecord
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Summary:
     skipped: int
     """Hidden files and files outside label folders."""
     duplicates: int
-    """Files whose very bytes another file has, too."""
+    """Files with the same bytes as another file."""
     label_conflicts: int
     """Images that are found under more than one label."""
     in_several_splits: int
@@ -42,18 +38,21 @@ class Summary:
     metrics: dict[str, float | None]
     """On the split `evaluated_on`, null where not defined: those of `classification_metrics`."""
     accuracy_interval: list[float]
-    """Holds the true accuracy with 95 % confidence: its ends."""
+    """Ends of the 95 % confidence interval."""
     evaluated_on: str
+    """The split that judged the model."""
+    weights_chosen_on: str
+    """The split that chose the epoch; where it also judged, the metrics are optimistic."""
     training: dict[str, Any]
-    """`images_per_second`, the share `input_wait_share` of its time that it waited for input, the
-    `cache` it used, and `advice` when it waited too long; else null."""
+    """`images_per_second`, the fraction `input_wait_share` of the time that training waited for
+    input, the `cache` it used, and `advice` when it waited too long; else null."""
     baseline: dict[str, Any] | None
     """The model in use before: its `version` and `accuracy` on the same split."""
     blessed: bool
     blessing_reason: str
     pushed_model: str | None
     nodes: dict[str, dict[str, Any]]
-    """Node → seconds, cached."""
+    """Step → seconds, cached."""
     paths: dict[str, str]
     """Where to look further."""
 
@@ -64,67 +63,53 @@ class Summary:
             file.write("\n")
 
 
-def summarize(nodes: Mapping[str, NodeRun], config: Config) -> Summary:
-    """Collect the facts of a finished run from the artifacts its nodes wrote."""
-    index = read_index(nodes["ImageExampleGen"].outputs["examples"].uri)
-    rejects_uri = nodes["ImageExampleGen"].outputs["rejects"].uri
-    ingest = _read_json(rejects_uri, SUMMARY_FILE)
-    report = _read_json(nodes["ImageReport"].outputs["metrics"].uri, METRICS_FILE)
-    accuracy = report["metrics"]["accuracy"]
+def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary:
+    """Collect the facts of a finished run.
+
+    Args:
+        record: of the run.
+        layout: of its output folder.
+        warnings: what validation found and the configuration lets pass.
+    """
+    outputs = {name: step.outputs for name, step in record.steps.items()}
+    ingest = outputs["ImageExampleGen"]["rejects"].read_json(SUMMARY_FILE)
+    index = outputs["ImageExampleGen"]["examples"].read_json(INDEX_FILE)
+    report = outputs["ImageReport"]["metrics"].read_json(METRICS_FILE)
+    counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
     return Summary(
-        examples=count_examples(index),
-        rejected=ingest["rejected"],
-        skipped=ingest["skipped"],
-        duplicates=ingest["duplicates"],
-        label_conflicts=ingest["label_conflicts"],
-        in_several_splits=ingest["in_several_splits"],
-        warnings=describe_warnings(
-            nodes["ExampleValidator"].outputs["anomalies"], config.validation
-        ),
-        classes=sorted(index["labels"]["train"]),
-        metrics={name: measured["value"] for name, measured in report["metrics"].items()},
-        accuracy_interval=accuracy["interval"],
-        evaluated_on=report["split"],
-        training=_read_json(nodes["Trainer"].outputs["model_run"].uri, INPUT_FILE),
-        baseline=_baseline(nodes["BaselineFinder"].outputs["baseline"], accuracy["baseline"]),
-        blessed=report["blessed"],
-        blessing_reason="; ".join(report["reasons"]),
-        pushed_model=_pushed_model(nodes["Pusher"].outputs["pushed_model"]),
+        examples=record.data.examples,
+        **{name: ingest[name] for name in counted},
+        warnings=warnings,
+        classes=sorted(index["labels"][TRAIN]),
+        metrics=record.metrics,
+        accuracy_interval=report["metrics"]["accuracy"]["interval"],
+        evaluated_on=record.split,
+        weights_chosen_on=EVAL,
+        training=outputs["Trainer"]["model_run"].read_json(INPUT_FILE),
+        baseline=record.baseline,
+        blessed=bool(record.blessed),
+        blessing_reason="; ".join(record.reasons),
+        pushed_model=record.pushed.destination if record.pushed else None,
         nodes={
-            name: {"seconds": round(node.seconds, 3), "cached": node.cached}
-            for name, node in nodes.items()
+            name: {"seconds": step.seconds, "cached": step.state == "cached"}
+            for name, step in record.steps.items()
         },
-        paths=_paths(nodes, rejects_uri, Layout(config.output)),
+        paths=_list_paths(outputs, layout, record.id),
     )
 
 
-def _read_json(folder: str, name: str) -> dict[str, Any]:
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
-        facts: dict[str, Any] = json.load(file)
-    return facts
-
-
-def _baseline(baseline: types.Artifact, accuracy: float | None) -> dict[str, Any] | None:
-    if accuracy is None:
-        return None
-    version = baseline.get_string_custom_property(VERSION_PROPERTY)
-    return {"version": version, "accuracy": accuracy}
-
-
-def _pushed_model(pushed: types.Artifact) -> str | None:
-    if not pushed.get_int_custom_property("pushed"):
-        return None
-    return str(pushed.get_string_custom_property("pushed_destination"))
-
-
-def _paths(nodes: Mapping[str, NodeRun], rejects_uri: str, layout: Layout) -> dict[str, str]:
+def _list_paths(
+    outputs: Mapping[str, Mapping[str, Output]], layout: Layout, run_id: str
+) -> dict[str, str]:
+    rejects = outputs["ImageExampleGen"]["rejects"].uri
     return {
         "report": layout.report,
-        "metrics": os.path.join(nodes["ImageReport"].outputs["metrics"].uri, METRICS_FILE),
-        "training_logs": nodes["Trainer"].outputs["model_run"].uri,
-        "evaluation": nodes["Evaluator"].outputs["evaluation"].uri,
-        "statistics": nodes["StatisticsGen"].outputs["statistics"].uri,
-        "rejects": os.path.join(rejects_uri, REJECTS_FILE),
-        "duplicates": os.path.join(rejects_uri, DUPLICATES_FILE),
+        "metrics": os.path.join(outputs["ImageReport"]["metrics"].uri, METRICS_FILE),
+        "training_logs": outputs["Trainer"]["model_run"].uri,
+        "evaluation": outputs["Evaluator"]["evaluation"].uri,
+        "statistics": outputs["StatisticsGen"]["statistics"].uri,
+        "rejects": os.path.join(rejects, REJECTS_FILE),
+        "duplicates": os.path.join(rejects, DUPLICATES_FILE),
         "metadata": layout.metadata,
+        "record": layout.record(run_id),
     }

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from components.contract.configuration import from_json, to_json
-from components.contract.errors import UserError
+from components.contract.errors import ServiceError, UserError
 from components.ingest.config import IngestConfig
 from components.transform.config import TransformConfig
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import exit_status, make_parser, parse
 from pipeline_def.config.config import Config, resolve
 from pipeline_def.config.model import ModelConfig
 
@@ -114,6 +114,23 @@ def test_size_and_model_follow_the_images(
 def test_weights_need_a_model_that_has_them() -> None:
     with pytest.raises(ValueError, match="cnn has no pretrained weights"):
         resolve(Config(model=ModelConfig(weights="imagenet")), shorter_side=32, images=10)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ServiceError("No answer."), 2, "runner.py: error: No answer.\n"),
+        (KeyboardInterrupt(), 130, "runner.py: stopped.\n"),
+    ],
+)
+def test_the_status_of_a_mistake_and_of_ctrl_c(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
+) -> None:
+    def command() -> int:
+        raise error
+
+    assert exit_status(command, program="runner.py", stopped="stopped.") == status
+    assert capsys.readouterr().err == said
 
 
 def test_ingest_config_survives_json() -> None:

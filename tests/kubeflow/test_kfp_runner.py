@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 import kfp_runner
+import local_runner
+from pipeline_def.runs.record import read_records
 from tests.kubeflow.kfp_server import KfpServer
-from tests.kubeflow.test_kfp_client import step
+from tests.kubeflow.test_kfp_client import node, step
 from tests.kubeflow.test_spec_check import SPEC
 
 
@@ -38,7 +40,8 @@ def spec(tmp_path: Path) -> Path:
 
 
 def run(server: KfpServer, spec: Path, *argv: str) -> int:
-    return kfp_runner.main(["run", "--endpoint", server.url, "--spec", str(spec), *argv])
+    own = ("--endpoint", server.url, "--spec", str(spec), "--output", str(spec.parent / "out"))
+    return kfp_runner.main(["run", *own, *argv])
 
 
 def test_a_run_is_started_with_its_parameters(
@@ -81,6 +84,36 @@ def test_the_status_says_how_the_run_ended(
     assert f"Run {state}" in capsys.readouterr().out
 
 
+def test_the_run_is_listed_beside_local_ones(
+    server: KfpServer,
+    spec: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    done, runs = node("Gen", "SUCCEEDED", 5, 65), node("Train", "RUNNING", 70)
+    failed = node("Train", "FAILED", 70, 100, error={"message": "No memory."})
+    server.script += [step("RUNNING", done, runs), step("FAILED", done, failed)]
+    assert run(server, spec, "--parameter", "epochs=7", "--wait") == 1
+    assert run(server, spec) == 0
+    followed, started = read_records(str(spec.parent / "out"))
+    assert (followed.runner, followed.pipeline, followed.state) == ("kubeflow", "images", "failed")
+    assert (followed.error, followed.url) == ("No memory.", f"{server.url}/#/runs/details/run_id-1")
+    assert {name: (s.state, s.seconds) for name, s in followed.steps.items()} == {
+        "Gen": ("done", 60.0),
+        "Train": ("failed", 30.0),
+    }
+    assert followed.configuration == {"data": "gs://b", "epochs": 7, "rate": 0.1, "flip": False}
+    assert followed.versions["image"] == "r/i:1"
+    assert (started.state, started.steps, started.ended) == ("running", {}, None)
+    capsys.readouterr()
+    assert local_runner.main(["runs", "--output", str(spec.parent / "out")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "failed at" in text
+    assert "epochs 7 → 5" in text
+    assert "on Kubeflow" in text
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -89,6 +122,7 @@ def test_the_status_says_how_the_run_ended(
         (("--parameter", "epoch=1"), "the names are data, epochs, flip, rate"),
         (("--parameter", "epochs"), "write NAME=VALUE"),
         (("--spec", "/none.yaml"), "Cannot read /none.yaml: No such file or directory"),
+        (("--output", "/dev/null/x"), "Cannot write to /dev/null/x"),
         (("--target", "vertex"), "--project is missing: --target vertex needs it"),
         (
             ("--target", "vertex", "--project", "p", "--region", "r"),

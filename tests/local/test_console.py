@@ -12,6 +12,7 @@ import pytest
 from components.contract.progress import report_progress
 from pipeline_def.local import console
 from pipeline_def.local.summary import Summary
+from pipeline_def.runs.record import Step
 
 SUMMARY = Summary(
     examples={"eval": 20, "train": 1_280},
@@ -24,7 +25,8 @@ SUMMARY = Summary(
     classes=[f"class {number}" for number in range(30)],
     metrics={"accuracy": 0.91234, "loss": 0.3},
     accuracy_interval=[0.9, 0.925],
-    evaluated_on="eval",
+    evaluated_on="test",
+    weights_chosen_on="eval",
     training={
         "images_per_second": 1234.5,
         "input_wait_share": 0.345,
@@ -47,14 +49,14 @@ SUMMARY = Summary(
 
 def show_run(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "_PLAIN_INTERVAL", 0.0)
-    display = console.RunDisplay(stream, total=2)
-    with display.running():
-        display.node_started("Trainer")
+    display = console.RunDisplay(stream)
+    with display.running(total=2):
+        display.step_started("Trainer")
         report_progress(done=3, total=20, unit="epochs", note="accuracy 0.5")
         time.sleep(0.2)  # The bar is drawn ten times a second.
-        display.node_finished("Trainer", 12.34, cached=False)
-        display.node_started("Pusher")
-        display.node_finished("Pusher", 0.01, cached=True)
+        display.step_ended("Trainer", Step("done", seconds=12.34))
+        display.step_started("Pusher")
+        display.step_ended("Pusher", Step("cached", seconds=0.01))
     report_progress(done=4, total=20, unit="epochs")
 
 
@@ -98,7 +100,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert text.count(": warning") == 5
     assert "… and 2 more, in the report" in text
     assert "… and 20 more" in text
-    assert "0.9123 on eval" in text
+    assert "0.9123 on test; with 95 % confidence 0.900 to 0.925" in text
     assert "0.9000, version 17" in text
     [command] = [line for line in lines if "saved_model_cli" in line]
     assert command.endswith(f"--dir '{SUMMARY.pushed_model}'")
@@ -106,10 +108,13 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
-    summary = replace(SUMMARY, blessed=False, pushed_model=None, baseline=None, rejected=0)
+    summary = replace(
+        SUMMARY, evaluated_on="eval", blessed=False, pushed_model=None, baseline=None, rejected=0
+    )
     console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
     text = capsys.readouterr().out
     assert "no: accuracy 0.912 reaches 0.500" in text
+    assert "0.9123 on eval, which also chose the weights: optimistic; with" in text
     assert "not pushed" in text
     assert "none: this is the first model" in text
     assert "rejects.jsonl" not in text

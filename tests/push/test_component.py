@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,6 @@ from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.object_store import register_object_stores
 from components.storage.text_artifact import CARD_FILE, read_text, write_text
-from tests.evaluation.test_eval_config import saved_model
 from tests.storage.s3_server import serve_s3
 
 CARD = "# Katze, قطة\n"
@@ -33,10 +34,18 @@ def store() -> Iterator[str]:
         yield "minio://bucket/run"
 
 
-def make_card(uri: str) -> types.Artifact:
+def saved_model(folder: Path, *, weights: bytes) -> Path:
+    """Write the files by which a model is known."""
+    (folder / "variables").mkdir(parents=True)
+    (folder / "variables" / "variables.index").write_bytes(weights)
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    return folder
+
+
+def make_card(uri: str, text: str = CARD) -> types.Artifact:
     artifact = Markdown()
     artifact.uri = uri
-    write_text(CARD, uri, CARD_FILE)
+    write_text(text, uri, CARD_FILE)
     return artifact
 
 
@@ -94,6 +103,35 @@ def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:
     assert find_baseline(models, str(tmp_path / "old" / "Format-Serving")) == ""
     found = find_baseline(models, str(tmp_path / "new" / "Format-Serving"))
     assert found == version.get_string_custom_property("pushed_destination")
+
+
+def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    models = tmp_path / "pushed"
+    # What a kill after the copy leaves: the version is whole, but nobody knows of it, nor its card.
+    shutil.copytree(tmp_path / "model" / "Format-Serving", models / "17")
+    for text in (CARD, "# The report says more now.\n"):
+        card = make_card(str(tmp_path / "card"), text)
+        pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card)
+        assert os.listdir(models) == ["17"]
+        assert sorted(os.listdir(models / "17")) == [PUSHED_CARD, "saved_model.pb", "variables"]
+        assert (models / "17" / PUSHED_CARD).read_text(encoding="utf-8") == text
+        assert pushed.get_int_custom_property("pushed") == 1
+        assert pushed.get_string_custom_property("pushed_version") == "17"
+        assert pushed.get_string_custom_property("pushed_destination") == str(models / "17")
+        assert (tmp_path / "archive" / "saved_model.pb").exists()
+
+
+def test_a_model_that_was_in_use_before_another_is_pushed_anew(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
+    models = tmp_path / "pushed"
+    shutil.copytree(tmp_path / "old" / "Format-Serving", models / "17")
+    shutil.copytree(tmp_path / "new" / "Format-Serving", models / "18")
+    card = make_card(str(tmp_path / "card"))
+    pushed = push(tmp_path / "old", str(models), tmp_path / "archive", card=card)
+    assert pushed.get_string_custom_property("pushed_version") not in ("17", "18")
+    assert len(os.listdir(models)) == 3
 
 
 def test_a_model_that_is_not_blessed_leaves_nothing(tmp_path: Path) -> None:

@@ -67,12 +67,17 @@ def run_url(connection: Connection, run_id: str) -> str:
 
 
 def follow_run(
-    connection: Connection, run_id: str, write: Callable[[str], None], *, interval: float = 10.0
+    connection: Connection,
+    run_id: str,
+    write: Callable[[str], None],
+    *,
+    see: Callable[[RunView], None] | None = None,
+    interval: float = 10.0,
 ) -> str:
     """Write each change of a task's state until the run ends; return the run's last state.
 
     The API is asked every `interval` seconds. Ctrl-C stops the following and not the run; the
-    state returned is then not a final one.
+    state returned is then not a final one. `see` gets every answer.
 
     Raises:
         UserError: The API cannot be reached for ten polls, or refuses.
@@ -83,7 +88,10 @@ def follow_run(
             found = api.call(
                 "RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id
             )
-            return run_view(found)
+            view = run_view(found)
+            if see:
+                see(view)
+            return view
 
         return follow(read, write, url=run_url(connection, run_id), interval=interval)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any
 
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
 from pipeline_def.kubeflow.client import open_source_client, vertex_client
-from pipeline_def.kubeflow.client.run_follower import Parameter, StartedRun
+from pipeline_def.kubeflow.client.run_follower import Parameter, RunView, StartedRun
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 
@@ -58,13 +59,19 @@ def start(options: argparse.Namespace) -> StartedRun:
     )
 
 
-def follow(options: argparse.Namespace, run_id: str) -> str:
-    """Print each change of a task's state until the run ends; return the run's last state."""
+def follow(options: argparse.Namespace, run_id: str, see: Callable[[RunView], None]) -> str:
+    """Print each change of a task's state until the run ends; return the run's last state.
+
+    Args:
+        options: those of `kfp_runner.py run`.
+        run_id: of the run.
+        see: is given the run as often as it is read.
+    """
     if options.target == "vertex":
         return vertex_client.follow_run(
-            run_id, _print, project=options.project, region=options.region
+            run_id, _print, see=see, project=options.project, region=options.region
         )
-    return open_source_client.follow_run(_connection(options), run_id, _print)
+    return open_source_client.follow_run(_connection(options), run_id, _print, see=see)
 
 
 def parse_parameters(texts: list[str], spec: dict[str, Any]) -> dict[str, Parameter]:

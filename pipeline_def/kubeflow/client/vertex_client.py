@@ -76,6 +76,7 @@ def follow_run(
     *,
     project: str,
     region: str,
+    see: Callable[[RunView], None] | None = None,
     interval: float = 10.0,
     timeout: float = 60.0,
 ) -> str:
@@ -83,7 +84,7 @@ def follow_run(
 
     `run_id` is `StartedRun.run_id`. Vertex AI is asked every `interval` seconds and has `timeout`
     seconds to answer. Ctrl-C stops the following and not the job; the state returned is then not a
-    final one.
+    final one. `see` gets every answer.
 
     Raises:
         UserError: Vertex AI cannot be reached for ten polls, or refuses.
@@ -95,7 +96,10 @@ def follow_run(
     def read() -> RunView:
         with _sentences(project, region):
             # Not `job.state`, which sets no time limit.
-            return _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=timeout))
+            view = _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=timeout))
+        if see:
+            see(view)
+        return view
 
     return follow(read, write, url=str(job._dashboard_uri()), interval=interval)
 

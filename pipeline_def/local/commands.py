@@ -1,0 +1,145 @@
+"""What `local_runner.py` does: run the pipeline, or one of the commands in `COMMANDS`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from components.contract.errors import ConfigurationError, StorageError
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.config import Config
+from pipeline_def.layout import Layout
+from pipeline_def.local.preparation import check_writable, make_absolute, prepare
+from pipeline_def.runs.record import Output, RunRecord
+
+if TYPE_CHECKING:
+    from pipeline_def.local.summary import Summary
+
+_DESCRIPTION = """Turns a folder of labelled images into a trained, evaluated and served model, on
+this machine. Without options it does so for a built-in sample of handwritten digits. `inspect DIR`
+instead of options looks at a folder and says within seconds whether a run would start; `schema
+DIR` writes down what its examples are like, for a person to correct; `runs` lists earlier runs."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the whole pipeline; return the exit status, 1 for a bug."""
+    from pipeline_def.local.console import print_summary
+    from pipeline_def.local.execution import execute
+
+    started = time.monotonic()
+    config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), arguments)
+    config = make_absolute(config)
+    layout = Layout(config.output)
+    check_writable(config)
+    config = prepare(config, layout)
+    record = execute(config)
+    if record is None:
+        return 1
+    summary = _summarize(record, config, layout)
+    print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
+    return 0
+
+
+def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
+    """Write the summary, and copy the page to where it is easily found."""
+    from components.storage.text_artifact import PAGE_FILE
+    from pipeline_def.local.summary import summarize
+
+    page = os.path.join(record.steps["ImageReport"].outputs["html"].uri, PAGE_FILE)
+    anomalies = record.steps["ExampleValidator"].outputs["anomalies"]
+    summary = summarize(record, layout, _read_warnings(anomalies, config))
+    try:
+        shutil.copyfile(page, layout.report)
+        summary.write(layout.summary)
+    except OSError as error:
+        raise StorageError(f"Cannot write to {layout.output}: {error.strerror}.") from error
+    return summary
+
+
+def _read_warnings(anomalies: Output, config: Config) -> list[str]:
+    """Say what validation found and the configuration lets pass."""
+    from tfx.types import standard_artifacts
+
+    from components.validation.findings import describe_warnings
+
+    artifact = standard_artifacts.ExampleAnomalies()
+    artifact.uri, artifact.split_names = anomalies.uri, anomalies.properties["split_names"]
+    return describe_warnings(artifact, config.validation)
+
+
+def inspect(arguments: list[str]) -> int:
+    """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
+    from pipeline_def.local import inspection
+
+    description = "Looks at a folder of images: inspect DIR [OPTION ...]"
+    parser = make_parser("local_runner.py inspect", description)
+    config, _ = parse(parser, _name_folder(arguments))
+    if config.data is None:
+        raise ConfigurationError("Name the folder: local_runner.py inspect DIR.")
+    inspection.inspect(make_absolute(config))
+    return 0
+
+
+def schema(arguments: list[str]) -> int:
+    """Run the steps up to SchemaGen, and write what it inferred to a file."""
+    from pipeline_def.local.execution import execute
+
+    description = (
+        "Writes the schema of a folder of images, for a person to correct and to give to later "
+        "runs as --validation.schema: schema [DIR] [--to FILE] [OPTION ...]"
+    )
+    parser = make_parser("local_runner.py schema", description)
+    parser.add_argument("--to", help="File to write; unset: schema.pbtxt in --output.")
+    config, options = parse(parser, _name_folder(arguments))
+    validation = dataclasses.replace(config.validation, schema=None)
+    config = make_absolute(dataclasses.replace(config, validation=validation))
+    layout = Layout(config.output)
+    check_writable(config)
+    target = os.path.abspath(options["to"] or layout.schema)
+
+    record = execute(prepare(config, layout), last="SchemaGen")
+    if record is None:
+        return 1
+    from pipeline_def.local.schema_command import write_schema
+
+    write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
+    print(f"\nSchema: {target}\n        Correct it, and run with --validation.schema {target}")
+    return 0
+
+
+def runs(arguments: list[str]) -> int:
+    """Print the runs of the output folder, or where a pushed model comes from."""
+    from pipeline_def.runs.table import show_lineage, show_runs
+
+    description = (
+        "Lists the runs of an output folder, newest last, with what each changed and reached: "
+        "runs [--output DIR] [--lineage VERSION] [--json]"
+    )
+    parser = make_parser("local_runner.py runs", description)
+    parser.add_argument(
+        "--lineage",
+        metavar="VERSION",
+        help="Show where a pushed model, a version or its folder, comes from, down to its images.",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON, for other programs.")
+    config, options = parse(parser, arguments)
+    output = make_absolute(config).output
+    if options["lineage"]:
+        show_lineage(output, options["lineage"], as_json=options["json"])
+    else:
+        show_runs(output, as_json=options["json"])
+    return 0
+
+
+def _name_folder(arguments: list[str]) -> list[str]:
+    """Let the first argument be the folder of images."""
+    if arguments and not arguments[0].startswith("-"):
+        return ["--data", *arguments]
+    return arguments
+
+
+COMMANDS = {"inspect": inspect, "runs": runs, "schema": schema}
+"""The first argument → what it does; without one of them, `run`."""

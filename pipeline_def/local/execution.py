@@ -1,0 +1,71 @@
+"""Runs the pipeline with its display, its log and its record."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+import traceback
+
+from components.contract.configuration import to_dict
+from components.contract.errors import UserError
+from pipeline_def.code_digest import code_digest
+from pipeline_def.config.config import Config
+from pipeline_def.layout import Layout
+from pipeline_def.local.console import RunDisplay, redirect_output
+from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.recorder import Recorder, describe_failure
+
+
+def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
+    """Run the steps, up to `last`; return the record, or None after a bug, which is printed.
+
+    Raises:
+        UserError: the user can mend what stopped the run.
+    """
+    logs = Layout(config.output).logs
+    os.makedirs(logs, exist_ok=True)
+    log_file = os.path.join(logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
+    print(f"Log:    {log_file}\nLoading TensorFlow and TFX …", flush=True)
+    with redirect_output(log_file) as terminal:
+        display = RunDisplay(terminal)
+        try:
+            logging.basicConfig(level=logging.INFO)
+            return _run_recorded(config, display, last)
+        except UserError:
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            reason = describe_failure(error)
+    where = f" after {display.step} began" if display.step else ""
+    print(f"local_runner.py: failed{where}: {reason}\nThe whole story: {log_file}", file=sys.stderr)
+    return None
+
+
+def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunRecord:
+    """Run the steps; whatever ends the run is written into its record."""
+    from pipeline_def.local.results import read_results
+    from pipeline_def.local.runner import list_steps
+    from pipeline_def.pipeline import create_pipeline
+
+    pipeline = create_pipeline(config)
+    names = [component.id for component in pipeline.components]
+    recorder = Recorder(
+        config.output,
+        runner="local",
+        pipeline=config.name,
+        configuration=to_dict(config),
+        code={name: digest for name in names if (digest := code_digest(name))},
+    )
+    names = names[: names.index(last) + 1] if last else names
+    with recorder.recording(), display.running(total=len(names)):
+        for name, run in list_steps(pipeline, recorder.record.id):
+            if name in names:
+                recorder.step_started(name)
+                display.step_started(name)
+                step = run()
+                recorder.step_ended(name, step, **read_results(recorder.record, name, step))
+                display.step_ended(name, step)
+    recorder.end("stopped" if last else "done")
+    return recorder.record

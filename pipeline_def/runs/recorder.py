@@ -1,0 +1,120 @@
+"""Writes the record of a run as the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import platform
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, Literal
+
+from components.contract.errors import StorageError
+from pipeline_def.layout import Layout
+from pipeline_def.runs.lineage import find_makers
+from pipeline_def.runs.process import this_process
+from pipeline_def.runs.record import RunRecord, Step, end, now, read_records, write_record
+
+_LIBRARIES = (
+    "tfx",
+    "tensorflow",
+    "tf-keras",
+    "tensorflow-transform",
+    "tensorflow-data-validation",
+    "tensorflow-model-analysis",
+    "apache-beam",
+    "numpy",
+)
+
+
+class Recorder:
+    """Holds the record of one run, and writes it at every change."""
+
+    def __init__(
+        self,
+        output: str,
+        *,
+        runner: Literal["local", "kubeflow"],
+        pipeline: str,
+        configuration: dict[str, Any],
+        code: dict[str, str],
+        versions: dict[str, str] | None = None,
+    ) -> None:
+        """Begin the record of a run in the folder `output`.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        self.output = output
+        earlier: list[RunRecord] = []
+        # What a later version has written keeps nobody from running this one.
+        with contextlib.suppress(StorageError):
+            earlier = read_records(output)
+        self._makers = find_makers(earlier)
+        self.record = RunRecord(
+            id=_new_id(),
+            runner=runner,
+            pipeline=pipeline,
+            started=now(),
+            configuration=configuration,
+            code=code,
+            versions=versions or _installed_versions(),
+            process=this_process(),
+            earlier_runs=not earlier and os.path.exists(Layout(output).metadata),
+        )
+        write_record(self.record, output)
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the record."""
+        self.record = dataclasses.replace(self.record, **fields)
+        write_record(self.record, self.output)
+
+    def step_started(self, name: str) -> None:
+        """Note that a step begins."""
+        self._set_step(name, Step("running", started=now()))
+
+    def step_ended(self, name: str, step: Step, **facts: Any) -> None:
+        """Note how a step ended, and fields of the record that its outputs have told."""
+        if step.state == "cached":
+            known = (o.uri for o in step.outputs.values() if o.uri in self._makers)
+            made_by = next((self._makers[uri][0].id for uri in known), "")
+            step = dataclasses.replace(step, made_by=made_by)
+        self._set_step(name, step, **facts)
+
+    def end(self, state: Literal["done", "failed", "stopped"], error: str = "") -> None:
+        """Note how the run ended; the step that was running ended likewise."""
+        self.record = end(self.record, state)
+        self.change(error=error, ended=now())
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note an error, or Ctrl-C, that leaves the context."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.end("stopped")
+            raise
+        except Exception as error:
+            self.end("failed", describe_failure(error))
+            raise
+
+    def _set_step(self, name: str, step: Step, **facts: Any) -> None:
+        self.change(steps={**self.record.steps, name: step}, **facts)
+
+
+def describe_failure(error: Exception) -> str:
+    """Return the first line of what an exception says, or the name of its class."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _new_id() -> str:
+    nanoseconds = time.time_ns()
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(nanoseconds // 10**9))
+    return f"{start}.{nanoseconds % 10**9:09d}"
+
+
+def _installed_versions() -> dict[str, str]:
+    libraries = {name: metadata.version(name) for name in _LIBRARIES}
+    return {"python": platform.python_version(), **libraries}

@@ -1,0 +1,210 @@
+"""What `local_runner.py runs` prints: the runs of a folder, or where a pushed model comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from components.contract.errors import StorageError
+from components.contract.printable import make_printable
+from pipeline_def.layout import Layout
+from pipeline_def.runs.history import CODE, IMAGES, Change, Compared, compare
+from pipeline_def.runs.lineage import Origin, trace
+from pipeline_def.runs.record import RunRecord, read_records
+
+_COLUMNS = ("Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cached")
+_MOST_CHANGES = 12
+_NOTHING = "–"
+
+_EARLIER = "runs of earlier versions, which kept no records, are not listed."
+
+
+def show_runs(output: str, *, as_json: bool = False) -> None:
+    """Print the runs in the folder `output`, the newest last.
+
+    Raises:
+        StorageError: there are none, or they cannot be read.
+    """
+    runs = compare(_read(output))
+    if as_json:
+        _print_json([dataclasses.asdict(run) for run in runs])
+        return
+    records = [run.record for run in runs]
+    for pipeline, folder in sorted(
+        {(r.pipeline, str(r.configuration.get("data"))) for r in records}
+    ):
+        print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
+    if any(record.earlier_runs for record in records):
+        print(f"Note: {_EARLIER}")
+    pushes: dict[str, str] = {}
+    for record in records:
+        if record.pushed:
+            pushes.setdefault(record.pushed.version, record.id)
+    _print_table([tuple(_cells(run, pushes)) for run in runs])
+
+
+def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
+    """Print where the model comes from that was pushed as `wanted`, a version or its folder.
+
+    Raises:
+        UserError: no run in the folder `output` has pushed it.
+    """
+    run, origins = trace(_read(output), wanted)
+    if as_json:
+        _print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
+        return
+    assert run.pushed is not None
+    data = run.data
+    examples = ", ".join(f"{count:,} {split}" for split, count in data.examples.items())
+    metrics = ", ".join(f"{n} {v:.4g}" for n, v in run.metrics.items() if v is not None)
+    lines = [
+        f"Version {run.pushed.version}: {run.pushed.destination}",
+        f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
+        f"metrics on {run.split}: {metrics}",
+    ]
+    for origin in origins:
+        lines += ["", *_describe(origin)]
+    for line in lines:
+        print(make_printable(line))
+
+
+def _read(output: str) -> list[RunRecord]:
+    records = read_records(output)
+    if not records and os.path.exists(Layout(output).metadata):
+        raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
+    if not records:
+        raise StorageError(
+            f"{output} has no runs: there is no {Layout(output).runs}. Name the folder of the "
+            "runs with --output."
+        )
+    return records
+
+
+def _print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    print()
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print to the width of a terminal, breaking only what has changed; crop nothing."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in _COLUMNS:
+        breaks = name == "Changed"
+        table.add_column(name, no_wrap=not breaks, overflow="fold" if breaks else "ignore")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(highlight=False)
+    needed = Console(width=100_000).measure(table)
+    console.width = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
+    console.print(table)
+
+
+def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
+    """Yield the cells of a row.
+
+    Args:
+        run: to be shown.
+        pushes: version → the first run that has pushed it.
+    """
+    record = run.record
+    yield _format_time(record.started)
+    yield _describe_state(record)
+    yield "\n".join(_describe_images(record))
+    yield "\n".join(_describe_changes(run.changes)) or _NOTHING
+    yield _describe_accuracy(run)
+    if record.pushed:
+        first = pushes[record.pushed.version] == record.id
+        yield record.pushed.version if first else "as before"
+    else:
+        yield {None: _NOTHING, True: "blessed only", False: "not blessed"}[record.blessed]
+    yield f"{sum(s.state == 'cached' for s in record.steps.values())}/{len(record.steps)}"
+
+
+def _describe_state(record: RunRecord) -> str:
+    last = next(reversed(record.steps), "")
+    if record.state == "done":
+        begun, ended = map(datetime.fromisoformat, (record.started, record.ended or record.started))
+        return f"done, {(ended - begun).total_seconds():.0f} s"
+    if record.state == "running":
+        return (
+            f"{last}\nruns or was stopped" if record.runner == "local" else "started\non Kubeflow"
+        )
+    where = "at" if last and record.steps[last].state == record.state else "after"
+    return f"{record.state} {where}\n{last}" if last else record.state
+
+
+def _describe_images(record: RunRecord) -> Iterator[str]:
+    if "{" in str(record.configuration.get("data")) and record.data.span is not None:
+        version = "" if record.data.version is None else f", version {record.data.version}"
+        yield f"span {record.data.span}{version}"
+    yield from _shorten_fingerprint(record.data.fingerprint) or [_NOTHING]
+
+
+def _describe_changes(changes: Sequence[Change]) -> Iterator[str]:
+    """Write a line for each setting, and one for all code."""
+    code = [change for change in changes if change.name.startswith(CODE)]
+    if code:
+        yield CODE + ", ".join(change.name.removeprefix(CODE) for change in code)
+    settings = [change for change in changes if change not in code]
+    for change in settings[:_MOST_CHANGES]:
+        # The fingerprint has a column of its own.
+        values = f" {_format_value(change.old)} → {_format_value(change.new)}"
+        yield change.name + ("" if change.name == IMAGES else values)
+    if len(settings) > _MOST_CHANGES:
+        yield f"and {len(settings) - _MOST_CHANGES} more, see --json"
+
+
+def _describe_accuracy(run: Compared) -> str:
+    accuracy = run.record.metrics.get("accuracy")
+    if accuracy is None:
+        return _NOTHING
+    change = "" if run.accuracy_change is None else f", {run.accuracy_change:+.4f}"
+    return f"{accuracy:.4f}{change}\non {run.record.split}"
+
+
+def _describe(origin: Origin) -> Iterator[str]:
+    """Write when, with what and from what a step was made."""
+    took = "" if origin.step.seconds is None else f", {origin.step.seconds:.1f} s"
+    code = f", code {origin.code}" if origin.code else ""
+    yield f"{origin.name}: {_format_time(origin.step.started)}{took}, run {origin.run}{code}"
+    sections: dict[str, list[str]] = {}
+    for name, value in origin.settings.items():
+        section, _, setting = name.partition(".")
+        sections.setdefault(section, []).append(f"{setting} {_format_value(value, 200)}".strip())
+    for section, fields in sections.items():
+        yield f"    {section}: {', '.join(fields)}"
+    for name, source in origin.sources.items():
+        yield f"    {name} from {source or 'a step that is not recorded'}"
+    for name, output in origin.step.outputs.items():
+        yield f"    makes {name}: {output.type} in {output.uri}"
+
+
+def _format_time(text: str) -> str:
+    """Turn ISO 8601 into the time of this machine, to the minute."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _format_value(value: Any, longest: int = 40) -> str:
+    """Write a setting as it would be given, shortened to `longest` characters."""
+    if value is None:
+        return "unset"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = make_printable(text)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _shorten_fingerprint(fingerprint: str) -> list[str]:
+    """Say a listing's fingerprint in a few words: `files:1797,sha256:…` or anything else."""
+    parts = dict(part.partition(":")[::2] for part in fingerprint.split(","))
+    if parts.keys() == {"files", "sha256"} and parts["files"].isdigit():
+        return [f"{int(parts['files']):,} files", parts["sha256"][:8]]
+    return [fingerprint[:20]] if fingerprint else []

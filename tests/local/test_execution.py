@@ -1,0 +1,122 @@
+"""Runs of a pipeline of two small steps: what is shown, recorded, and taken from the cache."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.orchestration.metadata import sqlite_metadata_connection_config
+from tfx.orchestration.pipeline import Pipeline
+from tfx.types import standard_artifacts
+
+from components.contract.errors import DataError
+from pipeline_def.config.config import Config
+from pipeline_def.layout import Layout
+from pipeline_def.local.execution import execute
+from pipeline_def.runs.record import RunRecord, read_records
+
+
+@component
+def Produce(made: OutputArtifact[standard_artifacts.Model]) -> None:
+    made.set_int_custom_property("number", 7)
+    made.set_string_custom_property("curve", "x" * 2_000)
+
+
+@component
+def Consume(used: InputArtifact[standard_artifacts.Model], failure: Parameter[str]) -> None:
+    if failure == "mistake":
+        raise DataError("The images are gone.")
+    if failure == "bug":
+        raise ValueError("Boom.\nMore of it.")
+    if failure == "Ctrl-C":
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    def create_pipeline(config: Config) -> Pipeline:
+        produce = Produce()
+        consume = Consume(used=produce.outputs["made"], failure=config.name)
+        layout = Layout(config.output)
+        return Pipeline(
+            "small",
+            pipeline_root=layout.artifacts,
+            components=[produce, consume],
+            enable_cache=True,
+            metadata_connection_config=sqlite_metadata_connection_config(layout.metadata),
+        )
+
+    monkeypatch.setattr("pipeline_def.pipeline.create_pipeline", create_pipeline)
+    return Config(data="/images", name="fine", output=str(tmp_path))
+
+
+def failing(config: Config, how: str) -> Config:
+    return Config(data=config.data, name=how, output=config.output)
+
+
+def newest(config: Config) -> RunRecord:
+    return read_records(config.output)[-1]
+
+
+def states(record: RunRecord) -> list[str]:
+    return [step.state for step in record.steps.values()]
+
+
+def test_a_run_and_the_same_again_from_the_cache(
+    config: Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = execute(config)
+    assert first == newest(config)
+    assert first is not None
+    assert (first.state, first.error, states(first)) == ("done", "", ["done", "done"])
+    assert first.configuration["data"] == "/images"
+    made = first.steps["Produce"].outputs["made"]
+    assert (made.type, made.properties["number"]) == ("Model", 7)
+    assert "curve" not in made.properties
+    assert first.steps["Consume"].inputs == {"used": [made.uri]}
+
+    again = execute(config)
+    assert again is not None
+    assert states(again) == ["cached", "cached"]
+    assert again.steps["Produce"].outputs["made"].uri == made.uri
+    assert again.steps["Produce"].made_by == first.id
+    shown = capfd.readouterr()
+    assert shown.out.count("unchanged, taken from the cache") == 2
+    assert shown.err == ""
+
+
+def test_a_run_up_to_a_step(config: Config) -> None:
+    record = execute(config, last="Produce")
+    assert record is not None
+    assert (record.state, states(record)) == ("stopped", ["done"])
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "state", "said"),
+    [
+        ("mistake", DataError, "failed", "The images are gone."),
+        ("Ctrl-C", KeyboardInterrupt, "stopped", ""),
+    ],
+)
+def test_what_stops_a_run_is_recorded(
+    config: Config, how: str, error: type[BaseException], state: str, said: str
+) -> None:
+    with pytest.raises(error):
+        execute(failing(config, how))
+    record = newest(config)
+    assert (record.state, record.error, states(record)) == (state, said, ["done", state])
+
+
+def test_a_bug_is_one_sentence_and_its_traceback_is_in_the_log(
+    config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    assert execute(failing(config, "bug")) is None
+    record = newest(config)
+    assert (record.state, record.error, states(record)) == ("failed", "Boom.", ["done", "failed"])
+    *_, sentence, where = capfd.readouterr().err.splitlines()
+    assert sentence == "local_runner.py: failed after Consume began: Boom."
+    [log] = Path(Layout(config.output).logs).iterdir()
+    assert where.endswith(str(log))
+    assert "Traceback" in log.read_text()

@@ -1,0 +1,134 @@
+"""What the outputs of the steps tell of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import local_runner
+from components.contract.example import INDEX_FILE
+from components.contract.model_run import INPUT_FILE
+from components.ingest.ingest_report import SUMMARY_FILE
+from components.report.metrics_file import METRICS_FILE
+from components.storage.text_artifact import PAGE_FILE
+from pipeline_def.layout import Layout
+from pipeline_def.local.results import read_results
+from pipeline_def.local.summary import summarize
+from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
+from pipeline_def.runs.recorder import Recorder
+from tests.pictures import write_folder
+
+COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
+
+
+TRAINING = {"images_per_second": 9.0, "input_wait_share": 0.1, "advice": None}
+
+
+def metrics(baseline: float | None) -> dict[str, Any]:
+    accuracy = {"value": 0.9, "interval": [0.8, 0.95], "baseline": baseline, "change": None}
+    return {
+        "split": "test",
+        "reasons": ["good", "better"],
+        "metrics": {"accuracy": accuracy, "auc": {"value": None}},
+    }
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(str(tmp_path), runner="local", pipeline="images", configuration={}, code={})
+
+
+def end(recorder: Recorder, name: str, **outputs: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """End a step whose outputs have these properties and files."""
+    made = {}
+    for key, (properties, files) in outputs.items():
+        folder = Path(recorder.output, "artifacts", name, key)
+        folder.mkdir(parents=True)
+        for file, content in files.items():
+            (folder / file).write_text(json.dumps(content))
+        made[key] = Output(str(folder), key, properties)
+    step = Step("done", seconds=1.0, outputs=made)
+    recorder.step_ended(name, step, **read_results(recorder.record, name, step))
+
+
+def record_all(recorder: Recorder, *, baseline: float | None, pushed: dict[str, Any]) -> RunRecord:
+    listing = {"folder": "/data", "input_fingerprint": "f", "span": 3, "version": 1}
+    index = {"splits": {"train": {"0": 7, "1": 3}, "test": {"0": 4}}, "labels": {"train": {"b": 1}}}
+    report = metrics(baseline)
+    version = {} if baseline is None else {"version": "17"}
+    end(
+        recorder,
+        "ImageExampleGen",
+        examples=(listing, {INDEX_FILE: index}),
+        rejects=({}, {SUMMARY_FILE: COUNTS | {"in_several_splits": 0}}),
+    )
+    end(recorder, "StatisticsGen", statistics=({}, {}))
+    end(recorder, "ExampleValidator", anomalies=({"split_names": "[]"}, {}))
+    end(recorder, "Trainer", model_run=({}, {INPUT_FILE: TRAINING}))
+    end(recorder, "BaselineFinder", baseline=(version, {}))
+    end(recorder, "Evaluator", blessing=({"blessed": 1}, {}), evaluation=({"split": "test"}, {}))
+    files: dict[str, Any] = {PAGE_FILE: "the page"}
+    end(recorder, "ImageReport", metrics=({}, {METRICS_FILE: report}), html=({}, files))
+    end(recorder, "Pusher", pushed_model=(pushed, {}))
+    return recorder.record
+
+
+def test_of_a_model_that_was_pushed(recorder: Recorder) -> None:
+    pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
+    record = record_all(recorder, baseline=0.8, pushed=pushed)
+    assert record.data == Data("/data", "f", 3, 1, {"train": 10, "test": 4})
+    assert (record.split, record.blessed, record.reasons) == ("test", True, ["good", "better"])
+    assert record.metrics == {"accuracy": 0.9, "auc": None}
+    assert record.baseline == {"version": "17", "accuracy": 0.8}
+    assert record.pushed == Pushed("18", "/pushed/18")
+
+
+def test_of_a_first_model_that_was_not_pushed(recorder: Recorder) -> None:
+    record = record_all(recorder, baseline=None, pushed={"pushed": 0})
+    assert (record.baseline, record.pushed) == (None, None)
+
+
+def test_what_a_user_gets_after_the_last_step(
+    recorder: Recorder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = record_all(recorder, baseline=0.8, pushed={"pushed": 0})
+    data = write_folder(tmp_path / "images", each=2)
+    arguments = ("--data", str(data), "--output", str(tmp_path / "out"))
+    for outcome, status in ((record, 0), (None, 1)):
+        monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, o=outcome: o)
+        assert local_runner.main(arguments) == status
+    layout = Layout(str(tmp_path / "out"))
+    assert json.loads(Path(layout.report).read_text()) == "the page"
+    assert json.loads(Path(layout.summary).read_text())["pushed_model"] is None
+    out = capsys.readouterr().out
+    assert "Accuracy     0.9000 on test" in out
+    assert out.count("Done in") == 1
+
+    Path(layout.report).unlink()
+    Path(layout.report).mkdir()
+    monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config: record)
+    assert local_runner.main(arguments) == 2
+    assert "Cannot write to" in capsys.readouterr().err
+
+
+def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
+    pushed = {"pushed": 1, "pushed_version": "18", "pushed_destination": "/pushed/18"}
+    record = record_all(recorder, baseline=0.8, pushed=pushed)
+    layout = Layout(str(tmp_path))
+    summarize(record, layout, ["careful"]).write(layout.summary)
+    summary = json.loads(Path(layout.summary).read_text())
+    assert (summary["evaluated_on"], summary["weights_chosen_on"]) == ("test", "eval")
+    assert (summary["rejected"], summary["skipped"], summary["classes"]) == (2, 1, ["b"])
+    assert summary["examples"] == {"train": 10, "test": 4}
+    assert summary["accuracy_interval"] == [0.8, 0.95]
+    assert summary["blessing_reason"] == "good; better"
+    assert summary["pushed_model"] == "/pushed/18"
+    assert summary["nodes"]["Trainer"] == {"seconds": 1.0, "cached": False}
+    assert summary["warnings"] == ["careful"]
+    assert summary["paths"]["record"] == layout.record(record.id)

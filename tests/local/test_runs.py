@@ -1,0 +1,331 @@
+"""`local_runner.py runs` and the records it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import local_runner
+from components.contract.errors import DataError
+from pipeline_def.layout import Layout
+from pipeline_def.runs.history import Change, compare
+from pipeline_def.runs.lineage import trace
+from pipeline_def.runs.process import Process, this_process
+from pipeline_def.runs.record import Output, Step, read_records
+from pipeline_def.runs.recorder import Recorder
+from pipeline_def.runs.table import show_lineage, show_runs
+from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
+
+ROOT = Path(__file__).parents[2]
+
+
+def changes_of(output: Path) -> list[tuple[Change, ...]]:
+    return [run.changes for run in compare(read_records(str(output)))]
+
+
+def record_run(output: Path, **fields: Any) -> Recorder:
+    given: dict[str, Any] = {"runner": "local", "pipeline": "images", "configuration": {}}
+    return Recorder(str(output), **(given | {"code": {}} | fields))
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    written = write_run(tmp_path, 1)
+    assert read_records(str(tmp_path)) == [written]
+    assert os.listdir(tmp_path / "runs" / "1") == ["run.json"]
+
+
+def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
+    recorder = record_run(tmp_path, configuration={"data": "/a"}, code={"A": "1"})
+    [record] = read_records(str(tmp_path))
+    assert (record.state, record.steps, record.configuration) == ("running", {}, {"data": "/a"})
+    assert record.versions.keys() >= {"python", "tfx", "tensorflow"}
+
+    recorder.step_started("A")
+    [record] = read_records(str(tmp_path))
+    assert record.steps["A"].state == "running"
+
+    made = {"x": Output("/a/1", "X", {"n": 1})}
+    recorder.step_ended("A", Step("done", seconds=2.0, outputs=made), split="test")
+    recorder.step_started("B")
+    recorder.end("failed", "No disk.")
+    [record] = read_records(str(tmp_path))
+    assert record == recorder.record
+    assert {name: step.state for name, step in record.steps.items()} == {"A": "done", "B": "failed"}
+    assert (record.state, record.error, record.split) == ("failed", "No disk.", "test")
+    assert record.ended
+
+    again = record_run(tmp_path)
+    again.step_ended("A", Step("cached", outputs=made))
+    again.step_ended("B", Step("cached", outputs={"y": Output("/b/0", "Y")}))
+    assert {n: s.made_by for n, s in again.record.steps.items()} == {"A": record.id, "B": ""}
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "said"),
+    [(KeyboardInterrupt(), "stopped", ""), (OSError("Full.\nMore."), "failed", "Full.")],
+)
+def test_what_ends_a_run_is_noted(
+    tmp_path: Path, error: BaseException, state: str, said: str
+) -> None:
+    recorder = record_run(tmp_path)
+    recorder.step_started("Trainer")
+    with pytest.raises(type(error)), recorder.recording():
+        raise error
+    [record] = read_records(str(tmp_path))
+    assert (record.state, record.error, record.steps["Trainer"].state) == (state, said, state)
+
+
+def test_a_killed_run_is_stopped_and_a_living_one_runs(tmp_path: Path) -> None:
+    me = this_process()
+    begun = write_run(tmp_path, 1, until="Trainer")
+    steps = end_step(begun, "Trainer", "running")
+    for process, state in (
+        (me, "running"),
+        (dataclasses.replace(me, started="a process before of the same number"), "stopped"),
+        (Process("another machine", me.pid, "then"), "running"),
+        (dataclasses.replace(me, started=""), "running"),
+    ):
+        write_run(tmp_path, 1, state="running", process=process, steps=steps)
+        [record] = read_records(str(tmp_path))
+        assert (record.state, record.steps["Trainer"].state) == (state, state)
+
+
+def test_a_process_that_was_killed_has_ended_also_while_nobody_has_waited_for_it() -> None:
+    program = (
+        "import dataclasses, json; from pipeline_def.runs.process import this_process; "
+        "print(json.dumps(dataclasses.asdict(this_process())), flush=True); input()"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, **pipes) as child:
+        assert child.stdout
+        process = Process(**json.loads(child.stdout.readline()))
+        assert not process.has_ended()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert process.has_ended()
+    assert process.has_ended()
+
+
+def test_what_differs_from_the_run_before(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, configuration=configure(training={"epochs": 5}), code={"Trainer": "t2"})
+    moved = configure("/b", training={"epochs": 5}) | {"output": "/elsewhere"}
+    write_run(tmp_path, 3, configuration=moved, code={"Trainer": "t2"})
+    write_run(tmp_path, 4, configuration=configure("/b"), fingerprint=SECOND)
+    first, second, third, fourth = changes_of(tmp_path)
+    assert first == ()
+    assert second == (Change("code of Trainer", "t1", "t2"), Change("training.epochs", 20, 5))
+    assert third == (Change("data", "/data", "/b"),)
+    assert {change.name: (change.old, change.new) for change in fourth} == {
+        "code of Trainer": ("t2", "t1"),
+        "training.epochs": (5, 20),
+        "images": (FIRST, SECOND),
+    }
+
+
+def test_a_run_that_failed_in_ingest_and_other_pipelines_hide_no_change(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, fingerprint="", until="ImageExampleGen", state="failed")
+    write_run(tmp_path, 3, pipeline="others", configuration=configure("/others"))
+    write_run(tmp_path, 4, fingerprint=SECOND)
+    assert changes_of(tmp_path) == [(), (), (), (Change("images", FIRST, SECOND),)]
+
+
+def test_accuracy_is_compared_on_the_same_images_only(tmp_path: Path) -> None:
+    write_run(tmp_path, 1, accuracy=0.9)
+    write_run(tmp_path, 2, accuracy=0.5, fingerprint=SECOND)
+    write_run(tmp_path, 3, accuracy=0.7, split="test")
+    write_run(tmp_path, 4, accuracy=0.92)
+    found = [run.accuracy_change for run in compare(read_records(str(tmp_path)))]
+    assert found == [None, None, None, pytest.approx(0.02)]
+
+
+def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, 1)
+    shorter = configure(training={"epochs": 5})
+    write_run(tmp_path, 2, configuration=shorter, code={"Trainer": "t2"}, accuracy=0.88)
+    write_run(tmp_path, 3, blessed=False, pushed=None)
+    four = write_run(tmp_path, 4, until="Trainer", state="stopped")
+    write_run(tmp_path, 4, state="stopped", steps=end_step(four, "Trainer", "stopped"))
+    write_run(
+        tmp_path, 5, until="Trainer", state="failed", steps=end_step(four, "Trainer", "failed")
+    )
+    write_run(tmp_path, 6, until="Trainer", state="stopped", cached=("ImageExampleGen",))
+    write_run(tmp_path, 7, until="Trainer", state="running")
+    write_run(tmp_path, 8, runner="kubeflow", state="running", until="ImageExampleGen")
+    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "Pipeline images, images /data" in text
+    for cell in (
+        "done, 42 s",
+        "training.epochs 20 → 5",
+        "code of Trainer",
+        "0.8800, -0.0200",
+        "not blessed",
+        "stopped at",
+        "stopped after",
+        "failed at",
+        "runs or was stopped",
+        "on Kubeflow",
+        "1/2",
+    ):
+        assert cell in text
+    assert text.count("1,200 files") == text.count("aaaaaaaa") == 8
+
+
+def test_a_version_is_named_by_the_run_that_pushed_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = write_run(tmp_path, 1)
+    write_run(tmp_path, 2, pushed=first.pushed)
+    show_runs(str(tmp_path))
+    assert capsys.readouterr().out.count("as before") == 1
+
+
+def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, configuration=configure(training={"epochs": 5}))
+    show_runs(str(tmp_path), as_json=True)
+    runs = json.loads(capsys.readouterr().out)
+    assert [run["record"]["id"] for run in runs] == ["1", "2"]
+    assert runs[1]["changes"] == [{"name": "training.epochs", "old": 20, "new": 5}]
+    arguments = ["runs", "--output", str(tmp_path), "--lineage", "2", "--json"]
+    assert local_runner.main(arguments) == 0
+    lineage = json.loads(capsys.readouterr().out)
+    assert lineage["origins"][0]["name"] == "Pusher"
+
+
+def test_lineage_goes_back_to_the_run_that_made_each_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, 1, configuration=configure(training={"epochs": 7}))
+    # Trained in run 1, evaluated again and pushed in run 2.
+    first = write_run(tmp_path, 2, cached=("ImageExampleGen", "Trainer"))
+    reused = {"model": first.steps["Trainer"].outputs["model"].uri}
+    steps = {
+        name: dataclasses.replace(
+            step, inputs={k: [reused.get(k, uris[0])] for k, uris in step.inputs.items()}
+        )
+        for name, step in first.steps.items()
+    }
+    write_run(tmp_path, 2, steps=steps)
+    # A cached push must not be taken for the one that made the version.
+    write_run(tmp_path, 3, cached=tuple(steps), pushed=first.pushed)
+    run, found = trace(read_records(str(tmp_path)), "2")
+    origins = {origin.name: origin for origin in found}
+    assert {name: origin.run for name, origin in origins.items()} == {
+        "Pusher": "2",
+        "Trainer": "1",
+        "ImageReport": "2",
+        "ImageExampleGen": "1",
+        "Evaluator": "2",
+    }
+    assert origins["Trainer"].settings["training.epochs"] == 7
+    assert origins["Trainer"].sources == {"examples": "ImageExampleGen"}
+    assert run.id == "2"
+    show_lineage(str(tmp_path), "2")
+    text = capsys.readouterr().out
+    assert "images: /data, 1,200 files aaaaaaaa; 200 eval, 1,000 train" in text
+    assert "metrics on eval: accuracy 0.9\n" in text
+    assert "4.0 s, run 1, code t1" in text
+    assert "    training: epochs 7," in text
+    assert "    examples from ImageExampleGen\n" in text
+
+
+@pytest.mark.parametrize("wanted", ["2", "/out/pushed/2", "/out/pushed/2/"])
+def test_a_model_is_named_by_its_version_or_its_folder(tmp_path: Path, wanted: str) -> None:
+    for number in (1, 2):
+        write_run(tmp_path, number)
+    run, _ = trace(read_records(str(tmp_path)), wanted)
+    assert run.id == "2"
+
+
+def test_a_model_that_nobody_pushed_is_one_sentence(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    write_run(tmp_path, 2, pushed=None)
+    with pytest.raises(DataError, match=r"has pushed 2; versions pushed: 1\.$"):
+        trace(read_records(str(tmp_path)), "2")
+
+
+def test_a_part_that_no_record_tells_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the first run after an update, on results of a version that kept no records."""
+    write_run(tmp_path, 2, cached=("ImageExampleGen", "Trainer", "Evaluator"))
+    show_lineage(str(tmp_path), "2")
+    assert "    model from a step that is not recorded\n" in capsys.readouterr().out
+
+
+UNREADABLE = {
+    "no runs": (None, "has no runs: there is no"),
+    "no JSON": ("{", "is not the record of a run"),
+    "other JSON": ('{"format": 1}', "is not the record of a run"),
+    "a later format": ('{"format": 99}', "was written by a later version"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_what_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, message: str
+) -> None:
+    if content is not None:
+        path = Path(Layout(str(tmp_path)).record("1"))
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert record_run(tmp_path).record.state == "running"
+
+
+def test_a_folder_of_an_earlier_version_is_said_to_have_more_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(Layout(str(tmp_path)).metadata).write_bytes(b"")
+    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    sentence = "runs of earlier versions, which kept no records, are not listed."
+    assert line.endswith(sentence)
+    for _ in range(2):
+        record_run(tmp_path).end("done")
+    assert [record.earlier_runs for record in read_records(str(tmp_path))] == [True, False]
+    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(sentence) == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_left_out_on_a_narrow_terminal_nor_does_a_name_act_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 1, configuration=configure("/data\x1b[2J[bold]"))
+    write_run(tmp_path, 2, configuration=configure("/data\x1b[2J[red]"))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    show_runs(str(tmp_path))
+    text = terminal.getvalue()
+    assert "\x1b[2J" not in text
+    assert "/data\\x1b[2J[red]" in text
+    assert "0.9000, +0.0000" in text
+    assert "0/5" in text
+
+
+def test_listing_loads_neither_tensorflow_nor_tfx(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    program = (
+        "import sys, local_runner; status = local_runner.main(sys.argv[1:]); "
+        "sys.exit(status or any(name in sys.modules for name in ('tensorflow', 'tfx')))"
+    )
+    command = [sys.executable, "-c", program, "runs", "--output", str(tmp_path)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
