@@ -2,59 +2,53 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
 
-from components.contract.errors import UserError
-from pipeline_def.kubeflow.client.api_connection import Api, Connection
-from pipeline_def.kubeflow.client.run_follower import Parameter, RunView, StartedRun, follow
+from components.contract.errors import ConfigurationError, ServiceError
+from pipeline_def.kubeflow.client.api import Api
+from pipeline_def.kubeflow.client.connection import Connection
+from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun
+from pipeline_def.kubeflow.client.run_follower import follow
 from pipeline_def.kubeflow.client.workflow_tasks import run_view
-
-__all__ = ["Connection", "StartedRun", "follow_run", "start_run"]
 
 # The SDK's variable for a UI that has another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
 
 
 def start_run(
-    connection: Connection,
-    spec: str,
-    *,
-    pipeline: str,
-    version: str | None,
-    run_name: str,
-    experiment: str,
-    parameters: Mapping[str, Parameter],
-    pipeline_root: str | None,
-    cache: bool | None,
-    service_account: str | None,
+    connection: Connection, request: RunRequest, *, experiment: str, version: str | None = None
 ) -> StartedRun:
-    """Upload the specification as a new version of the pipeline and start a run of this version.
+    """Upload the specification as a new version of its pipeline and start a run of this version.
 
     The pipeline and the experiment are made where they are missing. Without `version` the version
-    is named by the time (UTC) and the digest of what is uploaded. `cache` overrides the setting of
-    every task: in what is uploaded, because the API has no such setting for a run of a version.
+    is named by the time (UTC) and the digest of what is uploaded. The cache is overridden in what
+    is uploaded, because the API has no such setting for a run of a version.
 
     Raises:
-        UserError: The file cannot be used, or the API cannot be reached or refuses.
+        UserError: The API cannot be reached or refuses, or the version exists already.
     """
-    text = _specification(spec, cache)
+    pipeline = request.documents[0]["pipelineInfo"]["name"]
     with Api(connection) as api:
-        reference, name = _version(api, pipeline, version, text)
+        reference, name = _version(api, pipeline, version, _uploaded(request))
+        config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
         body = {
-            "display_name": run_name,
+            "display_name": request.name,
             "experiment_id": _found_or_made(api, "experiment", experiment),
             "pipeline_version_reference": reference,
-            "runtime_config": _present(parameters=dict(parameters), pipeline_root=pipeline_root),
-        } | _present(service_account=service_account)
+            "runtime_config": config,
+            **_present(service_account=request.service_account),
+        }
         run = api.call("RunServiceApi", "run_service_create_run", "start a run", body=body)
         run_id = _field(run, "run_id", api)
     return StartedRun(run_id, run_url(connection, run_id), name)
@@ -75,35 +69,25 @@ def follow_run(
     state returned is then not a final one.
 
     Raises:
-        UserError: The API cannot be reached for ten polls, or refuses.
+        ServiceError: The API cannot be reached for ten polls, or refuses.
     """
     with Api(connection) as api:
+        action = f"read the run {run_id}"
 
         def read() -> RunView:
-            found = api.call(
-                "RunServiceApi", "run_service_get_run", f"read the run {run_id}", run_id
-            )
-            return run_view(found)
+            return run_view(api.call("RunServiceApi", "run_service_get_run", action, run_id))
 
         return follow(read, write, url=run_url(connection, run_id), interval=interval)
 
 
-def _specification(path: str, cache: bool | None) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        documents = list(yaml.safe_load_all(text))
-    except OSError as error:
-        raise UserError(f"The specification {path} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise UserError(f"The specification {path} is not YAML: compile it anew.") from None
-    if not documents or not isinstance(documents[0], dict) or "root" not in documents[0]:
-        raise UserError(f"{path} is not a compiled pipeline specification: compile it anew.")
-    if cache is None:
-        return text
+def _uploaded(request: RunRequest) -> str:
+    """Return the specification as it is uploaded: the file, unless the cache is overridden."""
+    if request.cache is None:
+        return Path(request.path).read_text(encoding="utf-8")
+    documents = copy.deepcopy(request.documents)
     for component in [documents[0]["root"], *documents[0].get("components", {}).values()]:
         for task in component.get("dag", {}).get("tasks", {}).values():
-            task["cachingOptions"] = {"enableCache": cache}
+            task["cachingOptions"] = {"enableCache": request.cache}
     return str(yaml.safe_dump_all(documents, sort_keys=False))
 
 
@@ -125,7 +109,7 @@ def _named(name: str) -> str:
 def _field(answer: dict[str, Any], name: str, api: Api) -> str:
     value = answer.get(name)
     if not value:
-        raise UserError(f"{api.address} answers without {name}: it has no v2 API of Kubeflow.")
+        raise ServiceError(f"{api.address} answers without {name}: it has no v2 API of Kubeflow.")
     return str(value)
 
 
@@ -141,14 +125,13 @@ def _found_or_made(api: Api, kind: str, name: str) -> str:
     )
     found = listed.get(f"{kind}s") or []
     if kind == "pipeline" and len(found) > 1:
-        raise UserError(f"There are {len(found)} pipelines named {name}: take another name.")
-    body = {"display_name": name} | space
-    one = (
-        found[0]
-        if found
-        else api.call(service, f"{calls}_create_{kind}", f"make the {kind} {name}", body=body)
-    )
-    return _field(one, f"{kind}_id", api)
+        raise ConfigurationError(
+            f"There are {len(found)} pipelines named {name}: take another name."
+        )
+    if not found:
+        body, action = {"display_name": name, **space}, f"make the {kind} {name}"
+        found = [api.call(service, f"{calls}_create_{kind}", action, body=body)]
+    return _field(found[0], f"{kind}_id", api)
 
 
 def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[dict[str, str], str]:
@@ -157,7 +140,7 @@ def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[d
     pipeline_id = _found_or_made(api, "pipeline", pipeline)
     version_id = _stored(api, pipeline_id, name)
     if version_id and version:
-        raise UserError(
+        raise ConfigurationError(
             f"The pipeline {pipeline} already has a version {version}: give another "
             "--pipeline-version, or none to have it named by time and content."
         )
@@ -179,14 +162,13 @@ def _stored(api: Api, pipeline_id: str, version: str) -> str | None:
 
 def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "pipeline.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        path = Path(folder, "pipeline.yaml")
+        path.write_text(text, encoding="utf-8")
         made = api.call(
             "PipelineUploadServiceApi",
             "upload_pipeline_version",
             f"store the specification as version {version}",
-            path,
+            str(path),
             name=version,
             pipelineid=pipeline_id,
         )
