@@ -21,6 +21,7 @@ import kfp_runner
 from components.contract.configuration import from_json
 from components.contract.errors import UserError
 from components.transform.config import TransformConfig
+from pipeline_def import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
@@ -342,3 +343,20 @@ def test_help(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], text: s
     with contextlib.suppress(SystemExit):
         assert kfp_runner.main(argv) == 0
     assert text in capsys.readouterr().out
+
+
+FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
+
+
+def test_the_digest_of_a_step_starts_at_the_modules_that_its_component_names() -> None:
+    for component in compiler._create_pipeline(config()).components:
+        properties = component.exec_properties
+        functions = [properties[name] for name in FUNCTIONS if properties.get(name)]
+        named = {
+            component.executor_spec.executor_class.__module__,
+            component.driver_class.__module__,
+            properties.get("module_path") or "",
+            *(path.rpartition(".")[0] for path in functions),
+        }
+        ours = {name for name in named if name.partition(".")[0] in code_digest._OURS}
+        assert set(code_digest._ENTRIES.get(component.id, ())) == ours, component.id
