@@ -8,116 +8,96 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-Spec = dict[str, Any]
+from pipeline_def.kubeflow.specification import Spec, Specification
+from tests.kubeflow.launcher.driver import (
+    Release,
+    Scope,
+    provision_outputs,
+    resolve_inputs,
+    submitted,
+)
+from tests.kubeflow.launcher.pod import REPOSITORY
+from tests.kubeflow.launcher.records import Artifact, TaskRun
+from tests.kubeflow.launcher.warm import WarmPython
 
 
 @dataclass
 class Job:
     """A pipeline job: its outputs, task by task."""
 
-    spec: Spec
+    specification: Specification
     bucket: Path
     """Local folder of the bucket `gs://bucket`."""
     environment: Mapping[str, str]
-    outputs: dict[str, Spec] = field(default_factory=dict)
-    """Task → the executor output that it wrote."""
-    logs: dict[str, str] = field(default_factory=dict)
+    work: Path
+    """Folder for logs and plans."""
+    tasks: dict[str, TaskRun] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run every task in order; raise with its log if one fails."""
-        tasks = self.spec["root"]["dag"]["tasks"]
-        graph = {name: task.get("dependentTasks", []) for name, task in tasks.items()}
-        for name in TopologicalSorter(graph).static_order():
-            self._run_task(name, tasks[name])
+        spec = self.specification
+        self.scope = Scope(submitted(spec.spec["root"], {}), {}, self.tasks)
+        self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **self.environment}
+        python = WarmPython(self.env)
+        graph = {name: task.get("dependentTasks", []) for name, task in spec.tasks.items()}
+        try:
+            for name in TopologicalSorter(graph).static_order():
+                self._run_task(name, python)
+        finally:
+            python.close()
 
-    def _run_task(self, name: str, task: Spec) -> None:
-        component = self.spec["components"][task["componentRef"]["name"]]
-        executor = self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
-        given = self._executor_input(name, task, component)
+    def _run_task(self, name: str, python: WarmPython) -> None:
+        given = self._executor_input(name)
         message = json_format.ParseDict(given, pipeline_spec_pb2.ExecutorInput())
         text = json_format.MessageToJson(message, indent=None)
-        container = executor["container"]
+        container, log = self.specification.executor(name)["container"], self.work / f"{name}.log"
         command = [sys.executable, *container["command"][1:], *container["args"]]
-        done = subprocess.run(
-            [argument.replace("{{$}}", text) for argument in command],
-            cwd=REPOSITORY,
-            env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **self.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        self.logs[name] = done.stdout
-        if done.returncode:
-            raise AssertionError(f"{name}: {done.stdout[-4000:]}")
+        plan = {
+            "command": [argument.replace("{{$}}", text) for argument in command],
+            "env": self.env,
+            "folder": str(REPOSITORY),
+            "log": str(log),
+        }
+        if python.run(plan, self.work / "plan.json", 600):
+            raise AssertionError(f"{name}: {log.read_text()[-4000:]}")
         written = self.file(given["outputs"]["outputFile"]).read_text()
         json_format.Parse(written, pipeline_spec_pb2.ExecutorOutput())
-        self.outputs[name] = {"given": given["outputs"]["artifacts"], **json.loads(written)}
+        self.tasks[name] = _task_run(given, json.loads(written))
 
     def file(self, uri: str) -> Path:
         """Return the file of an object."""
         return self.bucket / uri.removeprefix("gs://bucket/")
 
-    def artifact(self, task: str, key: str) -> Spec:
-        """Return an output as the next task gets it: what was written over what was given."""
-        [given] = self.outputs[task]["given"][key]["artifacts"]
-        written = self.outputs[task].get("artifacts", {}).get(key, {"artifacts": [{}]})
-        return {**given, **written["artifacts"][0], "type": given["type"]}
+    def _executor_input(self, name: str) -> Spec:
+        task, component = self.specification.tasks[name], self.specification.component(name)
+        pipeline = self.specification.spec["pipelineInfo"]["name"]
+        root = f"gs://bucket/root/123456/{pipeline}-20261121190000/{name}_7"
+        outputs = provision_outputs(component, root, Release.V2_17, logs=False)
+        # Nothing is local.
+        outputs["outputFile"] = f"{root}/executor_output.json"
+        for key, parameter in outputs["parameters"].items():
+            parameter["outputFile"] = f"{root}/{key}"
+        inputs = resolve_inputs(task, component, self.scope)
+        for key, listed in inputs["artifacts"].items():
+            definitions = self.specification.definitions(name, "inputDefinitions", "artifacts")
+            listed["artifacts"][0]["type"] = definitions[key]["artifactType"]
+        return {"inputs": inputs, "outputs": outputs}
 
-    def _executor_input(self, name: str, task: Spec, component: Spec) -> Spec:
-        root = (
-            f"gs://bucket/root/123456/{self.spec['pipelineInfo']['name']}-20261121190000/{name}_7"
-        )
-        produced = component.get("outputDefinitions", {})
-        outputs = {
-            key: {
-                "artifacts": [
-                    {
-                        "name": f"projects/1/artifacts/{name}-{key}",
-                        "uri": f"{root}/{key}",
-                        "type": artifact["artifactType"],
-                    }
-                ]
-            }
-            for key, artifact in produced.get("artifacts", {}).items()
-        }
-        artifacts = {
-            key: {"artifacts": [self.artifact(source["producerTask"], source["outputArtifactKey"])]}
-            for key, value in task.get("inputs", {}).get("artifacts", {}).items()
-            for source in [value["taskOutputArtifact"]]
-        }
-        return {
-            "inputs": {"artifacts": artifacts, "parameterValues": dict(self._parameters(task))},
-            "outputs": {
-                "artifacts": outputs,
-                "parameters": {
-                    key: {"outputFile": f"{root}/{key}"} for key in produced.get("parameters", {})
-                },
-                "outputFile": f"{root}/executor_output.json",
-            },
-        }
 
-    def _parameters(self, task: Spec) -> Iterator[tuple[str, Any]]:
-        defined = self.spec["root"]["inputDefinitions"]["parameters"]
-        for key, source in task.get("inputs", {}).get("parameters", {}).items():
-            if "runtimeValue" in source:
-                yield key, source["runtimeValue"]["constant"]
-            elif "componentInputParameter" in source:
-                yield key, defined[source["componentInputParameter"]]["defaultValue"]
-            else:
-                output = source["taskOutputParameter"]
-                values = self.outputs[output["producerTask"]]["parameterValues"]
-                yield key, values[output["outputParameterKey"]]
+def _task_run(given: Spec, written: Spec) -> TaskRun:
+    """Keep what was written over what was given, for the tasks after it."""
+    run = TaskRun("SUCCEEDED", parameters=written.get("parameterValues", {}))
+    for number, (key, listed) in enumerate(given["outputs"]["artifacts"].items()):
+        own = written.get("artifacts", {}).get(key, {"artifacts": [{}]})["artifacts"][0]
+        artifact = {**listed["artifacts"][0], **own}
+        run.outputs[key] = Artifact(number, "", artifact["uri"], artifact.get("metadata", {}))
+    return run

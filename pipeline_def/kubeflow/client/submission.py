@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
@@ -17,6 +17,8 @@ from pipeline_def.kubeflow.specification import Specification
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 
 _REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
+_Place = TypeVar("_Place", Connection, vertex_client.Location)
+
 _BOOLEANS = {"true": True, "false": False}
 _READERS = {
     "NUMBER_INTEGER": int,
@@ -50,9 +52,9 @@ def start(options: argparse.Namespace) -> StartedRun:
     if options.target == "vertex":
         if not (options.pipeline_root or spec.get("defaultPipelineRoot")):
             raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
-        return vertex_client.start_run(_location(options), request)
+        return vertex_client.start_run(_place(vertex_client.Location, options), request)
     return open_source_client.start_run(
-        _connection(options),
+        _place(Connection, options),
         request,
         experiment=options.experiment,
         version=options.pipeline_version,
@@ -63,8 +65,8 @@ def follow(options: argparse.Namespace, run_id: str) -> str:
     """Print each change of a task's state until the run ends; return the run's last state."""
     write = functools.partial(print, flush=True)
     if options.target == "vertex":
-        return vertex_client.follow_run(_location(options), run_id, write)
-    return open_source_client.follow_run(_connection(options), run_id, write)
+        return vertex_client.follow_run(_place(vertex_client.Location, options), run_id, write)
+    return open_source_client.follow_run(_place(Connection, options), run_id, write)
 
 
 def parse_parameters(texts: list[str], specification: Specification) -> dict[str, Parameter]:
@@ -94,15 +96,6 @@ def parse_parameters(texts: list[str], specification: Specification) -> dict[str
     return parameters
 
 
-def _location(options: argparse.Namespace) -> vertex_client.Location:
-    return vertex_client.Location(options.project, options.region)
-
-
-def _connection(options: argparse.Namespace) -> Connection:
-    return Connection(
-        endpoint=options.endpoint,
-        namespace=options.namespace,
-        token_file=options.token_file,
-        ca_cert=options.ca_cert,
-        timeout=options.timeout,
-    )
+def _place(kind: type[_Place], options: argparse.Namespace) -> _Place:
+    """Return where the cluster is, which is made of the options of the same names."""
+    return kind(**{name: getattr(options, name) for name in kind.__dataclass_fields__})

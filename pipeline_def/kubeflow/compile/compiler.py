@@ -15,10 +15,11 @@ import yaml
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import EVERY_STEP
 from pipeline_def.kubeflow.check.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.compile.lookups import add_lookup
 from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
-from pipeline_def.kubeflow.compile.platform import add_resources, platform_document, unknown_steps
+from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
 from pipeline_def.kubeflow.contract import STORAGE
@@ -109,10 +110,10 @@ def _compile(pipeline: Any, image: str) -> Spec:
 
 
 def _check_steps(document: SpecDocument, config: Config) -> None:
-    tasks = sorted(document.tasks)
-    if unknown := unknown_steps(config.kubeflow, tasks):
+    names = [EVERY_STEP, *sorted(document.tasks)]
+    if unknown := sorted(set(config.kubeflow.steps) - set(names)):
         raise ConfigurationError(
-            f"kubeflow.steps names {', '.join(unknown)}: the steps are all, {', '.join(tasks)}."
+            f"kubeflow.steps names {', '.join(unknown)}: the steps are {', '.join(names)}."
         )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import EVERY_STEP, KubeflowConfig, StepConfig
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
 from pipeline_def.kubeflow.specification import Spec, Target
 
@@ -88,38 +87,23 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
 
     `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
     """
-    settings: dict[str, Any] = {}
-    if step.node_selector:
-        settings["nodeSelector"] = {"labels": dict(sorted(step.node_selector.items()))}
-    if step.tolerations:
-        settings["tolerations"] = [
-            {k: v for k, v in vars(toleration).items() if v} for toleration in step.tolerations
-        ]
-    if step.image_pull_secrets:
-        names = sorted(step.image_pull_secrets)
-        settings["imagePullSecret"] = [{"secretName": name} for name in names]
-    if step.secrets:
-        settings["secretAsEnv"] = [
+    shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
+    settings = {
+        "nodeSelector": {"labels": dict(step.node_selector)} if step.node_selector else {},
+        "tolerations": [{k: v for k, v in vars(one).items() if v} for one in step.tolerations],
+        "imagePullSecret": [{"secretName": name} for name in sorted(step.image_pull_secrets)],
+        "secretAsEnv": [
             {
                 "secretName": secret,
-                "keyToEnv": [
-                    {"secretKey": key, "envVar": variable} for key, variable in sorted(keys.items())
-                ],
+                "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
             }
             for secret, keys in sorted(step.secrets.items())
-        ]
-    if step.volumes:
-        settings["pvcMount"] = [
+        ],
+        "pvcMount": [
             {"constant": claim, "mountPath": folder}
             for claim, folder in sorted(step.volumes.items())
-        ]
-    if step.shared_memory:
+        ],
         # No release up to 2.17 reads enabledSharedMemory.
-        shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
-        settings["emptyDirMounts"] = [{**shm, "sizeLimit": step.shared_memory}]
-    return settings
-
-
-def unknown_steps(config: KubeflowConfig, tasks: Collection[str]) -> list[str]:
-    """Return the names under `steps` that no task has."""
-    return sorted(set(config.steps) - set(tasks) - {EVERY_STEP})
+        "emptyDirMounts": [{**shm, "sizeLimit": size} for size in (step.shared_memory,) if size],
+    }
+    return {name: value for name, value in settings.items() if value}
