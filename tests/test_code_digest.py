@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,10 @@ ROOT = Path(__file__).parent.parent
 STEPS = list(code_digest._ENTRIES)
 
 
-def test_every_step_of_ours_has_a_digest_and_those_of_tfx_have_none() -> None:
-    assert len({code_digest.code_digest(step) for step in STEPS}) == len(STEPS)
+def test_every_step_of_ours_has_a_digest_and_those_of_tfx_have_none(
+    original: dict[str, str],
+) -> None:
+    assert len(set(original.values())) == len(STEPS)
     assert code_digest.code_digest("StatisticsGen") == ""
 
 
@@ -45,31 +49,47 @@ STORES = {*STEPS} - {"SchemaGen", "Transform", "Trainer", "Evaluator"}
     ],
 )
 def test_a_change_of_code_makes_the_results_of_its_steps_stale(
-    copy_of_the_code: Path, file: str, stale: set[str]
+    copy_of_the_code: Path, original: dict[str, str], file: str, stale: set[str]
 ) -> None:
-    before = digests()
-    with (copy_of_the_code / file).open("a") as changed:
-        changed.write("# another line\n")
-    after = digests()
-    assert {step for step in STEPS if after[step] != before[step]} == stale
+    with changed(copy_of_the_code / file) as text:
+        (copy_of_the_code / file).write_text(f"{text}# another line\n")
+        assert stale_steps(original) == stale
+
+
+def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
+    copy_of_the_code: Path, original: dict[str, str]
+) -> None:
+    lock = copy_of_the_code / "uv.lock"
+    with changed(lock) as text:
+        other = re.sub(r'(name = "simplejpeg"\nversion = )"[^"]+"', r'\1"0.0.1"', text)
+        lock.write_text(other)
+        code_digest._locked_versions.cache_clear()
+        assert stale_steps(original) == {"ImageExampleGen", "Trainer", "ImageReport"}
+    code_digest._locked_versions.cache_clear()
 
 
 def digests() -> dict[str, str]:
     return {step: code_digest.code_digest(step) for step in STEPS}
 
 
-def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
-    copy_of_the_code: Path,
-) -> None:
-    before = digests()
-    lock = copy_of_the_code / "uv.lock"
-    lock.write_text(
-        re.sub(r'(name = "simplejpeg"\nversion = )"[^"]+"', r'\1"0.0.1"', lock.read_text())
-    )
-    code_digest._locked_versions.cache_clear()
-    after = digests()
-    stale = {step for step in STEPS if after[step] != before[step]}
-    assert stale == {"ImageExampleGen", "Trainer", "ImageReport"}
+def stale_steps(original: dict[str, str]) -> set[str]:
+    return {step for step, digest in digests().items() if digest != original[step]}
+
+
+@contextlib.contextmanager
+def changed(file: Path) -> Iterator[str]:
+    """Hand out the text of a file, and restore it."""
+    text = file.read_text()
+    try:
+        yield text
+    finally:
+        file.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def original() -> dict[str, str]:
+    """The digests of the code as it is."""
+    return digests()
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +104,12 @@ def whole_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy_of_the_code(whole_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copy_of_the_code(
+    original: dict[str, str], whole_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A copy that a test may change, and of which the digests are taken."""
+    assert original
     monkeypatch.setattr(code_digest, "_ROOT", whole_copy)
-    shutil.copy(ROOT / "uv.lock", whole_copy)
-    code_digest._locked_versions.cache_clear()
     return whole_copy
 
 

@@ -57,7 +57,8 @@ class StepConfig:
     """How many times a failed step is started again. Training resumes from its checkpoint."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels that a node must have. Like all that follows but `env`, for open-source Kubeflow only."""
+    """Labels that a node must have. This and what follows, but `env`, is for open-source Kubeflow
+    only."""
 
     tolerations: list[Toleration] = field(default_factory=list)
     """Taints of nodes that the step tolerates."""

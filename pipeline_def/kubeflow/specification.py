@@ -74,6 +74,13 @@ class Specification:
             for name, source in sorted(self.sources(task, kind).items()):
                 yield task, name, source
 
+    def defined(self, kind: str) -> Iterator[tuple[str, str, str, Spec]]:
+        """Yield task, side, name and definition of all parameters or artifacts of components."""
+        for task in sorted(self.tasks):
+            for side in ("inputDefinitions", "outputDefinitions"):
+                for name, definition in sorted(self.definitions(task, side, kind).items()):
+                    yield task, side, name, definition
+
     def containers(self) -> Iterator[tuple[str, Spec]]:
         """Yield each task that runs a container, and the container."""
         for task in sorted(self.tasks):

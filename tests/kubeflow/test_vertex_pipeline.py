@@ -11,6 +11,7 @@ import yaml
 import kfp_runner
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 from pipeline_def.kubeflow.specification import Specification
+from tests.kubeflow.launcher.values import normal
 from tests.kubeflow.vertex_job import Job
 from tests.pictures import COLOURS, encode, picture, write_folder
 
@@ -37,7 +38,8 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
             "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json"),
             "GOOGLE_CLOUD_PROJECT": "test",
         }
-        specification = Specification(yaml.safe_load(file.read_text()))
+        # To a protobuf every number is a double.
+        specification = Specification(normal(yaml.safe_load(file.read_text())))
         job = Job(specification, bucket, environment, tmp_path)
         job.run()
     assert job.tasks["Evaluator"].outputs["blessing"].metadata["blessed"] == 1

@@ -63,7 +63,7 @@ _SENTENCES = {
     "output": "{where} is {name!r}, which is not an output of {producer}.",
     "artifact-type": "The artifact {name} of {task} has no schemaTitle, nor an instanceSchema with "
     "a title: the launcher needs one.",
-    "null-metadata": "The metadata {key} of {task}'s output {name} is null, which the launcher "
+    "null-metadata": "The metadata {key} of {task}'s artifact {name} is null, which the launcher "
     "refuses: leave it out.",
     # Containers.
     "image": "{task} has no container image: give --image.",

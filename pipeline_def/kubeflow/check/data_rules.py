@@ -17,7 +17,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "LIST": (list,),
     "STRUCT": (dict,),
 }
-_SIDES = ("inputDefinitions", "outputDefinitions")
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -41,16 +40,11 @@ def run_parameter_defaults(specification: Specification) -> Iterator[Problem]:
 
 def parameter_types(specification: Specification) -> Iterator[Problem]:
     """Schema 2.1.0 has parameterType; `type` is of 2.0.0, and the driver does not read it."""
-    owners = [("the run", specification.run_parameters)]
-    owners += [
-        (task, specification.definitions(task, side, "parameters"))
-        for task in sorted(specification.tasks)
-        for side in _SIDES
-    ]
-    for owner, definitions in owners:
-        for name, definition in sorted(definitions.items()):
-            if "parameterType" not in definition:
-                yield problem("parameter-type", name=name, owner=owner)
+    owned = [("the run", *item) for item in sorted(specification.run_parameters.items())]
+    owned += [(task, *rest) for task, _, *rest in specification.defined("parameters")]
+    for owner, name, definition in owned:
+        if "parameterType" not in definition:
+            yield problem("parameter-type", name=name, owner=owner)
 
 
 def parameter_sources(specification: Specification) -> Iterator[Problem]:
@@ -102,12 +96,10 @@ def inputs_without_value(specification: Specification) -> Iterator[tuple[str, st
 
     A default does not make a parameter optional.
     """
-    for task in sorted(specification.tasks):
-        given = specification.sources(task, "parameters")
-        wanted = specification.definitions(task, "inputDefinitions", "parameters")
-        for name, parameter in sorted(wanted.items()):
-            if name not in given and not parameter.get("isOptional"):
-                yield task, name, parameter
+    for task, side, name, parameter in specification.defined("parameters"):
+        given = name in specification.sources(task, "parameters")
+        if side == "inputDefinitions" and not given and not parameter.get("isOptional"):
+            yield task, name, parameter
 
 
 def required_inputs(specification: Specification) -> Iterator[Problem]:
@@ -119,12 +111,9 @@ def required_inputs(specification: Specification) -> Iterator[Problem]:
 
 def artifact_types(specification: Specification) -> Iterator[Problem]:
     """The launcher dies of a type without a title, and knows no schemaUri."""
-    for task in sorted(specification.tasks):
-        for side in _SIDES:
-            definitions = specification.definitions(task, side, "artifacts")
-            for name, artifact in sorted(definitions.items()):
-                if not _title(artifact.get("artifactType", {})):
-                    yield problem("artifact-type", name=name, task=task)
+    for task, _, name, artifact in specification.defined("artifacts"):
+        if not _title(artifact.get("artifactType", {})):
+            yield problem("artifact-type", name=name, task=task)
 
 
 def _title(kind: Spec) -> Any:
@@ -134,12 +123,10 @@ def _title(kind: Spec) -> Any:
 
 def metadata(specification: Specification) -> Iterator[Problem]:
     """The launcher cannot record null."""
-    for task in sorted(specification.tasks):
-        outputs = specification.definitions(task, "outputDefinitions", "artifacts")
-        for name, artifact in sorted(outputs.items()):
-            for key, value in sorted(artifact.get("metadata", {}).items()):
-                if value is None:
-                    yield problem("null-metadata", key=key, task=task, name=name)
+    for task, _, name, artifact in specification.defined("artifacts"):
+        for key, value in sorted(artifact.get("metadata", {}).items()):
+            if value is None:
+                yield problem("null-metadata", key=key, task=task, name=name)
 
 
 RULES: tuple[Rule, ...] = (

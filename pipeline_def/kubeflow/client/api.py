@@ -13,9 +13,15 @@ from pipeline_def.kubeflow.client.errors import Caller, Unreachable, one_line
 
 _PASS_TOKEN = f"pass a token with --token-file or in {TOKEN_VARIABLE}"
 
-# The upload service answers 500 where the others would say 401, 403 or 400, and only its text tells
-# them apart.
-_UPLOAD_STATUS = {"Unauthenticated": 401, "PermissionDenied": 403, "InvalidInputError": 400}
+# The upload service answers 400 or 500 where the others would say 401, 403, 409 or 400, and nothing
+# but its text, here without spaces, tells them apart.
+_UPLOAD_STATUS = {
+    "unauthenticated": 401,
+    "permissiondenied": 403,
+    "notauthorized": 403,
+    "alreadyexist": 409,
+    "invalidinputerror": 400,
+}
 
 # What OpenSSL calls an answer that is not TLS, and a file without a certificate.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
@@ -105,8 +111,9 @@ class Api:
                 "the address of the pipelines' own pages, behind a dashboard with /pipeline at its "
                 "end."
             )
-        if status == 500:
-            status = next((s for word, s in _UPLOAD_STATUS.items() if word in message), status)
+        if status in (400, 500):
+            text = message.lower().replace(" ", "")
+            status = next((s for word, s in _UPLOAD_STATUS.items() if word in text), status)
         # Only the text says that this is what a request lacks.
         if self.connection.namespace is None and "namespace" in message:
             message += "; pass --namespace, as the cluster has several users"

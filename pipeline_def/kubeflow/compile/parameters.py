@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import docstring_parser
 
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
@@ -15,6 +17,7 @@ from pipeline_def.kubeflow.contract import STORAGE, STORAGE_PARAMETER
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
 
 _TRAINING = ("epochs", "patience", "batch_size", "learning_rate", "seed")
+_EVALUATION = ("min_accuracy", "max_accuracy_drop")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,6 @@ class RunParameter:
 
 def run_parameters(config: Config) -> list[RunParameter]:
     """Return the parameters of the pipeline, their defaults taken from `config`."""
-    ingest, evaluation = config.ingest, config.evaluation
     return [
         RunParameter(
             "data",
@@ -51,39 +53,22 @@ def run_parameters(config: Config) -> list[RunParameter]:
             config.kubeflow.storage or "",
             "Where pushed models, checkpoints and statistics go; empty: below the pipeline root.",
         ),
-        RunParameter(
-            "max_reject_fraction",
-            ingest.max_reject_fraction,
-            "Fraction of the files that may be unusable, 0 to 1.",
-            "ImageExampleGen",
-            ("config", "max_reject_fraction"),
-        ),
-        *(_training_parameter(config, name) for name in _TRAINING),
-        RunParameter(
-            "min_accuracy",
-            evaluation.min_accuracy,
-            "Lowest accuracy of a model that is blessed, 0 to 1.",
-            "Evaluator",
-            ("config", "min_accuracy"),
-        ),
-        RunParameter(
-            "max_accuracy_drop",
-            evaluation.max_accuracy_drop,
-            "How far the accuracy may be below that of the model in use, 0 to 1.",
-            "Evaluator",
-            ("config", "max_accuracy_drop"),
-        ),
+        *_choices(config.ingest, "ImageExampleGen", ("config",), ("max_reject_fraction",)),
+        *_choices(config.training, "Trainer", ("custom_config", "training"), _TRAINING),
+        *_choices(config.evaluation, "Evaluator", ("config",), _EVALUATION),
     ]
 
 
-def _training_parameter(config: Config, name: str) -> RunParameter:
-    return RunParameter(
-        f"training_{name}",
-        getattr(config.training, name),
-        f"training.{name} of the configuration.",
-        "Trainer",
-        ("custom_config", "training", name),
-    )
+def _choices(
+    section: Any, step: str, place: tuple[str, ...], fields: tuple[str, ...]
+) -> Iterator[RunParameter]:
+    """Yield parameters for fields of a configuration, described as in its --help."""
+    described = docstring_parser.parse_from_object(type(section)).params
+    help_texts = {field.arg_name: field.description or "" for field in described}
+    for field in fields:
+        name = "_".join((*place[1:], field))
+        text = " ".join(help_texts[field].split())
+        yield RunParameter(name, getattr(section, field), text, step, (*place, field))
 
 
 def takes(document: SpecDocument, task: str, parameter: RunParameter) -> bool:
