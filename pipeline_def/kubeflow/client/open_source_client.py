@@ -63,14 +63,7 @@ def run_url(connection: Connection, run_id: str) -> str:
 def follow_run(
     connection: Connection, run_id: str, write: Callable[[str], None], *, interval: float = 10.0
 ) -> str:
-    """Write each change of a task's state until the run ends; return the run's last state.
-
-    The API is asked every `interval` seconds. Ctrl-C stops the following and not the run; the
-    state returned is then not a final one.
-
-    Raises:
-        ServiceError: The API cannot be reached for ten polls, or refuses.
-    """
+    """Follow a run as `run_follower.follow` does."""
     with Api(connection) as api:
         action = f"read the run {run_id}"
 
@@ -100,12 +93,6 @@ def _present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _named(name: str) -> str:
-    predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
-    # The server decodes the query, and then the filter once more.
-    return quote(json.dumps({"predicates": [predicate]}))
-
-
 def _field(answer: dict[str, Any], name: str, api: Api) -> str:
     value = answer.get(name)
     if not value:
@@ -113,51 +100,49 @@ def _field(answer: dict[str, Any], name: str, api: Api) -> str:
     return str(value)
 
 
+def _found(api: Api, kind: str, name: str, *parents: str, **space: str) -> list[str]:
+    """Return the identifiers of the pipelines, experiments or pipeline versions of this name."""
+    service = "experiment" if kind == "experiment" else "pipeline"
+    predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
+    # The server decodes the query, and then the filter once more.
+    chosen = quote(json.dumps({"predicates": [predicate]}))
+    method, action = f"{service}_service_list_{kind}s", f"list {kind.replace('_', ' ')}s"
+    service = f"{service.title()}ServiceApi"
+    listed = api.call(service, method, action, *parents, filter=chosen, **space)
+    return [_field(one, f"{kind}_id", api) for one in listed.get(f"{kind}s") or []]
+
+
 def _found_or_made(api: Api, kind: str, name: str) -> str:
     """Return the identifier of the pipeline or experiment `name`, a new one where there is none.
 
     A pipeline is not made by an upload, which would name the first version like the pipeline.
     """
-    service, calls = f"{kind.title()}ServiceApi", f"{kind}_service"
     space = _present(namespace=api.connection.namespace)
-    listed = api.call(
-        service, f"{calls}_list_{kind}s", f"list {kind}s", filter=_named(name), **space
-    )
-    found = listed.get(f"{kind}s") or []
+    found = _found(api, kind, name, **space)
     if kind == "pipeline" and len(found) > 1:
         raise ConfigurationError(
             f"There are {len(found)} pipelines named {name}: take another name."
         )
-    if not found:
-        body, action = {"display_name": name, **space}, f"make the {kind} {name}"
-        found = [api.call(service, f"{calls}_create_{kind}", action, body=body)]
-    return _field(found[0], f"{kind}_id", api)
+    if found:
+        return found[0]
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
+    body = {"display_name": name, **space}
+    made = api.call(service, method, f"make the {kind} {name}", body=body)
+    return _field(made, f"{kind}_id", api)
 
 
 def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[dict[str, str], str]:
     """Return the reference to the stored version, and its name."""
     name = version or _version_name(text)
     pipeline_id = _found_or_made(api, "pipeline", pipeline)
-    version_id = _stored(api, pipeline_id, name)
-    if version_id and version:
+    found = _found(api, "pipeline_version", name, pipeline_id)
+    if found and version:
         raise ConfigurationError(
             f"The pipeline {pipeline} already has a version {version}: give another "
             "--pipeline-version, or none to have it named by time and content."
         )
-    version_id = version_id or _upload(api, pipeline_id, name, text)
+    version_id = found[0] if found else _upload(api, pipeline_id, name, text)
     return {"pipeline_id": pipeline_id, "pipeline_version_id": version_id}, name
-
-
-def _stored(api: Api, pipeline_id: str, version: str) -> str | None:
-    listed = api.call(
-        "PipelineServiceApi",
-        "pipeline_service_list_pipeline_versions",
-        "list pipeline versions",
-        pipeline_id,
-        filter=_named(version),
-    )
-    found = listed.get("pipeline_versions") or []
-    return _field(found[0], "pipeline_version_id", api) if found else None
 
 
 def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:

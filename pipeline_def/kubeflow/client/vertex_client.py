@@ -75,14 +75,7 @@ def start_run(location: Location, request: RunRequest) -> StartedRun:
 def follow_run(
     location: Location, run_id: str, write: Callable[[str], None], *, interval: float = 10.0
 ) -> str:
-    """Write each change of a task's state until the job ends; return its last state.
-
-    `run_id` is `StartedRun.run_id`. Vertex AI is asked every `interval` seconds. Ctrl-C stops the
-    following and not the job; the state returned is then not a final one.
-
-    Raises:
-        UserError: Vertex AI cannot be reached for ten polls, or refuses.
-    """
+    """Follow the job `StartedRun.run_id` as `run_follower.follow` does."""
     library, action = _library(), "read the run"
     with _sentences(location, action):
         job = library.PipelineJob.get(run_id, project=location.project, location=location.region)
