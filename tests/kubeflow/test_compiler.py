@@ -26,7 +26,8 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.kubeflow.check.spec_check import find_problems
-from pipeline_def.kubeflow.compile import compiler, parameters
+from pipeline_def.kubeflow.compile import compiler, parameters, platform
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.contract import StepInterface
 from pipeline_def.kubeflow.specification import Spec
 from tests.kubeflow.conftest import MINIMAL, compile_file
@@ -187,7 +188,7 @@ STEPS = {
 
 
 def test_resources_of_each_step() -> None:
-    made, platform = compiler.compile_documents(config(steps=STEPS), target="oss", image="i")
+    made, kubernetes = compiler.compile_documents(config(steps=STEPS), target="oss", image="i")
     trainer = container(made, "Trainer")
     assert trainer["resources"] == {
         "cpuLimit": 8,
@@ -209,7 +210,7 @@ def test_resources_of_each_step() -> None:
         "memoryLimit": 4,
         "memoryRequest": 4,
     }
-    settings = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
@@ -238,10 +239,12 @@ def test_resources_on_vertex() -> None:
         compiler.compile_documents(config(steps=STEPS), target="vertex", image="i")
 
 
-def secrets(documents: list[Spec]) -> set[str]:
-    if len(documents) == 1:
+def with_secrets(spec: Spec, choices: Config) -> set[str]:
+    """Steps that get a secret."""
+    document = platform.platform_document(SpecDocument(spec), choices, "oss")
+    if document is None:
         return set()
-    executors = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {label.removesuffix("_executor") for label in executors}
 
 
@@ -255,16 +258,18 @@ def secrets(documents: list[Spec]) -> set[str]:
     ],
 )
 def test_the_object_stores_secret_is_asked_for_where_it_is_needed(
-    options: dict[str, str], steps: set[str]
+    spec: Spec, options: dict[str, str], steps: set[str]
 ) -> None:
-    made = compiler.compile_documents(config(**options), target="oss", image="i")
-    assert secrets(made) == steps
+    assert with_secrets(spec, config(**options)) == steps
 
 
-def test_the_report_reads_rejected_images_where_ingest_does() -> None:
+def test_the_report_reads_rejected_images_where_ingest_does(spec: Spec) -> None:
     choices = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
-    made = compiler.compile_documents(choices, target="oss", image="i")
-    assert secrets(made) == {"ImageExampleGen", "ImageExampleGen-lookup", "ImageReport"}
+    assert with_secrets(spec, choices) == {
+        "ImageExampleGen",
+        "ImageExampleGen-lookup",
+        "ImageReport",
+    }
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:

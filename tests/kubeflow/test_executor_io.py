@@ -219,7 +219,7 @@ def finished(kind: dict[str, str], *, direct: bool = False, **metadata: Any) -> 
 
 
 def test_output_has_remote_uris_and_no_null() -> None:
-    metadata = {"a": None, "b": 1.0, "c": float("nan"), "d": "", "tfx_version": "1.16.0"}
+    metadata: Any = {"a": None, "b": 1.0, "c": float("nan"), "d": "", "tfx_version": "1.16.0"}
     kept = {"b": 1.0, "d": "", "tfx_version": "1.16.0"}
     model = finished({"instanceSchema": "title: tfx.Model\n"}, **metadata)
     assert model == {"name": "7", "uri": "minio://b/x", "metadata": kept}

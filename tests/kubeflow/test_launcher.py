@@ -136,6 +136,7 @@ def _writes(content: str) -> list[str]:
     return _python(script, "{{$}}")
 
 
+@pytest.mark.slow
 def test_parameters_arrive_as_doubles_in_go_s_json(
     cluster: Cluster, compile_steps: Compile
 ) -> None:
@@ -173,6 +174,7 @@ def test_parameters_arrive_as_doubles_in_go_s_json(
     assert '"n": 5.0,' in cluster.run(spec, {"s": "x"}).tasks["a"].log
 
 
+@pytest.mark.slow
 def test_placeholders_and_variables_are_filled_in(cluster: Cluster, compile_steps: Compile) -> None:
     step = {
         "command": [
@@ -234,6 +236,7 @@ CONSUMER = {
 }
 
 
+@pytest.mark.slow
 def test_artifacts_and_parameters_go_from_task_to_task(
     tmp_path: Path, compile_steps: Compile
 ) -> None:
@@ -277,6 +280,7 @@ def _local(uri: str) -> str:
     return f"/{'gcs' if scheme == 'gs' else scheme}/{rest}"
 
 
+@pytest.mark.slow
 def test_the_executor_output_is_merged_and_dependants_of_a_failure_are_skipped(
     cluster: Cluster, compile_steps: Compile
 ) -> None:
@@ -299,6 +303,7 @@ def test_the_executor_output_is_merged_and_dependants_of_a_failure_are_skipped(
     assert metadata == {"kept": "1", "old": 1, "new": 2.0, "s": {"struct": {}}, "display_name": "x"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", list(Release))
 def test_logs_are_an_artifact_of_their_own(
     tmp_path: Path, compile_steps: Compile, release: Release
@@ -323,6 +328,7 @@ def test_logs_are_an_artifact_of_their_own(
     assert list(run.tasks["b"].outputs) == (["executor-logs"] if new else [])
 
 
+@pytest.mark.slow
 def test_the_cache_goes_by_the_key_of_kfp(cluster: Cluster, compile_steps: Compile) -> None:
     def states(**constants: Any) -> str:
         values = {name: _constant(value) for name, value in constants.items()}
@@ -367,6 +373,7 @@ PLATFORM = {
 }
 
 
+@pytest.mark.slow
 def test_secrets_volumes_and_variables(tmp_path: Path, compile_steps: Compile) -> None:
     (tmp_path / "disk/part").mkdir(parents=True)
     cluster = Cluster(
@@ -395,6 +402,7 @@ def test_secrets_volumes_and_variables(tmp_path: Path, compile_steps: Compile) -
     assert tasks["c"].log == 'persistentvolumeclaim "absent" not found\n'
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(isolation() != "namespaces", reason="needs Linux namespaces")
 def test_a_step_sees_neither_other_steps_nor_the_host(
     cluster: Cluster, compile_steps: Compile
@@ -443,6 +451,7 @@ implementation: {container: {image: i, command: [cat, {inputPath: data}]}}
 """
 
 
+@pytest.mark.slow
 def test_what_the_kfp_sdk_compiles_runs(tmp_path: Path, cluster: Cluster) -> None:
     from kfp import compiler, components, dsl, kubernetes
 

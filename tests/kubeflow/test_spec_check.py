@@ -12,7 +12,7 @@ import pytest
 
 import kfp_runner
 from components.contract.errors import ConfigurationError, StorageError
-from pipeline_def.kubeflow.check.constructs import _SENTENCES
+from pipeline_def.kubeflow.check.constructs import SENTENCES
 from pipeline_def.kubeflow.check.spec_check import find_problems, read_documents
 from pipeline_def.kubeflow.specification import Spec, Target
 
@@ -297,7 +297,7 @@ def test_a_platform_document_that_would_be_ignored(code: str, platform: Spec) ->
 def test_every_construct_that_has_a_sentence_has_a_case() -> None:
     documents = {"empty", "json-wrapper", "documents", "platform"}
     platforms = {code for code, _ in PLATFORM_MISTAKES}
-    assert documents | platforms | OSS_MISTAKES.keys() == _SENTENCES.keys()
+    assert documents | platforms | OSS_MISTAKES.keys() == SENTENCES.keys()
 
 
 def test_a_platform_document_may_hold_more_than_executors() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline_def.kubeflow.specification import Specification
 
-_SENTENCES = {
+SENTENCES = {
     # Documents.
     "empty": "The file holds no specification: compile it again.",
     "json-wrapper": "The file is a PipelineJob, with the specification inside: take what is under "
@@ -105,7 +105,7 @@ Rule = Callable[[Specification], Iterator[Problem]]
 
 def problem(code: str, **values: Any) -> Problem:
     """Return the problem of this code, with `values` in its sentence."""
-    return Problem(code, _SENTENCES[code].format(**values))
+    return Problem(code, SENTENCES[code].format(**values))
 
 
 def not_of(message: Any, part: Any) -> str | None:

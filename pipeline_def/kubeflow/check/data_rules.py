@@ -41,7 +41,7 @@ def run_parameter_defaults(specification: Specification) -> Iterator[Problem]:
 def parameter_types(specification: Specification) -> Iterator[Problem]:
     """Schema 2.1.0 has parameterType; `type` is of 2.0.0, and the driver does not read it."""
     owned = [("the run", *item) for item in sorted(specification.run_parameters.items())]
-    owned += [(task, *rest) for task, _, *rest in specification.defined("parameters")]
+    owned += [(task, name, one) for task, _, name, one in specification.defined("parameters")]
     for owner, name, definition in owned:
         if "parameterType" not in definition:
             yield problem("parameter-type", name=name, owner=owner)
