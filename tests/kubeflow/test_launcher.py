@@ -174,41 +174,6 @@ def test_parameters_arrive_as_doubles_in_go_s_json(
     assert '"n": 5.0,' in cluster.run(spec, {"s": "x"}).tasks["a"].log
 
 
-@pytest.mark.slow
-def test_placeholders_and_variables_are_filled_in(cluster: Cluster, compile_steps: Compile) -> None:
-    step = {
-        "command": [
-            *_shell('printf "%s\\n" "$@"; echo "$A"'),
-            "{{$.inputs.parameters['p']}}:{{$.outputs.artifacts['x'].uri}}",
-            "{{$.outputs.artifacts['x'].path}}",
-            "{{$.outputs.parameters['q'].output_file}}",
-            "p={{$.inputs.parameters['p']}} $(A) $(B) $$",
-            '{"IfPresent": {"InputName": "p", "Then": ["yes", "{{$.inputs.parameters[\'p\']}}"]}}',
-            '{"IfPresent": {"InputName": "o", "Then": ["no"]}}',
-        ],
-        "takes": {"p": _of("NUMBER_DOUBLE"), "o": _of("STRING", isOptional=True)},
-        "values": {"p": _constant(1234567.5)},
-        "outputs": {"x": {"artifactType": EXAMPLES}},
-        "gives": {"q": _of("STRING")},
-        "env": [{"name": "A", "value": "1"}],
-    }
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    # It wrote no output parameter.
-    assert task.state == "FAILED"
-    assert 'failed to read output parameter name="q"' in task.log
-    uri = task.executor_input["outputs"]["artifacts"]["x"]["artifacts"][0]["uri"]
-    assert task.log.splitlines()[:8] == [
-        f"1234567.5:{uri}",
-        uri.replace("minio://", "/minio/"),
-        "/tmp/kfp/outputs/q",
-        "p=1.2345675e+06 1 $(B) $",
-        "yes",
-        "1.2345675e+06",
-        "1",
-        task.log.splitlines()[7],
-    ]
-
-
 PRODUCER = {
     "command": _shell(
         'mkdir -p "$1/sub" "$1/empty"; echo hi > "$1/sub/f"; printf " 7 " > "$2"',
