@@ -105,6 +105,7 @@ class Api:
         message = one_line(_message(error.body, headers), token.text)
         if 300 <= status < 400:
             return _redirected(headers.get("Location", ""), self.address)
+        # The gateway has one status and one code for an unknown path and for a missing object.
         if status == 404 and message in ("", "Not Found"):
             return ServiceError(
                 f"{self.address} has no Kubeflow Pipelines v2 API (404): check --endpoint; it is "
