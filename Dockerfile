@@ -19,7 +19,7 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/venv \
     UV_PYTHON_DOWNLOADS=never \
     UV_NO_CACHE=1 \
     PYC_INVALIDATION_MODE=UNCHECKED_HASH
-WORKDIR /app
+WORKDIR /build
 COPY pyproject.toml uv.lock ./
 ARG VARIANT
 # TensorFlow's C++ headers, 400 MB, are for building custom operations.
@@ -29,11 +29,12 @@ RUN case "${VARIANT}" in \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
     && uv sync --locked --no-dev --compile-bytecode ${extra} \
-    && rm -rf /opt/venv/.lock /opt/venv/lib/python3.11/site-packages/tensorflow/include \
-        pyproject.toml uv.lock
+    && rm -rf /opt/venv/.lock /opt/venv/lib/python3.11/site-packages/tensorflow/include
+WORKDIR /app
 COPY components/ components/
 COPY pipeline_def/ pipeline_def/
-COPY kfp_runner.py local_runner.py ./
+# uv.lock: the digest of a step's code covers the versions of the libraries that it uses.
+COPY kfp_runner.py local_runner.py uv.lock ./
 # The modes of the sources are those of whoever checked them out.
 RUN chmod -R u=rwX,go=rX . && python -m compileall -q --invalidation-mode unchecked-hash .
 

@@ -46,7 +46,7 @@ _BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
 
 def main() -> int:
     """Print what is wrong; return the exit status, 1 if anything is."""
-    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help)
+    checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help, _digests)
     faults = [fault for check in checks for fault in check()]
     for fault in faults:
         print(f"FAULT {fault}")
@@ -78,7 +78,7 @@ def _folders() -> Iterator[str]:
 
 def _leftovers() -> Iterator[str]:
     yield from (f"{name} is there" for name in _BUILD_TOOLS if shutil.which(name))
-    for name in (".git", ".venv", "tests", "benchmarks", "pyproject.toml", "uv.lock"):
+    for name in (".git", ".venv", "tests", "benchmarks", "pyproject.toml"):
         if os.path.exists(os.path.join("/app", name)):
             yield f"/app/{name} is there"
     if importlib.util.find_spec("pytest"):
@@ -130,6 +130,16 @@ def _help() -> Iterator[str]:
     result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, check=False)
     if result.returncode or "--executor_input" not in result.stdout:
         yield f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}"
+
+
+def _digests() -> Iterator[str]:
+    """Digest the code of every step, which each step compares with what was compiled."""
+    from pipeline_def.code_digest import whole_digest
+
+    try:
+        print(f"{whole_digest()}  digest of the code, the same where the pipeline is compiled")
+    except OSError as error:
+        yield f"the code cannot be digested: {error}"
 
 
 if __name__ == "__main__":

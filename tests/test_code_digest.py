@@ -1,24 +1,36 @@
+"""What the digest of a step's code covers: the files and libraries that its imports reach."""
+
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
+import json
+import re
 import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline_def import code_digest
-from tests.nodes import NODES
 
-TFX_NODES = ["StatisticsGen"]
+ROOT = Path(__file__).parent.parent
+# Every step whose code is ours, in a run's order; StatisticsGen is TFX's own.
+STEPS = list(code_digest._ENTRIES)
 
 
-def test_every_node_of_ours_has_a_digest_and_tfx_nodes_have_none() -> None:
-    digests = {node: code_digest.code_digest(node) for node in NODES}
-    assert [node for node, digest in digests.items() if not digest] == TFX_NODES
-    assert len(set(digests.values())) == len(NODES) - len(TFX_NODES) + 1
+def test_every_step_of_ours_has_a_digest_and_those_of_tfx_have_none(
+    original: dict[str, str],
+) -> None:
+    assert len(set(original.values())) == len(STEPS)
+    assert code_digest.code_digest("StatisticsGen") == ""
 
 
 INGEST = {"ImageExampleGen"}
-STORES = {*NODES} - {"StatisticsGen", "SchemaGen", "Transform", "Trainer", "Evaluator"}
+STORES = {*STEPS} - {"SchemaGen", "Transform", "Trainer", "Evaluator"}
 
 
 @pytest.mark.parametrize(
@@ -33,32 +45,144 @@ STORES = {*NODES} - {"StatisticsGen", "SchemaGen", "Transform", "Trainer", "Eval
         ("components/report/page/templates/style.css", {"ImageReport"}),
         ("components/report/card/templates/card.md.j2", {"ImageReport"}),
         ("components/evaluation/metric_counts.py", {"Evaluator", "ImageReport"}),
-        (
-            "components/contract/example.py",
-            {*NODES} - {"StatisticsGen", "BaselineFinder", "Pusher"},
-        ),
+        ("components/contract/example.py", {*STEPS} - {"BaselineFinder", "Pusher"}),
         ("README.md", set()),
     ],
 )
-def test_a_change_of_code_makes_the_results_of_its_nodes_stale(
-    copy_of_the_code: Path, file: str, stale: set[str]
+def test_a_change_of_code_makes_the_results_of_its_steps_stale(
+    copy_of_the_code: Path, original: dict[str, str], file: str, stale: set[str]
 ) -> None:
-    before = {node: code_digest.code_digest(node) for node in NODES}
-    with (copy_of_the_code / file).open("a") as changed:
-        changed.write("# another line\n")
-    code_digest._imports.cache_clear()
-    after = {node: code_digest.code_digest(node) for node in NODES}
-    assert {node for node in NODES if after[node] != before[node]} == stale
+    with changed(copy_of_the_code / file) as text:
+        (copy_of_the_code / file).write_text(f"{text}# another line\n")
+        assert stale_steps(original) == stale
+
+
+def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
+    copy_of_the_code: Path, original: dict[str, str]
+) -> None:
+    lock = copy_of_the_code / "uv.lock"
+    with changed(lock) as text:
+        other = re.sub(r'(name = "simplejpeg"\nversion = )"[^"]+"', r'\1"0.0.1"', text)
+        lock.write_text(other)
+        code_digest._locked_versions.cache_clear()
+        assert stale_steps(original) == {"ImageExampleGen", "Trainer", "ImageReport"}
+    code_digest._locked_versions.cache_clear()
+
+
+def digests() -> dict[str, str]:
+    return {step: code_digest.code_digest(step) for step in STEPS}
+
+
+def stale_steps(original: dict[str, str]) -> set[str]:
+    return {step for step, digest in digests().items() if digest != original[step]}
+
+
+@contextlib.contextmanager
+def changed(file: Path) -> Iterator[str]:
+    """Hand out the text of a file, and restore it."""
+    text = file.read_text()
+    try:
+        yield text
+    finally:
+        file.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def original() -> dict[str, str]:
+    """The digests of the code as it is."""
+    return digests()
+
+
+@pytest.fixture(scope="module")
+def whole_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("code")
+    for package in code_digest._OURS:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    for file in ("uv.lock", "README.md"):
+        shutil.copy(ROOT / file, folder)
+    return folder
 
 
 @pytest.fixture
-def copy_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = Path(code_digest.__file__).parent.parent
-    before = {node: code_digest.code_digest(node) for node in NODES}
-    for folder in ("components", "pipeline_def"):
-        shutil.copytree(root / folder, tmp_path / folder)
-    for file in ("uv.lock", "README.md"):
-        shutil.copy(root / file, tmp_path)
-    monkeypatch.setattr(code_digest, "_ROOT", tmp_path)
-    assert {node: code_digest.code_digest(node) for node in NODES} == before
-    return tmp_path
+def copy_of_the_code(
+    original: dict[str, str], whole_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A copy that a test may change, and of which the digests are taken."""
+    assert original
+    monkeypatch.setattr(code_digest, "_ROOT", whole_copy)
+    return whole_copy
+
+
+def test_every_library_is_locked_and_installed_in_the_image() -> None:
+    """A library under another name than PyPI's would have no version in the digest."""
+    installed = importlib.metadata.packages_distributions()
+    locked = locked_without_dev()
+    entries = [module for modules in code_digest._ENTRIES.values() for module in modules]
+    files, libraries = code_digest.reach(entries)
+    seen = set()
+    for module in (name for file in files for name in imports_of(file)):
+        if distribution := code_digest._distribution(module):
+            assert distribution in map(normal, installed[module.partition(".")[0]]), module
+            assert distribution in locked, module
+            seen.add(distribution)
+    assert seen == libraries
+
+
+def imports_of(file: str) -> set[str]:
+    """Modules of libraries that a file of ours imports."""
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    found = code_digest._imports(ROOT, module) if file.endswith(".py") else ()
+    return {name for name in found if name.partition(".")[0] not in code_digest._OURS}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked_without_dev() -> set[str]:
+    """Names of the packages that `uv sync --no-dev` installs."""
+    packages = {p["name"]: p for p in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    waiting = [("tfx-image-pipeline", "")]
+    seen = set()
+    while waiting:
+        name, extra = node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        package = packages[name]
+        extras = package.get("optional-dependencies", {})
+        for needed in extras.get(extra, []) if extra else package.get("dependencies", []):
+            waiting += [(needed["name"], other) for other in ("", *needed.get("extra", []))]
+    return {name for name, _ in seen}
+
+
+IMPORT_ALL = """
+import importlib, json, sys
+from pipeline_def.code_digest import _ENTRIES, _OURS
+libraries = set()
+for step, modules in _ENTRIES.items():
+    for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
+        del sys.modules[name]
+    for module in modules:
+        importlib.import_module(module)
+    files = [m.__file__ for n, m in sys.modules.items() if n.partition(".")[0] in _OURS]
+    print(json.dumps([step, [file for file in files if file]]))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_step_really_imports_is_covered() -> None:
+    """The imports of each step are walked by Python itself, in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORT_ALL],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    assert loaded.keys() == set(STEPS)
+    for step, files in loaded.items():
+        covered, _ = code_digest.reach(code_digest._ENTRIES[step])
+        assert {str(Path(file).relative_to(ROOT)) for file in files} <= covered, step

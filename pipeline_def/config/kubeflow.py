@@ -1,4 +1,4 @@
-"""What only a cluster needs to know: where the pipeline writes, and what each step gets."""
+"""What only a cluster needs to know: where the pipeline writes, and what each step is given."""
 
 from __future__ import annotations
 
@@ -18,61 +18,62 @@ EVERY_STEP = "all"
 
 @dataclass(frozen=True)
 class Toleration:
-    """A taint of nodes that a step may run on all the same, as Kubernetes has it."""
+    """A taint of nodes on which a step may run nevertheless, in Kubernetes' terms."""
 
     key: str = ""
-    """Of the taint; empty for every key."""
+    """Key of the taint; empty: any key."""
 
     operator: Literal["Equal", "Exists"] = "Equal"
-    """Equal: the taint has `value`. Exists: it may have any."""
+    """Equal: the taint has this `value`. Exists: it may have any value."""
 
     value: str = ""
-    """Of the taint."""
+    """Value of the taint."""
 
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
-    """Of the taint; empty for every effect."""
+    """Effect of the taint; empty: any effect."""
 
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What one step, or every step, gets from the cluster."""
+    """Resources and settings of one step, or of every step."""
 
     cpu: float | None = None
-    """Cores, requested and at most."""
+    """CPU cores, as request and as limit."""
 
     memory: float | None = None
-    """Memory, GB (10^9 bytes), requested and at most."""
+    """Memory in GB (10^9 bytes), as request and as limit."""
 
     gpus: int | None = None
-    """Accelerators."""
+    """Number of accelerators."""
 
     gpu_type: str | None = None
     """Kind of accelerator. Unset: nvidia.com/gpu on open-source Kubeflow, where it is the name of
     a resource of the nodes; NVIDIA_TESLA_T4 on Vertex AI."""
 
     image: str | None = None
-    """Container image, where it is not that of the others: one with GPU libraries."""
+    """Container image of this step, if not the common one: one with GPU libraries, for example."""
 
     retries: int | None = None
-    """Start the step again so many times when it fails. Training goes on from its checkpoint."""
+    """How many times a failed step is started again. Training resumes from its checkpoint."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels that a node must have. Open-source Kubeflow only, as is all that follows."""
+    """Labels that a node must have. This and what follows, but `env`, is for open-source Kubeflow
+    only."""
 
     tolerations: list[Toleration] = field(default_factory=list)
-    """Taints of nodes that are tolerated."""
+    """Taints of nodes that the step tolerates."""
 
     image_pull_secrets: list[str] = field(default_factory=list)
-    """Kubernetes secrets with the login of a private registry."""
+    """Kubernetes secrets with the credentials of a private registry."""
 
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Kubernetes secret → its keys → the environment variables that take their values."""
+    """Kubernetes secret → its keys → the environment variables that are set to their values."""
 
     volumes: dict[str, str] = field(default_factory=dict)
     """Persistent volume claim → folder at which it is mounted."""
 
     shared_memory: str | None = None
-    """Size of /dev/shm, as Kubernetes writes it: 4Gi. Containers have 64 MiB otherwise."""
+    """Size of /dev/shm in Kubernetes' notation, such as 4Gi. By default, containers have 64 MiB."""
 
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables; on Vertex AI too."""
@@ -118,7 +119,7 @@ class KubeflowConfig:
 
     pipeline_root: str | None = None
     """URL below which the cluster keeps what the steps write: gs://, s3:// or minio://. Unset: the
-    cluster's own; Vertex AI needs one, here or when a run is started."""
+    cluster's default; Vertex AI needs one, here or when a run is started."""
 
     storage: str | None = None
     """Where pushed models, checkpoints and earlier statistics go: a URL, or a folder on a volume.
@@ -126,19 +127,19 @@ class KubeflowConfig:
 
     store_secret: str = "mlpipeline-minio-artifact"
     """Kubernetes secret with the keys accesskey and secretkey of the object store, for the steps
-    that read images or pushed models there. Asked for only where images, `storage` or pipeline
-    root are not on gs:// or a volume. The default is the name Kubeflow gives it; empty: none."""
+    that read images or pushed models there. Used only where images, `storage` or pipeline root are
+    not on gs:// or a volume. The default is the name that Kubeflow gives it; empty: none."""
 
     steps: dict[str, StepConfig] = field(default_factory=dict)
-    """Step → what it gets; the name `all` stands for every step."""
+    """Step → its resources and settings; the name `all` stands for every step."""
 
     def step(self, name: str) -> StepConfig:
-        """Return what step `name` gets."""
+        """Return the resources and settings of step `name`."""
         general = self.steps.get(EVERY_STEP, StepConfig())
         return self.steps.get(name, StepConfig()).over(general)
 
     def lookup(self, name: str, step: str) -> StepConfig:
-        """Return what the lookup `name` of `step` gets: the same access, but no large machine."""
+        """Return those of the lookup `name` of `step`: the same access, but no large machine."""
         own, full = self.step(name), self.step(step)
         return dataclasses.replace(
             own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries

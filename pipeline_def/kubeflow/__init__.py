@@ -1,1 +1,1 @@
-"""What Kubeflow needs: the specification, the check of it, the steps' command, and clients."""
+"""The pipeline on Kubeflow: compiled, checked, run step by step in containers, and followed."""

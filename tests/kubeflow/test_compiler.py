@@ -12,28 +12,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from google.protobuf import json_format
 from kfp import components as kfp_components
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 import kfp_runner
+from components.contract.configuration import from_json
 from components.contract.errors import UserError
 from components.transform.config import TransformConfig
+from pipeline_def import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.kubeflow.check.spec_check import find_problems
-from pipeline_def.kubeflow.compile import compiler, parameters
-from pipeline_def.kubeflow.step.executor_io import Setting
+from pipeline_def.kubeflow.compile import compiler, parameters, platform
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument
+from pipeline_def.kubeflow.contract import StepInterface
+from pipeline_def.kubeflow.specification import Spec
+from tests.kubeflow.conftest import MINIMAL, compile_file
 from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[2]
-MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
 LOOKUPS = ["BaselineFinder-lookup", "ExampleValidator-lookup", "ImageExampleGen-lookup"]
-
-Spec = dict[str, Any]
 
 
 def config(**kubeflow: Any) -> Config:
@@ -45,24 +46,7 @@ def config(**kubeflow: Any) -> Config:
     )
 
 
-def compile_file(folder: Path, *argv: str) -> list[Spec]:
-    file = folder / "pipeline.yaml"
-    assert kfp_runner.main([*MINIMAL, "--output", str(file), *argv]) == 0
-    return list(yaml.safe_load_all(file.read_text()))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
-
-
-@pytest.fixture(scope="module")
-def compiled(folder: Path) -> list[Spec]:
-    """What the shortest command writes for open-source Kubeflow."""
-    return compile_file(folder, "--target", "oss")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spec(compiled: list[Spec]) -> Spec:
     return compiled[0]
 
@@ -77,12 +61,18 @@ def container(spec: Spec, name: str) -> Spec:
     return found
 
 
-def test_kfp_itself_reads_both_documents(folder: Path, compiled: list[Spec]) -> None:
+def interface(spec: Spec, name: str) -> StepInterface:
+    """What a step is told of itself."""
+    arguments = container(spec, name)["args"]
+    return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
+
+
+def test_kfp_itself_reads_both_documents(compiled_file: Path, compiled: list[Spec]) -> None:
     json_format.ParseDict(compiled[0], pipeline_spec_pb2.PipelineSpec())
     kubernetes = compiled[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     for settings in kubernetes.values():
         json_format.ParseDict(settings, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
-    loaded = kfp_components.load_component_from_file(str(folder / "pipeline.yaml"))
+    loaded = kfp_components.load_component_from_file(str(compiled_file))
     assert loaded.name == "images"
     assert set(loaded.component_spec.inputs) >= {"data", "storage", "training_epochs"}
 
@@ -96,7 +86,8 @@ def test_the_dag_is_the_local_one_and_its_lookups(spec: Spec) -> None:
         assert container(spec, name)["command"][-1] == "pipeline_def.kubeflow.step.entrypoint"
 
 
-def test_the_same_choices_give_the_same_bytes(tmp_path: Path, folder: Path, spec: Spec) -> None:
+@pytest.mark.slow
+def test_the_same_choices_give_the_same_bytes(tmp_path: Path, compiled_file: Path) -> None:
     again = tmp_path / "pipeline.yaml"
     command = [sys.executable, str(ROOT / "kfp_runner.py"), *MINIMAL, "--output", str(again)]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
@@ -104,7 +95,7 @@ def test_the_same_choices_give_the_same_bytes(tmp_path: Path, folder: Path, spec
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    assert again.read_bytes() == (folder / "pipeline.yaml").read_bytes()
+    assert again.read_bytes() == compiled_file.read_bytes()
     assert done.stderr == ""
 
 
@@ -136,10 +127,30 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
 
 
 def test_a_parameter_whose_place_has_moved_is_noticed() -> None:
-    epochs = Setting.parse("training_epochs=custom_config:training.epochs")
-    parameters.check_place(epochs, 20, {"custom_config": '{"training": {"epochs": 20}}'})
+    epochs = parameters.RunParameter(
+        "training_epochs", 20, "", "Trainer", ("custom_config", "training", "epochs")
+    )
+    parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 20}}'})
     with pytest.raises(AssertionError, match="holds 21, not 20"):
-        parameters.check_place(epochs, 20, {"custom_config": '{"training": {"epochs": 21}}'})
+        parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 21}}'})
+
+
+def test_a_step_is_told_where_the_parameters_of_the_run_go(spec: Spec) -> None:
+    settings = {
+        setting.parameter: (name, tuple(setting.place))
+        for name in NODES
+        for setting in interface(spec, name).settings
+    }
+    assert settings == {
+        "data": ("ImageExampleGen", ("input_base",)),
+        "max_reject_fraction": ("ImageExampleGen", ("config", "max_reject_fraction")),
+        "min_accuracy": ("Evaluator", ("config", "min_accuracy")),
+        "max_accuracy_drop": ("Evaluator", ("config", "max_accuracy_drop")),
+        **{
+            f"training_{name}": ("Trainer", ("custom_config", "training", name))
+            for name in ("epochs", "patience", "batch_size", "learning_rate", "seed")
+        },
+    }
 
 
 def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> None:
@@ -177,7 +188,7 @@ STEPS = {
 
 
 def test_resources_of_each_step() -> None:
-    made, platform = compiler.compile_documents(config(steps=STEPS), target="oss", image="i")
+    made, kubernetes = compiler.compile_documents(config(steps=STEPS), target="oss", image="i")
     trainer = container(made, "Trainer")
     assert trainer["resources"] == {
         "cpuLimit": 8,
@@ -199,7 +210,7 @@ def test_resources_of_each_step() -> None:
         "memoryLimit": 4,
         "memoryRequest": 4,
     }
-    settings = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
@@ -223,15 +234,17 @@ def test_resources_on_vertex() -> None:
     accelerator = container(made, "Trainer")["resources"]["accelerator"]
     assert accelerator == {"type": "NVIDIA_TESLA_T4", "count": "1"}
     assert made["defaultPipelineRoot"] == "gs://bucket/root"
-    assert "--direct" in container(made, "Trainer")["args"]
+    assert interface(made, "Trainer").direct
     with pytest.raises(UserError, match=r"\[platform\] Vertex AI reads no platform document"):
         compiler.compile_documents(config(steps=STEPS), target="vertex", image="i")
 
 
-def secrets(documents: list[Spec]) -> set[str]:
-    if len(documents) == 1:
+def with_secrets(spec: Spec, choices: Config) -> set[str]:
+    """Steps that get a secret."""
+    document = platform.platform_document(SpecDocument(spec), choices, "oss")
+    if document is None:
         return set()
-    executors = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {label.removesuffix("_executor") for label in executors}
 
 
@@ -245,26 +258,29 @@ def secrets(documents: list[Spec]) -> set[str]:
     ],
 )
 def test_the_object_stores_secret_is_asked_for_where_it_is_needed(
-    options: dict[str, str], steps: set[str]
+    spec: Spec, options: dict[str, str], steps: set[str]
 ) -> None:
-    made = compiler.compile_documents(config(**options), target="oss", image="i")
-    assert secrets(made) == steps
+    assert with_secrets(spec, config(**options)) == steps
 
 
-def test_the_report_reads_rejected_images_where_ingest_does() -> None:
+def test_the_report_reads_rejected_images_where_ingest_does(spec: Spec) -> None:
     choices = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
-    made = compiler.compile_documents(choices, target="oss", image="i")
-    assert secrets(made) == {"ImageExampleGen", "ImageExampleGen-lookup", "ImageReport"}
+    assert with_secrets(spec, choices) == {
+        "ImageExampleGen",
+        "ImageExampleGen-lookup",
+        "ImageReport",
+    }
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:
     arguments = ["--runner=DataflowRunner", "--project=p"]
     remote = dataclasses.replace(config(pipeline_root="gs://b/r"), beam_pipeline_args=arguments)
     [made] = compiler.compile_documents(remote, target="oss", image="i")
-    assert "--direct" in container(made, "Transform")["args"]
+    assert interface(made, "Transform").direct
     assert container(made, "Transform")["args"][-3:] == ["--", *arguments]
     # The launcher has copied the shards for the Trainer, which runs no Beam.
-    assert {"--direct", "--"}.isdisjoint(container(made, "Trainer")["args"])
+    assert not interface(made, "Trainer").direct
+    assert "--" not in container(made, "Trainer")["args"]
     elsewhere = dataclasses.replace(config(), beam_pipeline_args=arguments)
     with pytest.raises(UserError, match=r"set kubeflow.pipeline_root to a folder on gs://"):
         compiler.compile_documents(elsewhere, target="oss", image="i")
@@ -284,7 +300,7 @@ def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
     for block in blocks:
         file = tmp_path / "cluster.yaml"
         file.write_text(block)
-        assert compile_file(tmp_path, "--config", str(file))
+        assert compile_file(tmp_path / "pipeline.yaml", "--config", str(file))
 
 
 MISTAKES = {
@@ -332,3 +348,20 @@ def test_help(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], text: s
     with contextlib.suppress(SystemExit):
         assert kfp_runner.main(argv) == 0
     assert text in capsys.readouterr().out
+
+
+FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
+
+
+def test_the_digest_of_a_step_starts_at_the_modules_that_its_component_names() -> None:
+    for component in compiler._create_pipeline(config()).components:
+        properties = component.exec_properties
+        functions = [properties[name] for name in FUNCTIONS if properties.get(name)]
+        named = {
+            component.executor_spec.executor_class.__module__,
+            component.driver_class.__module__,
+            properties.get("module_path") or "",
+            *(path.rpartition(".")[0] for path in functions),
+        }
+        ours = {name for name in named if name.partition(".")[0] in code_digest._OURS}
+        assert set(code_digest._ENTRIES.get(component.id, ())) == ours, component.id

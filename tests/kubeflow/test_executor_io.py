@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from components.contract.errors import UserError
+from pipeline_def.kubeflow.contract import Setting, StepInterface
 from pipeline_def.kubeflow.step.executor_io import (
-    Interface,
-    Setting,
     finish_output,
     local_path,
     pipeline_folder,
@@ -59,18 +58,18 @@ def given(**parameters: Any) -> dict[str, Any]:
     }
 
 
-TRAINER = Interface(
+TRAINER = StepInterface(
     inputs={"examples": "tfx.types.standard_artifacts.Examples"},
     outputs={"model": "tfx.types.standard_artifacts.Model"},
     settings=(
-        Setting.parse("training_epochs=custom_config:training.epochs"),
-        Setting.parse("data=input_base"),
+        Setting("training_epochs", ("custom_config", "training", "epochs")),
+        Setting("data", ("input_base",)),
     ),
     pipeline="images",
 )
 
 
-def properties(interface: Interface = TRAINER, **parameters: Any) -> dict[str, Any]:
+def properties(interface: StepInterface = TRAINER, **parameters: Any) -> dict[str, Any]:
     prepared = prepare_input(given(**parameters), interface)
     found: dict[str, Any] = prepared["inputs"]["parameterValues"]
     return found
@@ -94,7 +93,7 @@ def test_outputs_of_the_launcher_are_left_to_it() -> None:
 
 
 def test_remote_uris_stay_where_a_step_reads_them_itself() -> None:
-    direct = Interface(inputs=TRAINER.inputs, outputs=TRAINER.outputs, direct=True)
+    direct = StepInterface(inputs=TRAINER.inputs, outputs=TRAINER.outputs, direct=True)
     [model] = prepare_input(given(), direct)["outputs"]["artifacts"]["model"]["artifacts"]
     assert model["uri"] == f"{RUN}/Trainer/{SALT}/model"
 
@@ -117,28 +116,14 @@ def test_a_parameter_of_the_run_goes_to_its_place() -> None:
     assert set(found) == {"custom_config", "input_base"}
 
 
-def test_places_in_lists_and_fractions() -> None:
-    bounds = Interface(settings=(Setting.parse("low=eval_config:specs.0.bound"),))
-    found = prepare_input(
-        {
-            "inputs": {
-                "parameterValues": {"eval_config": '{"specs": [{"bound": 0.0}]}', "low": 0.5}
-            },
-            "outputs": {},
-        },
-        bounds,
-    )["inputs"]["parameterValues"]
-    assert json.loads(found["eval_config"]) == {"specs": [{"bound": 0.5}]}
-
-
 @pytest.mark.parametrize("written", [1, 1.0])
 def test_a_whole_number_is_a_fraction_where_one_was(written: float) -> None:
-    rate = Interface(settings=(Setting.parse("rate=custom_config:rate"),))
-    values = {"custom_config": '{"rate": 0.5}', "rate": written, "share": written}
+    rate = StepInterface(settings=(Setting("rate", ("custom_config", "rate")),))
+    values = {"custom_config": '{"rate": 0.5}', "rate": written, "fraction": written}
     executor_input = {"inputs": {"parameterValues": values}, "outputs": {}}
     found = prepare_input(executor_input, rate)["inputs"]["parameterValues"]
     assert found["custom_config"] == '{"rate": 1.0}'
-    assert isinstance(found["share"], float)
+    assert isinstance(found["fraction"], float)
 
 
 def test_what_a_lookup_found_becomes_execution_properties() -> None:
@@ -223,31 +208,24 @@ def test_a_store_that_the_launcher_does_not_copy_is_a_sentence() -> None:
         local_path("oci://image")
 
 
+def finished(kind: dict[str, str], *, direct: bool = False, **metadata: Any) -> dict[str, Any]:
+    """What is handed back of an output of a type, where TFX wrote some metadata."""
+    given = {"outputs": {"artifacts": {"x": {"artifacts": [{"type": kind}]}}}}
+    written = {"name": "7", "uri": "/minio/b/x", "metadata": metadata}
+    output = {"artifacts": {"x": {"artifacts": [written]}}}
+    [artifact] = finish_output(output, given, direct=direct)["artifacts"]["x"]["artifacts"]
+    found: dict[str, Any] = artifact
+    return found
+
+
 def test_output_has_remote_uris_and_no_null() -> None:
-    output = {
-        "artifacts": {
-            "model": {
-                "artifacts": [
-                    {
-                        "name": "7",
-                        "uri": "/minio/b/model",
-                        "metadata": {"a": None, "b": 1.0, "c": float("nan"), "d": ""},
-                    }
-                ]
-            }
-        }
-    }
-    [model] = finish_output(output, TRAINER)["artifacts"]["model"]["artifacts"]
-    assert model == {"name": "7", "uri": "minio://b/model", "metadata": {"b": 1.0, "d": ""}}
-    [model] = finish_output(output, Interface(direct=True))["artifacts"]["model"]["artifacts"]
-    assert model["uri"] == "/minio/b/model"
+    metadata: Any = {"a": None, "b": 1.0, "c": float("nan"), "d": "", "tfx_version": "1.16.0"}
+    kept = {"b": 1.0, "d": "", "tfx_version": "1.16.0"}
+    model = finished({"instanceSchema": "title: tfx.Model\n"}, **metadata)
+    assert model == {"name": "7", "uri": "minio://b/x", "metadata": kept}
+    assert finished({}, direct=True)["uri"] == "/minio/b/x"
 
 
 def test_what_the_interface_draws_holds_nothing_of_tfx() -> None:
-    drawn = Interface(outputs={"metrics": "components.report.ui_metadata.Metrics"})
-    metadata = {"accuracy": 0.9, "tfx_version": "1.16.0"}
-    output = {
-        "artifacts": {"metrics": {"artifacts": [{"uri": "/minio/b/m", "metadata": metadata}]}}
-    }
-    [metrics] = finish_output(output, drawn)["artifacts"]["metrics"]["artifacts"]
+    metrics = finished({"schemaTitle": "system.Metrics"}, accuracy=0.9, tfx_version="1.16.0")
     assert metrics["metadata"] == {"accuracy": 0.9}

@@ -11,10 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubeflow.launcher import Cluster, Release, pod
+from tests.kubeflow.launcher import Cluster, Release
+from tests.kubeflow.launcher.driver import submitted
 from tests.kubeflow.launcher.pod import REPOSITORY, isolation
+from tests.kubeflow.launcher.records import Metadata
 from tests.kubeflow.launcher.store import upload_uri
-from tests.kubeflow.launcher.values import StepError, driver_text, launcher_text, parsed_output
+from tests.kubeflow.launcher.values import (
+    MISSING,
+    StepError,
+    checked_input,
+    driver_text,
+    launcher_text,
+    parsed_output,
+    read_executor_output,
+)
 
 Compile = Callable[..., Path]
 EXAMPLES = {"instanceSchema": "title: tfx.Examples\ntype: object\n"}
@@ -126,6 +136,7 @@ def _writes(content: str) -> list[str]:
     return _python(script, "{{$}}")
 
 
+@pytest.mark.slow
 def test_parameters_arrive_as_doubles_in_go_s_json(
     cluster: Cluster, compile_steps: Compile
 ) -> None:
@@ -163,108 +174,6 @@ def test_parameters_arrive_as_doubles_in_go_s_json(
     assert '"n": 5.0,' in cluster.run(spec, {"s": "x"}).tasks["a"].log
 
 
-def test_parameters_of_a_run_are_checked_when_it_is_submitted(
-    cluster: Cluster, compile_steps: Compile
-) -> None:
-    spec = compile_steps({"a": {"command": ["true"]}}, {"n": _of("NUMBER_INTEGER")})
-    with pytest.raises(ValueError, match="neither default value"):
-        cluster.run(spec)
-    with pytest.raises(ValueError, match="not required by pipeline: m"):
-        cluster.run(spec, {"n": 1, "m": 1})
-    with pytest.raises(ValueError, match="requires type NUMBER_INTEGER"):
-        cluster.run(spec, {"n": "1"})
-
-
-@pytest.mark.parametrize(
-    ("takes", "value", "message"),
-    [
-        (_of("NUMBER_INTEGER"), "5", "type mismatch: expect NUMBER_INTEGER, got string"),
-        (_of("BOOLEAN"), 1, "type mismatch: expect BOOLEAN, got number"),
-        (_of("LIST"), None, 'got null for input parameter "p"'),
-        (_of("STRING"), ..., "neither value nor default value provided for non-optional"),
-        # A default counts only for an optional parameter.
-        (_of("NUMBER_DOUBLE", defaultValue=1), ..., "unknown protobuf.Value type: <nil>"),
-    ],
-)
-def test_an_input_of_the_wrong_type_fails_the_task(
-    cluster: Cluster, compile_steps: Compile, takes: Any, value: Any, message: str
-) -> None:
-    values = {} if value is ... else {"p": _constant(value)}
-    step = {"command": ["true"], "takes": {"p": takes}, "values": values}
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    assert task.state == "FAILED"
-    assert message in task.log
-
-
-def test_other_types_become_text_where_text_is_expected(
-    cluster: Cluster, compile_steps: Compile
-) -> None:
-    given = {"n": 5, "b": True, "l": [1, "<"], "null": None, "default": ...}
-    values = {name: _constant(value) for name, value in given.items() if value is not ...}
-    takes = {name: _of("STRING") for name in given}
-    takes["default"] = _of("STRING", defaultValue="lost")
-    step = {"command": PRINT_INPUT, "takes": takes, "values": values}
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    expected = {"n": "5", "b": "true", "l": '[1,"\\u003c"]', "null": "", "default": ""}
-    assert json.loads(task.log)["inputs"]["parameterValues"] == expected
-
-
-def test_placeholders_and_variables_are_filled_in(cluster: Cluster, compile_steps: Compile) -> None:
-    step = {
-        "command": [
-            *_shell('printf "%s\\n" "$@"; echo "$A"'),
-            "{{$.inputs.parameters['p']}}:{{$.outputs.artifacts['x'].uri}}",
-            "{{$.outputs.artifacts['x'].path}}",
-            "{{$.outputs.parameters['q'].output_file}}",
-            "p={{$.inputs.parameters['p']}} $(A) $(B) $$",
-            '{"IfPresent": {"InputName": "p", "Then": ["yes", "{{$.inputs.parameters[\'p\']}}"]}}',
-            '{"IfPresent": {"InputName": "o", "Then": ["no"]}}',
-        ],
-        "takes": {"p": _of("NUMBER_DOUBLE"), "o": _of("STRING", isOptional=True)},
-        "values": {"p": _constant(1234567.5)},
-        "outputs": {"x": {"artifactType": EXAMPLES}},
-        "gives": {"q": _of("STRING")},
-        "env": [{"name": "A", "value": "1"}],
-    }
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    # It wrote no output parameter.
-    assert task.state == "FAILED"
-    assert 'failed to read output parameter name="q"' in task.log
-    uri = task.executor_input["outputs"]["artifacts"]["x"]["artifacts"][0]["uri"]
-    assert task.log.splitlines()[:8] == [
-        f"1234567.5:{uri}",
-        uri.replace("minio://", "/minio/"),
-        "/tmp/kfp/outputs/q",
-        "p=1.2345675e+06 1 $(B) $",
-        "yes",
-        "1.2345675e+06",
-        "1",
-        task.log.splitlines()[7],
-    ]
-
-
-def test_the_driver_knows_no_defaults_of_components_since_2_17(
-    cluster: Cluster, compile_steps: Compile
-) -> None:
-    takes = {"p": _of("STRING", defaultValue="d", isOptional=True)}
-    step = {"command": ["echo", "<{{$.inputs.parameters['p']}}>"], "takes": takes}
-    spec = compile_steps({"a": step})
-    assert 'parameter "p" not found in executor input' in cluster.run(spec).tasks["a"].log
-    cluster.release = Release.V2_5
-    assert cluster.run(spec).tasks["a"].log == "<d>\n"
-
-
-def test_a_default_that_is_null_leaves_the_other_placeholders_in(
-    cluster: Cluster, compile_steps: Compile
-) -> None:
-    takes = {"p": _of("STRING", defaultValue=None, isOptional=True)}
-    step = {"command": ["echo", "{{$.outputs.parameters['q'].output_file}}"], "takes": takes}
-    spec = compile_steps({"a": {**step, "gives": {"q": _of("STRING")}}})
-    assert cluster.run(spec).tasks["a"].log.startswith("{{$.outputs")
-    cluster.release = Release.V2_5
-    assert "failed to get placeholders" in cluster.run(spec).tasks["a"].log
-
-
 PRODUCER = {
     "command": _shell(
         'mkdir -p "$1/sub" "$1/empty"; echo hi > "$1/sub/f"; printf " 7 " > "$2"',
@@ -292,10 +201,11 @@ CONSUMER = {
 }
 
 
-@pytest.mark.parametrize("root", ["minio://mlpipeline/v2", "s3://bucket/a", "gs://bucket"])
+@pytest.mark.slow
 def test_artifacts_and_parameters_go_from_task_to_task(
-    tmp_path: Path, compile_steps: Compile, root: str
+    tmp_path: Path, compile_steps: Compile
 ) -> None:
+    root = "minio://mlpipeline/v2"
     cluster = Cluster(tmp_path / "store", root=root, publish_logs=False)
     # The consumer first: the order is that of the data.
     run = cluster.run(compile_steps({"b": CONSUMER, "a": PRODUCER}))
@@ -335,6 +245,7 @@ def _local(uri: str) -> str:
     return f"/{'gcs' if scheme == 'gs' else scheme}/{rest}"
 
 
+@pytest.mark.slow
 def test_the_executor_output_is_merged_and_dependants_of_a_failure_are_skipped(
     cluster: Cluster, compile_steps: Compile
 ) -> None:
@@ -357,34 +268,7 @@ def test_the_executor_output_is_merged_and_dependants_of_a_failure_are_skipped(
     assert metadata == {"kept": "1", "old": 1, "new": 2.0, "s": {"struct": {}}, "display_name": "x"}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{'artifacts': {'x': {'artifacts': [{'metadata': {'a': None}}]}}}", "Value_NullValue"),
-        ("{'artifacts': {'x': {'artifacts': [{'colour': 'red'}]}}}", "failed to unmarshall"),
-        ("{'more': 1}", "failed to unmarshall"),
-        ("{'parameterValues': {'a': float('nan')}}", "failed to unmarshall"),
-        ("{'artifacts': {'x': {'artifacts': [{'uri': 's3://b/k'}]}}}", "expected bucket prefix"),
-    ],
-)
-def test_the_executor_output_is_read_strictly(
-    cluster: Cluster, compile_steps: Compile, content: str, message: str
-) -> None:
-    step = {"command": _writes(content), "outputs": {"x": {"artifactType": EXAMPLES}}}
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    assert task.state == "FAILED"
-    assert message in task.log
-
-
-def test_an_unknown_scheme_is_recorded_and_not_uploaded(
-    cluster: Cluster, compile_steps: Compile
-) -> None:
-    content = "{'artifacts': {'x': {'artifacts': [{'uri': 'hdfs://b/k'}]}}}"
-    step = {"command": _writes(content), "outputs": {"x": {"artifactType": EXAMPLES}}}
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    assert task.outputs["x"].uri == "hdfs://b/k"
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("release", list(Release))
 def test_logs_are_an_artifact_of_their_own(
     tmp_path: Path, compile_steps: Compile, release: Release
@@ -409,17 +293,7 @@ def test_logs_are_an_artifact_of_their_own(
     assert list(run.tasks["b"].outputs) == (["executor-logs"] if new else [])
 
 
-def test_downloads_of_2_5_go_by_prefix(tmp_path: Path, compile_steps: Compile) -> None:
-    outputs = {name: {"artifactType": EXAMPLES} for name in ("x", "xy")}
-    paths = [f"{{{{$.outputs.artifacts['{name}'].path}}}}" for name in outputs]
-    producer = {"command": _shell('echo > "$1"; echo > "$2"', *paths), "outputs": outputs}
-    folder = _shell('ls "$(dirname "$1")"', "{{$.inputs.artifacts['i'].path}}")
-    steps = {"a": producer, "b": {"command": folder, "artifacts": {"i": ("a", "x")}}}
-    for release, seen in ((Release.V2_17, "x\n"), (Release.V2_5, "x\nxy\n")):
-        cluster = Cluster(tmp_path / release.value, release=release, publish_logs=False)
-        assert cluster.run(compile_steps(steps)).tasks["b"].log == seen
-
-
+@pytest.mark.slow
 def test_the_cache_goes_by_the_key_of_kfp(cluster: Cluster, compile_steps: Compile) -> None:
     def states(**constants: Any) -> str:
         values = {name: _constant(value) for name, value in constants.items()}
@@ -436,10 +310,6 @@ def test_the_cache_goes_by_the_key_of_kfp(cluster: Cluster, compile_steps: Compi
     assert states(p="1") == "CACHED CACHED"
     assert ids[0] == ids[1]
     assert states(p="2") == "SUCCEEDED SUCCEEDED"
-    assert states(p="1") == "CACHED CACHED"
-    # What differs between runs is in the key, by value.
-    assert states(p="{{$.pipeline_job_uuid}}") == "SUCCEEDED SUCCEEDED"
-    assert states(p="{{$.pipeline_job_uuid}}") == "SUCCEEDED SUCCEEDED"
 
 
 PLATFORM = {
@@ -468,6 +338,7 @@ PLATFORM = {
 }
 
 
+@pytest.mark.slow
 def test_secrets_volumes_and_variables(tmp_path: Path, compile_steps: Compile) -> None:
     (tmp_path / "disk/part").mkdir(parents=True)
     cluster = Cluster(
@@ -496,6 +367,7 @@ def test_secrets_volumes_and_variables(tmp_path: Path, compile_steps: Compile) -
     assert tasks["c"].log == 'persistentvolumeclaim "absent" not found\n'
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(isolation() != "namespaces", reason="needs Linux namespaces")
 def test_a_step_sees_neither_other_steps_nor_the_host(
     cluster: Cluster, compile_steps: Compile
@@ -528,52 +400,6 @@ def test_a_step_sees_neither_other_steps_nor_the_host(
     assert not (REPOSITORY / "new").exists()
 
 
-@pytest.mark.skipif(isolation() != "namespaces", reason="needs Linux namespaces")
-def test_a_repository_under_tmp_is_kept_read_only(
-    tmp_path: Path, cluster: Cluster, compile_steps: Compile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "repository").mkdir()
-    monkeypatch.setattr(pod, "REPOSITORY", tmp_path / "repository")
-    step = {"command": _shell("pwd; ls ..; touch new")}
-    task = cluster.run(compile_steps({"a": step})).tasks["a"]
-    assert task.log.splitlines()[:2] == [str(tmp_path / "repository"), "repository"]
-    assert "Read-only file system" in task.log
-
-
-def test_only_parents_of_outputs_are_made(cluster: Cluster, compile_steps: Compile) -> None:
-    script = (
-        "import json, os, sys; o = json.loads(sys.argv[1])['outputs']; f = os.path.dirname\n"
-        "x = sys.argv[2]; print(os.path.isdir(f(x)) if x else '', os.path.exists(x),"
-        "os.path.isdir(f(o['outputFile'])))"
-    )
-    path = "{{$.outputs.artifacts['x'].path}}"
-    outputs = {"x": {"artifactType": EXAMPLES}}
-    steps = {
-        "a": {"command": _python(script, "{{$}}", path), "outputs": outputs},
-        # Of a step without artifacts, not even the folder of its executor output.
-        "b": {"command": _python(script, "{{$}}", "")},
-    }
-    tasks = cluster.run(compile_steps(steps)).tasks
-    assert tasks["a"].log.splitlines()[0] == "True False True"
-    assert tasks["b"].log == " False False\n"
-
-
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [
-        ({"task": {"triggerPolicy": {"condition": "1 == 1"}}}, "triggerPolicy"),
-        ({"executor": "importer"}, "importer"),
-        ({"values": {"p": {"taskFinalStatus": {"producerTask": "a"}}}}, "taskFinalStatus"),
-    ],
-)
-def test_what_is_not_modelled_is_named(
-    cluster: Cluster, compile_steps: Compile, step: dict[str, Any], name: str
-) -> None:
-    spec = compile_steps({"b": {"command": ["true"], **step}, "a": {"command": ["true"]}})
-    with pytest.raises(NotImplementedError, match=name):
-        cluster.run(spec)
-
-
 MAKE = """
 name: make
 inputs: [{name: text, type: String}]
@@ -590,6 +416,7 @@ implementation: {container: {image: i, command: [cat, {inputPath: data}]}}
 """
 
 
+@pytest.mark.slow
 def test_what_the_kfp_sdk_compiles_runs(tmp_path: Path, cluster: Cluster) -> None:
     from kfp import compiler, components, dsl, kubernetes
 
@@ -612,6 +439,58 @@ def test_what_the_kfp_sdk_compiles_runs(tmp_path: Path, cluster: Cluster) -> Non
     assert cluster.run(path, {"text": "hello"}).tasks["show"].state == "CACHED"
 
 
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('{"artifacts": {"x": {"artifacts": [{"colour": "red"}]}}}', "failed to unmarshall"),
+        ('{"parameterValues": {"a": NaN}}', "failed to unmarshall"),
+    ],
+)
+def test_the_executor_output_is_read_strictly(tmp_path: Path, written: str, message: str) -> None:
+    file = tmp_path / "output_metadata.json"
+    file.write_text(written)
+    with pytest.raises(StepError, match=message):
+        read_executor_output(file, "/minio/output_metadata.json")
+
+
+def test_metadata_cannot_be_null() -> None:
+    with pytest.raises(StepError, match="Value_NullValue"):
+        Metadata("").record("x", {"type": EXAMPLES, "metadata": {"a": None}})
+
+
+def test_parameters_of_a_run_are_checked_when_it_is_submitted() -> None:
+    root = {"inputDefinitions": {"parameters": {"n": _of("NUMBER_INTEGER")}}}
+    for given, message in (
+        ({}, "neither default value"),
+        ({"n": 1, "m": 1}, "not required by pipeline: m"),
+        ({"n": "1"}, "requires type NUMBER_INTEGER"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            submitted(root, given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "taken"),
+    [
+        ("NUMBER_INTEGER", 5.0, 5.0),
+        ("NUMBER_INTEGER", "5", "type mismatch: expect NUMBER_INTEGER, got string"),
+        ("BOOLEAN", 1.0, "type mismatch: expect BOOLEAN, got number"),
+        ("LIST", None, "got null for input parameter"),
+        ("NUMBER_DOUBLE", MISSING, "unknown protobuf.Value type: <nil>"),
+        ("STRING", 5.0, "5"),
+        ("STRING", [1.0, "<"], '[1,"\\u003c"]'),
+        # A default of a parameter that is not optional is lost.
+        ("STRING", MISSING, ""),
+    ],
+)
+def test_an_input_is_checked_and_converted_by_its_type(kind: str, value: Any, taken: Any) -> None:
+    if kind != "STRING" and isinstance(taken, str):
+        with pytest.raises(StepError, match=taken):
+            checked_input("p", kind, value)
+    else:
+        assert checked_input("p", kind, value) == taken
+
+
 def test_text_of_values_is_go_s() -> None:
     values = (1234567.5, 123456.5, 0.00001, 1e22, -1234567.25, 5.0)
     assert [driver_text(value) for value in values] == [
@@ -622,41 +501,19 @@ def test_text_of_values_is_go_s() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
-        (" 5\n", "NUMBER_INTEGER", 5.0),
-        ("5\n", "STRING", "5\n"),
-        ("1e3", "NUMBER_DOUBLE", 1000.0),
-        ("T", "BOOLEAN", True),
-        ("[1, {}]", "LIST", [1.0, {}]),
-        ("{}", "STRUCT", {}),
-    ],
-)
-def test_output_parameters_are_parsed_by_type(text: str, kind: str, value: Any) -> None:
-    parsed = parsed_output(text, kind)
-    assert (type(parsed), parsed) == (type(value), value)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [("5.0", "NUMBER_INTEGER"), ("yes", "BOOLEAN"), ("{}", "LIST"), ("", "STRUCT"), ("x", "")],
-)
-def test_other_output_parameters_are_refused(text: str, kind: str) -> None:
-    with pytest.raises(StepError, match="TextToPbValue"):
-        parsed_output(text, kind)
-
-
-def test_links_are_not_followed_out_of_the_pod(cluster: Cluster, compile_steps: Compile) -> None:
-    link = _shell('mkdir /tmp/d; ln -s "$2" "$1"', "{{$.outputs.artifacts['x'].path}}")
-    outputs = {"x": {"artifactType": EXAMPLES}}
-    with pytest.raises(NotImplementedError, match="absolute"):
-        cluster.run(compile_steps({"a": {"command": [*link, "/tmp/d"], "outputs": outputs}}))
+def test_output_parameters_are_parsed_by_type() -> None:
+    assert parsed_output(" 5\n", "NUMBER_INTEGER") == 5.0
+    assert parsed_output("5\n", "STRING") == "5\n"
+    assert parsed_output("[1, {}]", "LIST") == [1.0, {}]
+    for text, kind in (("5.0", "NUMBER_INTEGER"), ("yes", "BOOLEAN"), ("{}", "LIST"), ("x", "")):
+        with pytest.raises(StepError, match="TextToPbValue"):
+            parsed_output(text, kind)
 
 
 def test_an_upload_stays_below_the_root() -> None:
     assert upload_uri("s3://b/r/k", "s3://b/r") == "s3://b/r/k"
     # KFP compares prefixes of text.
     assert upload_uri("s3://b/rx/k", "s3://b/r") == "s3://b/r/x/k"
-    with pytest.raises(StepError, match="empty key"):
-        upload_uri("s3://b/r/", "s3://b/r")
+    for elsewhere in ("s3://b/r/", "s3://c/k"):
+        with pytest.raises(StepError):
+            upload_uri(elsewhere, "s3://b/r")

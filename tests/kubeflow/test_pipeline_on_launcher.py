@@ -1,7 +1,7 @@
 """Every command of the specification, run as KFP would run it, several times in a row.
 
-Driver, launcher and ML Metadata are emulated (tests/launcher); commands, images, models and the
-S3 server are real. Not a cluster: no scheduling, no pods, no network between them.
+Driver, launcher and ML Metadata are emulated (tests/kubeflow/launcher); commands, images, models
+and the S3 server are real. Not a cluster: no scheduling, no pods, no network between them.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ def check_what_the_interface_shows(kubeflow: Kubeflow, run: Run) -> None:
     assert numbers["metrics"]["accuracy"]["value"] == outputs["metrics"].metadata["accuracy"]
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     assert outputs["metrics"].metadata["accuracy"] > 0.9
+    assert "tfx_version" not in outputs["metrics"].metadata
     matrix = outputs["classification"].metadata["confusionMatrix"]["struct"]
     assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(COLOURS)
     counts = sum(sum(row["row"]) for row in matrix["rows"])

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import kfp_runner
+from components.contract.errors import ConfigurationError, StorageError
+from pipeline_def.kubeflow.check.constructs import SENTENCES
 from pipeline_def.kubeflow.check.spec_check import find_problems, read_documents
-
-Spec = dict[str, Any]
+from pipeline_def.kubeflow.specification import Spec, Target
 
 
 def artifact(title: str = "tfx.Examples") -> Spec:
@@ -214,12 +215,12 @@ VERTEX_MISTAKES: dict[str, Callable[[Spec], Any]] = {
 }
 
 
-def codes(documents: list[Any], target: str) -> set[str]:
+def codes(documents: list[Any], target: Target) -> set[str]:
     return {problem.code for problem in find_problems(documents, target)}
 
 
 @pytest.mark.parametrize("target", ["oss", "vertex"])
-def test_a_good_specification_is_not_refused(target: str) -> None:
+def test_a_good_specification_is_not_refused(target: Target) -> None:
     assert find_problems([SPEC], target) == []
     assert find_problems([SPEC, PLATFORM], "oss") == []
 
@@ -231,7 +232,7 @@ def test_a_good_specification_is_not_refused(target: str) -> None:
         *(("vertex", code, mistake) for code, mistake in VERTEX_MISTAKES.items()),
     ],
 )
-def test_a_mistake_is_named(target: str, code: str, mistake: Callable[[Spec], Any]) -> None:
+def test_a_mistake_is_named(target: Target, code: str, mistake: Callable[[Spec], Any]) -> None:
     spec = copy.deepcopy(SPEC)
     mistake(spec)
     assert code in codes([spec], target)
@@ -275,34 +276,28 @@ def test_files_that_are_no_specification() -> None:
     assert codes([SPEC, PLATFORM], "vertex") == {"platform"}
 
 
-@pytest.mark.parametrize(
-    ("code", "platform"),
-    [
-        ("platform-executor", {"kubernetes": {"deploymentSpec": {"executors": {"Other": {}}}}}),
-        ("platform-fields", {"kubernete": {}}),
-        ("platform-fields", {"kubernetes": {"deploymentSpecs": {}}}),
-        (
-            "platform-settings",
-            {
-                "kubernetes": {
-                    "deploymentSpec": {"executors": {"Train_executor": {"nodeSelectors": {}}}}
-                }
-            },
-        ),
-        (
-            "platform-unread",
-            {
-                "kubernetes": {
-                    "deploymentSpec": {
-                        "executors": {"Train_executor": {"enabledSharedMemory": {"size": "1Gi"}}}
-                    }
-                }
-            },
-        ),
-    ],
-)
+def of_train(settings: Spec, label: str = "Train_executor") -> Spec:
+    return {"kubernetes": {"deploymentSpec": {"executors": {label: settings}}}}
+
+
+PLATFORM_MISTAKES = [
+    ("platform-executor", of_train({}, "Other")),
+    ("platform-fields", {"kubernete": {}}),
+    ("platform-fields", {"kubernetes": {"deploymentSpecs": {}}}),
+    ("platform-settings", of_train({"nodeSelectors": {}})),
+    ("platform-unread", of_train({"enabledSharedMemory": {"size": "1Gi"}})),
+]
+
+
+@pytest.mark.parametrize(("code", "platform"), PLATFORM_MISTAKES)
 def test_a_platform_document_that_would_be_ignored(code: str, platform: Spec) -> None:
     assert codes([SPEC, {"platforms": platform}], "oss") == {code}
+
+
+def test_every_construct_that_has_a_sentence_has_a_case() -> None:
+    documents = {"empty", "json-wrapper", "documents", "platform"}
+    platforms = {code for code, _ in PLATFORM_MISTAKES}
+    assert documents | platforms | OSS_MISTAKES.keys() == SENTENCES.keys()
 
 
 def test_a_platform_document_may_hold_more_than_executors() -> None:
@@ -332,10 +327,12 @@ def test_check_names_all_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"a: [", "neither YAML nor JSON"), (b"\xff\xfe\x00", "no text")]
+    ("content", "message"), [(b"a: [", "neither YAML nor JSON"), (b"\xff\xfe\x00", "not text")]
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "spec.yaml"
     file.write_bytes(content)
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         read_documents(str(file))
+    with pytest.raises(StorageError, match="No such file"):
+        read_documents(str(tmp_path / "none.yaml"))

@@ -1,1 +1,1 @@
-"""What a target would refuse in a specification."""
+"""What a target would refuse in a specification; `spec_check` is the door."""

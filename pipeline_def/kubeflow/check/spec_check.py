@@ -1,60 +1,69 @@
 """Finds what a target would refuse in a specification, when it is compiled and not when it runs.
 
-Each rule names the construct, where it is and what to do. The sources are KFP's
+The rules are in the files beside this one, the sentences in `constructs`. Their sources are KFP's
 backend/src/apiserver/template, v2/compiler/argocompiler, v2/driver and v2/component.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
 
-from components.contract.errors import UserError
-from pipeline_def.kubeflow.check import spec_containers, spec_data, spec_structure
-from pipeline_def.kubeflow.check.spec_view import Problem, SpecView
-
-Rule = Callable[[SpecView], Iterator[Problem]]
-
-RULES: tuple[Rule, ...] = (
-    *spec_structure.RULES,
-    *spec_data.RULES,
-    *spec_containers.RULES,
+from components.contract.errors import ConfigurationError, StorageError
+from pipeline_def.kubeflow.check import (
+    container_rules,
+    data_rules,
+    structure_rules,
+    target_rules,
 )
+from pipeline_def.kubeflow.check.constructs import Problem, Rule
+from pipeline_def.kubeflow.specification import Specification, Target
+
+_RULES: tuple[Rule, ...] = (
+    *structure_rules.RULES,
+    *data_rules.RULES,
+    *container_rules.RULES,
+)
+_RULES_OF: dict[Target, tuple[Rule, ...]] = {
+    "oss": (*_RULES, *target_rules.OPEN_SOURCE),
+    "vertex": (*_RULES, *target_rules.VERTEX),
+}
 
 
 def read_documents(path: str) -> list[Any]:
     """Read a specification from a file of YAML or JSON.
 
     Raises:
-        UserError: it cannot be read, or is neither.
+        StorageError: it cannot be read.
+        ConfigurationError: it is neither.
     """
     try:
         with open(path, encoding="utf-8") as file:
             return [document for document in yaml.safe_load_all(file) if document is not None]
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UserError(f"Cannot read {path}: {reason}.") from error
+    except OSError as error:
+        raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"Cannot read {path}: it is not text.") from error
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"{path} is neither YAML nor JSON: {reason}.") from error
+        raise ConfigurationError(f"{path} is neither YAML nor JSON: {reason}.") from error
 
 
-def find_problems(documents: list[Any], target: str) -> list[Problem]:
-    """Return everything that `target`, oss or vertex, would refuse in the documents of a file."""
-    problems = list(spec_structure.check_documents(documents, target))
+def find_problems(documents: list[Any], target: Target) -> list[Problem]:
+    """Return everything that `target` would refuse in the documents of a file."""
+    problems = list(structure_rules.check_documents(documents, target))
     if problems:
         return problems
-    view = SpecView(documents[0], documents[1] if len(documents) > 1 else {}, target)
-    return [problem for rule in RULES for problem in rule(view)]
+    specification = Specification(*documents)
+    return [problem for rule in _RULES_OF[target] for problem in rule(specification)]
 
 
-def check_documents(documents: list[Any], target: str) -> None:
+def check_documents(documents: list[Any], target: Target) -> None:
     """Make sure that `target` takes the specification.
 
     Raises:
-        UserError: names everything that it would refuse.
+        ConfigurationError: names everything that it would refuse.
     """
     _refuse(find_problems(documents, target), target)
 
@@ -63,14 +72,14 @@ def check_name(name: str) -> None:
     """Make sure that `name` may be that of a pipeline, before TFX's compiler stumbles over it.
 
     Raises:
-        UserError: says what a name is made of.
+        ConfigurationError: says what a name is made of.
     """
-    view = SpecView({"pipelineInfo": {"name": name}}, {}, "oss")
-    _refuse(list(spec_structure.pipeline_name(view)), "oss")
+    named = Specification({"pipelineInfo": {"name": name}})
+    _refuse(list(structure_rules.pipeline_name(named)), "oss")
 
 
-def _refuse(problems: list[Problem], target: str) -> None:
+def _refuse(problems: list[Problem], target: Target) -> None:
     if problems:
         found = " ".join(f"[{problem.code}] {problem.text}" for problem in problems)
         where = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
-        raise UserError(f"{where} would not run this pipeline as it is meant. {found}")
+        raise ConfigurationError(f"{where} would not run this pipeline as it is meant. {found}")

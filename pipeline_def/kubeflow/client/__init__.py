@@ -1,1 +1,1 @@
-"""Uploads a specification, starts a run and follows it."""
+"""Starting and following runs on a cluster; `submission` is the door."""

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 from components.contract.errors import StorageError
 from pipeline_def.kubeflow.check.spec_check import read_documents
-from pipeline_def.kubeflow.client.run_follower import RUN_ENDS, RunView, StartedRun
+from pipeline_def.kubeflow.client.run import RunView, StartedRun
+from pipeline_def.kubeflow.client.run_follower import RUN_ENDS
 from pipeline_def.kubeflow.client.submission import parse_parameters
+from pipeline_def.kubeflow.specification import Specification
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Step
 from pipeline_def.runs.recorder import Recorder
@@ -57,7 +59,7 @@ class RunWriter:
         spec = read_documents(self._options.spec)[0]
         defined = spec["root"].get("inputDefinitions", {}).get("parameters", {})
         defaults = {name: parameter.get("defaultValue") for name, parameter in defined.items()}
-        given = parse_parameters(self._options.parameter, spec)
+        given = parse_parameters(self._options.parameter, Specification(spec))
         self._recorder = Recorder(
             self._options.output,
             runner="kubeflow",

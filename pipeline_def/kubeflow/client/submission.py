@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
 from pipeline_def.kubeflow.client import open_source_client, vertex_client
-from pipeline_def.kubeflow.client.run_follower import Parameter, RunView, StartedRun
+from pipeline_def.kubeflow.client.connection import Connection
+from pipeline_def.kubeflow.client.run import Parameter, RunRequest, RunView, StartedRun
+from pipeline_def.kubeflow.specification import Specification
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 
+_REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
+_Place = TypeVar("_Place", Connection, vertex_client.Location)
+
 _BOOLEANS = {"true": True, "false": False}
+_READERS = {
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": lambda t: _BOOLEANS[t.lower()],
+}
 
 
 def start(options: argparse.Namespace) -> StartedRun:
@@ -23,39 +34,31 @@ def start(options: argparse.Namespace) -> StartedRun:
     Raises:
         UserError: the options, the file or the parameters are wrong, or the cluster refuses.
     """
-    _require(options, {"oss": ("endpoint",), "vertex": ("project", "region")}[options.target])
+    for name in _REQUIRED[options.target]:
+        if not getattr(options, name):
+            raise ConfigurationError(f"--{name} is missing: --target {options.target} needs it.")
     documents = read_documents(options.spec)
     check_documents(documents, options.target)
     spec = documents[0]
-    parameters = parse_parameters(options.parameter, spec)
-    pipeline = spec["pipelineInfo"]["name"]
-    name = options.run_name or f"{pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
-    cache = False if options.no_cache else None
-    if options.target == "vertex":
-        root = options.pipeline_root or spec.get("defaultPipelineRoot")
-        if not root:
-            raise UserError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
-        return vertex_client.start_run(
-            options.spec,
-            project=options.project,
-            region=options.region,
-            pipeline_root=root,
-            parameters=parameters,
-            display_name=name,
-            service_account=options.service_account,
-            cache=cache,
-        )
-    return open_source_client.start_run(
-        _connection(options),
-        options.spec,
-        pipeline=pipeline,
-        version=options.pipeline_version,
-        run_name=name,
-        experiment=options.experiment,
-        parameters=parameters,
+    now = time.strftime("%Y%m%d-%H%M%S")
+    request = RunRequest(
+        path=options.spec,
+        documents=documents,
+        name=options.run_name or f"{spec['pipelineInfo']['name']}-{now}",
+        parameters=parse_parameters(options.parameter, Specification(spec)),
         pipeline_root=options.pipeline_root,
-        cache=cache,
         service_account=options.service_account,
+        cache=False if options.no_cache else None,
+    )
+    if options.target == "vertex":
+        if not (options.pipeline_root or spec.get("defaultPipelineRoot")):
+            raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
+        return vertex_client.start_run(_place(vertex_client.Location, options), request)
+    return open_source_client.start_run(
+        _place(Connection, options),
+        request,
+        experiment=options.experiment,
+        version=options.pipeline_version,
     )
 
 
@@ -67,63 +70,40 @@ def follow(options: argparse.Namespace, run_id: str, see: Callable[[RunView], No
         run_id: of the run.
         see: is given the run as often as it is read.
     """
+    write = functools.partial(print, flush=True)
     if options.target == "vertex":
-        return vertex_client.follow_run(
-            run_id, _print, see=see, project=options.project, region=options.region
-        )
-    return open_source_client.follow_run(_connection(options), run_id, _print, see=see)
+        location = _place(vertex_client.Location, options)
+        return vertex_client.follow_run(location, run_id, write, see=see)
+    return open_source_client.follow_run(_place(Connection, options), run_id, write, see=see)
 
 
-def parse_parameters(texts: list[str], spec: dict[str, Any]) -> dict[str, Parameter]:
+def parse_parameters(texts: list[str], specification: Specification) -> dict[str, Parameter]:
     """Return the parameters of a run, each of the type that the specification says.
 
     Args:
         texts: `name=value`, as on the command line.
-        spec: the pipeline's.
+        specification: the pipeline's.
 
     Raises:
-        UserError: the pipeline has no such parameter, or the value is of another type.
+        ConfigurationError: the pipeline has no such parameter, or the value is of another type.
     """
-    known = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    parameters = {}
+    known = specification.run_parameters
+    parameters: dict[str, Parameter] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name not in known:
-            raise UserError(
+            raise ConfigurationError(
                 f"--parameter {text}: write NAME=VALUE; the names are {', '.join(sorted(known))}."
             )
-        parameters[name] = _typed(name, value, known[name].get("parameterType", "STRING"))
+        kind = known[name].get("parameterType", "STRING")
+        read: Any = _READERS.get(kind, str)
+        try:
+            parameters[name] = read(value)
+        except (ValueError, KeyError):
+            raise ConfigurationError(f"--parameter {text}: the value must be a {kind}.") from None
     return parameters
 
 
-def _typed(name: str, value: str, kind: str) -> Parameter:
-    try:
-        if kind == "NUMBER_INTEGER":
-            return int(value)
-        if kind == "NUMBER_DOUBLE":
-            return float(value)
-        if kind == "BOOLEAN":
-            return _BOOLEANS[value.lower()]
-    except (ValueError, KeyError):
-        raise UserError(f"--parameter {name}={value}: the value must be a {kind}.") from None
-    return value
-
-
-def _connection(options: argparse.Namespace) -> open_source_client.Connection:
-    return open_source_client.Connection(
-        endpoint=options.endpoint,
-        namespace=options.namespace,
-        token_file=options.token_file,
-        ca_cert=options.ca_cert,
-        timeout=options.timeout,
-    )
-
-
-def _require(options: argparse.Namespace, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not getattr(options, name):
-            raise UserError(f"--{name} is missing: --target {options.target} needs it.")
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
+def _place(kind: type[_Place], options: argparse.Namespace) -> _Place:
+    """Return where the cluster is, which is made of the options of the same names."""
+    return kind(**{name: getattr(options, name) for name in kind.__dataclass_fields__})

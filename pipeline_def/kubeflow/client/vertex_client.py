@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from components.contract.errors import ConfigurationError, ServiceError
+from pipeline_def.kubeflow.client.errors import Caller, Unreachable, one_line
+from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
+from pipeline_def.kubeflow.client.run_follower import follow, ignore
 
-from components.contract.errors import UserError
-from pipeline_def.kubeflow.client.api_errors import Unreachable, one_line
-from pipeline_def.kubeflow.client.run_follower import (
-    Parameter,
-    RunView,
-    StartedRun,
-    TaskView,
-    follow,
-)
+# Of a request, seconds.
+_TIMEOUT = 60.0
 
 # Vertex AI's words for what the open-source API calls otherwise.
 _TASK_STATES = {
@@ -30,103 +27,80 @@ _TASK_STATES = {
 }
 _RUN_STATES = {"QUEUED": "PENDING", "CANCELLED": "CANCELED", "CANCELLING": "CANCELING"}
 
+_SIGN_IN = (
+    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the "
+    "file of a service account's key"
+)
+_RIGHTS = (
+    "the caller needs the role Vertex AI User and must be allowed to act as the service account"
+)
 
-def start_run(
-    spec: str,
-    *,
-    project: str,
-    region: str,
-    pipeline_root: str | None,
-    parameters: Mapping[str, Parameter],
-    display_name: str,
-    service_account: str | None,
-    cache: bool | None,
-    labels: Mapping[str, str] | None = None,
-    network: str | None = None,
-    timeout: float = 60.0,
-) -> StartedRun:
-    """Submit the specification as a pipeline job; `timeout` in seconds holds for the request.
 
-    `cache` overrides the setting of every task. The library makes the bucket of the pipeline root
-    where it is missing.
+@dataclass(frozen=True)
+class Location:
+    """Where the run is."""
+
+    project: str
+    region: str
+
+    def caller(self) -> Caller:
+        """Return who asks whom."""
+        service = f"Vertex AI in {self.region}, project {self.project},"
+        return Caller(service, "these credentials", _SIGN_IN, _RIGHTS)
+
+
+def start_run(location: Location, request: RunRequest) -> StartedRun:
+    """Submit the specification as a pipeline job.
+
+    The library makes the bucket of the pipeline root where it is missing.
 
     Raises:
         UserError: The library or credentials are missing, or Vertex AI refuses.
     """
     library = _library()
-    _check(spec)
-    with _sentences(project, region):
+    with _sentences(location, "start a run"):
         job = library.PipelineJob(
-            display_name=display_name,
-            template_path=spec,
-            pipeline_root=pipeline_root,
-            parameter_values=dict(parameters),
-            enable_caching=cache,
-            labels=dict(labels) if labels else None,
-            project=project,
-            location=region,
+            display_name=request.name,
+            template_path=request.path,
+            pipeline_root=request.pipeline_root,
+            parameter_values=dict(request.parameters),
+            enable_caching=request.cache,
+            project=location.project,
+            location=location.region,
         )
-        job.submit(service_account=service_account, network=network, create_request_timeout=timeout)
+        job.submit(service_account=request.service_account, create_request_timeout=_TIMEOUT)
         return StartedRun(str(job.resource_name), str(job._dashboard_uri()))
 
 
 def follow_run(
+    location: Location,
     run_id: str,
     write: Callable[[str], None],
     *,
-    project: str,
-    region: str,
-    see: Callable[[RunView], None] | None = None,
+    see: Callable[[RunView], None] = ignore,
     interval: float = 10.0,
-    timeout: float = 60.0,
 ) -> str:
-    """Write each change of a task's state until the job ends; return its last state.
-
-    `run_id` is `StartedRun.run_id`. Vertex AI is asked every `interval` seconds and has `timeout`
-    seconds to answer. Ctrl-C stops the following and not the job; the state returned is then not a
-    final one. `see` gets every answer.
-
-    Raises:
-        UserError: Vertex AI cannot be reached for ten polls, or refuses.
-    """
-    library = _library()
-    with _sentences(project, region):
-        job = library.PipelineJob.get(run_id, project=project, location=region)
+    """Follow the job `StartedRun.run_id` as `run_follower.follow` does."""
+    library, action = _library(), "read the run"
+    with _sentences(location, action):
+        job = library.PipelineJob.get(run_id, project=location.project, location=location.region)
 
     def read() -> RunView:
-        with _sentences(project, region):
+        with _sentences(location, action):
             # Not `job.state`, which sets no time limit.
-            view = _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=timeout))
-        if see:
-            see(view)
-        return view
+            return _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=_TIMEOUT))
 
-    return follow(read, write, url=str(job._dashboard_uri()), interval=interval)
+    return follow(read, write, url=str(job._dashboard_uri()), interval=interval, see=see)
 
 
 def _library() -> Any:
     try:
         from google.cloud import aiplatform
     except ImportError:
-        raise UserError(
+        raise ConfigurationError(
             "Vertex AI needs the package google-cloud-aiplatform: run `uv sync --extra vertex`."
         ) from None
     return aiplatform
-
-
-def _check(spec: str) -> None:
-    try:
-        with open(spec, encoding="utf-8") as file:
-            documents = list(yaml.safe_load_all(file))
-    except OSError as error:
-        raise UserError(f"The specification {spec} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise UserError(f"The specification {spec} is not YAML: compile it anew.") from None
-    if len(documents) != 1 or not isinstance(documents[0], dict) or "root" not in documents[0]:
-        raise UserError(
-            f"{spec} is not one pipeline specification (settings of Kubernetes, for one, are of no "
-            "use there): compile it for Vertex AI."
-        )
 
 
 def _run_view(resource: Any) -> RunView:
@@ -147,7 +121,7 @@ def _task_view(task: Any) -> TaskView:
 
 
 @contextlib.contextmanager
-def _sentences(project: str, region: str) -> Iterator[None]:
+def _sentences(location: Location, action: str) -> Iterator[None]:
     """Turn the library's errors into one sentence each, and keep its log off the terminal."""
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
@@ -157,43 +131,24 @@ def _sentences(project: str, region: str) -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         yield
-    except auth.GoogleAuthError as error:
-        raise _no_credentials(error) from None
+    except auth.TransportError:
+        raise Unreachable(
+            "Google's sign-in service cannot be reached: check the network."
+        ) from None
+    except auth.GoogleAuthError:
+        raise ConfigurationError(
+            f"There are no usable Google Cloud credentials: {_SIGN_IN}."
+        ) from None
     except api.GoogleAPIError as error:
-        raise _refusal(error, project, region) from None
+        # A request that was repeated until its time was over has no status of its own.
+        status = int(getattr(error, "code", None) or 504)
+        message = one_line(getattr(error, "message", "") or str(error))
+        raise location.caller().refusal(status, action, message) from None
     except OSError as error:
-        raise UserError(f"Vertex AI: {one_line(str(error))}.") from None
+        raise ServiceError(f"Vertex AI: {one_line(str(error))}.") from None
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise UserError(f"Vertex AI cannot take this run: {one_line(str(error))}.") from None
+        raise ConfigurationError(
+            f"Vertex AI cannot take this run: {one_line(str(error))}."
+        ) from None
     finally:
         logging.disable(disabled)
-
-
-def _no_credentials(error: Exception) -> UserError:
-    from google.auth import exceptions as auth
-
-    if isinstance(error, auth.TransportError):
-        return Unreachable("Google's sign-in service cannot be reached: check the network.")
-    return UserError(
-        "There are no usable Google Cloud credentials: run `gcloud auth application-default "
-        "login`, or set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account's key."
-    )
-
-
-def _refusal(error: Any, project: str, region: str) -> UserError:
-    from google.api_core import exceptions as api
-
-    why = one_line(getattr(error, "message", "") or str(error))
-    where = f"Vertex AI in {region}, project {project}"
-    if isinstance(error, api.Unauthenticated):
-        return UserError(f"{where}, did not accept the credentials (401): {why}.")
-    if isinstance(error, api.PermissionDenied | api.Forbidden):
-        return UserError(
-            f"{where}, forbids it (403): {why}; the caller needs the role Vertex AI User and must "
-            "be allowed to act as the service account."
-        )
-    if isinstance(error, api.DeadlineExceeded | api.RetryError):
-        return Unreachable(f"{where}, did not answer in time: {why}.")
-    if isinstance(error, api.ServerError | api.TooManyRequests):
-        return Unreachable(f"{where}, could not answer: {why}.")
-    return UserError(f"{where}, refused: {why}.")

@@ -6,9 +6,9 @@ import datetime
 import re
 from typing import Any
 
-from pipeline_def.kubeflow.client.run_follower import RunView, TaskView
+from pipeline_def.kubeflow.client.run import RunView, TaskView
 
-# Steps of the cluster's workflow that are no tasks of the pipeline.
+# Nodes of the workflow that are not tasks of the pipeline.
 _INTERNAL = re.compile(r"root|executor(\(\d+\))?|iteration-.*")
 
 

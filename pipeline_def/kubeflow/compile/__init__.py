@@ -1,1 +1,1 @@
-"""From the pipeline to a specification that Kubeflow Pipelines takes."""
+"""From the pipeline to a specification that Kubeflow takes; `compiler` is the door."""

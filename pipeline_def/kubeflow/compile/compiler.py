@@ -1,7 +1,7 @@
 """Compiles the pipeline to a specification that open-source Kubeflow Pipelines and Vertex AI take.
 
-TFX's compiler writes for Vertex AI, and leaves to the backend what open-source Kubeflow has not
-got. What it writes is changed here, a step for each gap; `spec_check` then looks for the rest.
+TFX's compiler writes for Vertex AI, and leaves to the backend what open-source Kubeflow does not
+have. What it writes is changed here, a step for each gap; `spec_check` then looks for the rest.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import EVERY_STEP
 from pipeline_def.kubeflow.check.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.compile.lookups import add_lookup
 from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
-from pipeline_def.kubeflow.compile.platform import add_resources, platform_document, unknown_steps
-from pipeline_def.kubeflow.compile.spec_document import Spec, SpecDocument
+from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
-from pipeline_def.kubeflow.step.executor_io import STORAGE
-
-Target = Literal["oss", "vertex"]
+from pipeline_def.kubeflow.contract import STORAGE
+from pipeline_def.kubeflow.specification import Spec, Target
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -52,7 +52,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
         image: container image with this repository.
 
     Raises:
-        UserError: the target would refuse it, and why.
+        ConfigurationError: the target would refuse it, and why.
     """
     check_name(config.name)
     _check_beam(config)
@@ -110,17 +110,17 @@ def _compile(pipeline: Any, image: str) -> Spec:
 
 
 def _check_steps(document: SpecDocument, config: Config) -> None:
-    tasks = sorted(document.tasks)
-    if unknown := unknown_steps(config.kubeflow, tasks):
-        raise UserError(
-            f"kubeflow.steps names {', '.join(unknown)}: the steps are all, {', '.join(tasks)}."
+    names = [EVERY_STEP, *sorted(document.tasks)]
+    if unknown := sorted(set(config.kubeflow.steps) - set(names)):
+        raise ConfigurationError(
+            f"kubeflow.steps names {', '.join(unknown)}: the steps are {', '.join(names)}."
         )
 
 
 def _check_beam(config: Config) -> None:
     root = config.kubeflow.pipeline_root or ""
     if uses_other_machines(config.beam_pipeline_args) and not root.startswith("gs://"):
-        raise UserError(
+        raise ConfigurationError(
             "beam_pipeline_args names a runner on other machines, which cannot see a step's own "
             "disk: set kubeflow.pipeline_root to a folder on gs://."
         )
@@ -128,9 +128,9 @@ def _check_beam(config: Config) -> None:
 
 def _name_system_types(document: SpecDocument) -> None:
     """Name Kubeflow's own artifact types the way its SDK does, so that the UI draws them."""
-    for component in document.components.values():
+    for task in document.tasks:
         for side in ("inputDefinitions", "outputDefinitions"):
-            for artifact in component.get(side, {}).get("artifacts", {}).values():
+            for artifact in document.definitions(task, side, "artifacts").values():
                 title = yaml.safe_load(artifact["artifactType"]["instanceSchema"])["title"]
                 if title.startswith("system."):
                     artifact["artifactType"] = {"schemaTitle": title, "schemaVersion": "0.0.1"}
@@ -145,4 +145,4 @@ def _tidy(document: SpecDocument, config: Config) -> None:
         for name, value in document.constants(task).items():
             if isinstance(value, str) and value.startswith(("{\n", "[\n")):
                 text = json.dumps(json.loads(value), sort_keys=True)
-                document.sources(task)[name]["runtimeValue"]["constant"] = text
+                document.sources(task, "parameters")[name]["runtimeValue"]["constant"] = text

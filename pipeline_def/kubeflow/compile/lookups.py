@@ -10,13 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pipeline_def.kubeflow.compile.spec_document import (
-    Spec,
-    SpecDocument,
-    executor_label,
-    lookup_of,
-)
-from pipeline_def.kubeflow.step.executor_io import RESOLVED_PARAMETER
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
+from pipeline_def.kubeflow.contract import RESOLVED_PARAMETER
+from pipeline_def.kubeflow.specification import Spec
 
 
 def add_lookup(document: SpecDocument, component: Any) -> None:
@@ -31,8 +27,7 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
         "inputDefinitions": _only(document.components[task], "inputDefinitions", driver),
         "outputDefinitions": {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}},
     }
-    image = document.container(task)["image"]
-    document.spec["deploymentSpec"]["executors"][label] = {"container": {"image": image}}
+    document.executors[label] = {"container": {"image": document.container(task)["image"]}}
     waits = consumer.get("dependentTasks", [])
     document.tasks[name] = {
         "componentRef": {"name": name},

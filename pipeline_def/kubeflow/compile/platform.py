@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import EVERY_STEP, KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.compile.spec_document import Spec, SpecDocument, executor_label, step_of
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
+from pipeline_def.kubeflow.specification import Spec, Target
 
 _GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
-# To Vertex AI the longest pause; to Argo the time since the first attempt, training included.
+# Vertex AI takes it for the longest pause, Argo for the time since the first attempt.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
-# They, or their lookups, read images: the report those that were rejected.
+# These steps, or their lookups, read images; the report reads those that were rejected.
 _DATA_STEPS = ("ImageExampleGen", "ImageReport")
-# They, or their lookups, read or write pushed models or the statistics of earlier runs.
+# These steps, or their lookups, read or write pushed models or the statistics of earlier runs.
 _STORAGE_STEPS = ("AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher")
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
 
-def add_resources(document: SpecDocument, config: KubeflowConfig, target: str) -> None:
+def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target) -> None:
     """Write what every step gets into the specification: all but what only Kubernetes has."""
     for task, definition in document.tasks.items():
         step, container = _step(config, task), document.container(task)
@@ -43,7 +43,7 @@ def _step(config: KubeflowConfig, task: str) -> StepConfig:
     return config.lookup(task, step) if step else config.step(task)
 
 
-def _resources(step: StepConfig, target: str) -> Spec:
+def _resources(step: StepConfig, target: Target) -> Spec:
     resources: Spec = {}
     if step.cpu:
         resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
@@ -56,7 +56,7 @@ def _resources(step: StepConfig, target: str) -> Spec:
     return resources
 
 
-def platform_document(document: SpecDocument, config: Config, target: str) -> Spec | None:
+def platform_document(document: SpecDocument, config: Config, target: Target) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None when no step needs it."""
     executors = {}
     for task in sorted(document.tasks):
@@ -87,38 +87,23 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
 
     `secretName` and `constant` are deprecated there, but the only names all 2.x releases read.
     """
-    settings: dict[str, Any] = {}
-    if step.node_selector:
-        settings["nodeSelector"] = {"labels": dict(sorted(step.node_selector.items()))}
-    if step.tolerations:
-        settings["tolerations"] = [
-            {k: v for k, v in vars(toleration).items() if v} for toleration in step.tolerations
-        ]
-    if step.image_pull_secrets:
-        names = sorted(step.image_pull_secrets)
-        settings["imagePullSecret"] = [{"secretName": name} for name in names]
-    if step.secrets:
-        settings["secretAsEnv"] = [
+    shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
+    settings = {
+        "nodeSelector": {"labels": dict(step.node_selector)} if step.node_selector else {},
+        "tolerations": [{k: v for k, v in vars(one).items() if v} for one in step.tolerations],
+        "imagePullSecret": [{"secretName": name} for name in sorted(step.image_pull_secrets)],
+        "secretAsEnv": [
             {
                 "secretName": secret,
-                "keyToEnv": [
-                    {"secretKey": key, "envVar": variable} for key, variable in sorted(keys.items())
-                ],
+                "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
             }
             for secret, keys in sorted(step.secrets.items())
-        ]
-    if step.volumes:
-        settings["pvcMount"] = [
+        ],
+        "pvcMount": [
             {"constant": claim, "mountPath": folder}
             for claim, folder in sorted(step.volumes.items())
-        ]
-    if step.shared_memory:
+        ],
         # No release up to 2.17 reads enabledSharedMemory.
-        shm = {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}
-        settings["emptyDirMounts"] = [{**shm, "sizeLimit": step.shared_memory}]
-    return settings
-
-
-def unknown_steps(config: KubeflowConfig, tasks: Collection[str]) -> list[str]:
-    """Return the names under `steps` that no task has."""
-    return sorted(set(config.steps) - set(tasks) - {EVERY_STEP})
+        "emptyDirMounts": [{**shm, "sizeLimit": size} for size in (step.shared_memory,) if size],
+    }
+    return {name: value for name, value in settings.items() if value}

@@ -1,12 +1,11 @@
-"""A specification while it is made: what the compiler's steps read from it and write into it."""
+"""A specification while it is made: what the compiler's steps write into it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-Spec = dict[str, Any]
+from pipeline_def.kubeflow.specification import Spec, Specification
 
 _LOOKUP = "-lookup"
 _EXECUTOR = "_executor"
@@ -27,56 +26,30 @@ def step_of(task: str) -> str | None:
     return task.removesuffix(_LOOKUP) if task.endswith(_LOOKUP) else None
 
 
-@dataclass(frozen=True)
-class SpecDocument:
+class SpecDocument(Specification):
     """A specification as TFX compiles it: every component has the name of its only task."""
-
-    spec: Spec
-
-    @property
-    def tasks(self) -> dict[str, Spec]:
-        """Task → its specification."""
-        tasks: dict[str, Spec] = self.spec["root"]["dag"]["tasks"]
-        return tasks
-
-    @property
-    def components(self) -> dict[str, Spec]:
-        """Task → its component."""
-        components: dict[str, Spec] = self.spec["components"]
-        return components
 
     def container(self, task: str) -> Spec:
         """Return the container of a task."""
-        executors = self.spec["deploymentSpec"]["executors"]
-        container: Spec = executors[executor_label(task)]["container"]
+        container: Spec = self.executor(task)["container"]
         return container
-
-    def definitions(self, task: str) -> Spec:
-        """Return the input parameters that the component of a task defines."""
-        inputs = self.components[task].setdefault("inputDefinitions", {})
-        parameters: Spec = inputs.setdefault("parameters", {})
-        return parameters
-
-    def sources(self, task: str) -> Spec:
-        """Return where the input parameters of a task come from."""
-        inputs = self.tasks[task].setdefault("inputs", {})
-        parameters: Spec = inputs.setdefault("parameters", {})
-        return parameters
 
     def constants(self, task: str) -> dict[str, Any]:
         """Return the execution properties of a task that are fixed."""
         return {
             name: source["runtimeValue"]["constant"]
-            for name, source in self.sources(task).items()
+            for name, source in self.sources(task, "parameters").items()
             if "runtimeValue" in source
         }
 
     def bind(self, task: str, name: str, kind: str, source: Mapping[str, Any]) -> None:
         """Give a task an input parameter."""
-        self.definitions(task)[name] = {"parameterType": kind}
-        self.sources(task)[name] = dict(source)
+        inputs = self.component(task).setdefault("inputDefinitions", {})
+        inputs.setdefault("parameters", {})[name] = {"parameterType": kind}
+        sources = self.tasks[task].setdefault("inputs", {}).setdefault("parameters", {})
+        sources[name] = dict(source)
 
     def unbind(self, task: str, name: str) -> None:
         """Take an input parameter away from a task."""
-        del self.definitions(task)[name]
-        del self.sources(task)[name]
+        del self.definitions(task, "inputDefinitions", "parameters")[name]
+        del self.sources(task, "parameters")[name]

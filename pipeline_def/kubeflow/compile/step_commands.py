@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from components.contract.configuration import to_json
 from pipeline_def.kubeflow.compile.parameters import RunParameter, takes
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
+from pipeline_def.kubeflow.contract import Setting, StepInterface
 
 _COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
 
@@ -40,41 +42,33 @@ def replace_command(
             Beam on other machines do in any case.
         beam_args: Beam's options, for the steps that run Beam.
     """
-    task, lookup = component.id, lookup_of(component.id)
     beam = _runs_beam(component)
-    more = ["--direct"] if direct or (beam and uses_other_machines(beam_args)) else []
-    _write(
-        document,
-        task,
-        [
-            *("--executor", _path(component.executor_spec.executor_class), "--pipeline", pipeline),
-            *_artifacts("--input", component.inputs),
-            *_artifacts("--output", component.outputs),
-            *_values(document, task, parameters),
-            *more,
-        ],
-        ["--", *beam_args] if beam else [],
+    common: dict[str, Any] = {"pipeline": pipeline, "inputs": _artifacts(component.inputs)}
+    executor = StepInterface(
+        executor=_path(component.executor_spec.executor_class),
+        outputs=_artifacts(component.outputs),
+        direct=direct or (beam and uses_other_machines(beam_args)),
+        **common,
+        **_values(document, component.id, parameters),
     )
-    if lookup in document.tasks:
-        _write(
-            document,
-            lookup,
-            [
-                *("--lookup", _path(component.driver_class), "--pipeline", pipeline),
-                *_artifacts("--input", component.inputs),
-                *_values(document, lookup, parameters),
-                *(["--direct"] if direct else []),
-            ],
-            [],
+    _write(document, component.id, executor, ["--", *beam_args] if beam else [])
+    if (lookup := lookup_of(component.id)) in document.tasks:
+        interface = StepInterface(
+            lookup=_path(component.driver_class),
+            direct=direct,
+            **common,
+            **_values(document, lookup, parameters),
         )
+        _write(document, lookup, interface, [])
 
 
-def _write(document: SpecDocument, task: str, arguments: list[str], beam: list[str]) -> None:
+def _write(document: SpecDocument, task: str, interface: StepInterface, beam: list[str]) -> None:
     container = document.container(task)
     # KFP ignores TFX's hook before the cache; a lookup stands in for it.
     container.pop("lifecycle", None)
     container["command"] = list(_COMMAND)
-    container["args"] = ["--step", task, *arguments, "--executor_input", "{{$}}", *beam]
+    own = ("--step", task, "--interface", to_json(interface))
+    container["args"] = [*own, "--executor_input", "{{$}}", *beam]
 
 
 def _path(kind: Any) -> str:
@@ -83,28 +77,25 @@ def _path(kind: Any) -> str:
     return str(name_utils.get_full_name(kind))
 
 
-def _artifacts(flag: str, channels: Mapping[str, Any]) -> list[str]:
-    pairs = [(flag, f"{key}={_path(channels[key].type)}") for key in sorted(channels)]
-    return [text for pair in pairs for text in pair]
+def _artifacts(channels: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _path(channels[key].type) for key in channels}
 
 
-def _values(document: SpecDocument, task: str, parameters: list[RunParameter]) -> list[str]:
+def _values(document: SpecDocument, task: str, parameters: list[RunParameter]) -> dict[str, Any]:
     """Say which execution properties are integers, and which are decided by the run."""
     own = {parameter.name for parameter in parameters}
+    definitions = document.definitions(task, "inputDefinitions", "parameters")
     integers = [
         name
-        for name, definition in sorted(document.definitions(task).items())
+        for name, definition in sorted(definitions.items())
         if definition["parameterType"] == "NUMBER_INTEGER" and name not in own
     ]
     settings = [
-        str(parameter.setting)
+        Setting(parameter.name, parameter.place)
         for parameter in parameters
-        if parameter.setting and takes(document, task, parameter)
+        if parameter.place and takes(document, task, parameter)
     ]
-    return [
-        *(text for name in integers for text in ("--integer", name)),
-        *(text for setting in settings for text in ("--set", setting)),
-    ]
+    return {"integers": integers, "settings": settings}
 
 
 def _runs_beam(component: Any) -> bool:

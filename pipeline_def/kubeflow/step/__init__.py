@@ -1,1 +1,1 @@
-"""What runs in the container of a step."""
+"""The command of every step in its container; `entrypoint` is the door."""

@@ -16,22 +16,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.contract.errors import UserError
+from components.contract.configuration import from_json
+from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.step.executor_io import (
-    RESOLVED_PARAMETER,
-    Interface,
-    Setting,
-    finish_output,
-    prepare_input,
-    store_endpoint,
-)
+from pipeline_def.kubeflow.contract import RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
 started. kfp_runner.py writes these arguments into the specification; what follows -- are options
 of Apache Beam."""
 
-FAILED, USER_ERROR = 1, 2
+FAILED = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run_step(arguments, beam_args)
     except UserError as error:
         print(f"{arguments.step}: error: {error}", file=sys.stderr, flush=True)
-        return USER_ERROR
+        return error.exit_status
     except Exception as error:
         traceback.print_exc()
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -62,40 +57,11 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="entrypoint", description=_DESCRIPTION, allow_abbrev=False
     )
-    parser.add_argument("--step", required=True, help="Name of the task.")
-    parser.add_argument("--executor", help="Dotted path of the executor class.")
-    parser.add_argument("--lookup", help="Dotted path of the class that looks things up, instead.")
-    parser.add_argument("--executor_input", required=True, help="What the launcher puts in {{$}}.")
-    parser.add_argument("--pipeline", default="", help="Name of the pipeline.")
-    for name in ("input", "output"):
-        parser.add_argument(
-            f"--{name}", action="append", default=[], metavar="KEY=CLASS", help="An artifact."
-        )
-    parser.add_argument(
-        "--integer", action="append", default=[], help="An execution property that is an integer."
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PARAMETER=PROPERTY[:KEY.KEY]",
-        help="A parameter of the run, and where in the execution properties it goes.",
-    )
-    parser.add_argument(
-        "--direct", action="store_true", help="Use remote URIs, not the launcher's local copies."
-    )
+    add = parser.add_argument
+    add("--step", required=True, help="Name of the task.")
+    add("--interface", required=True, metavar="JSON", help="What the compiler says of the step.")
+    add("--executor_input", required=True, metavar="JSON", help="What the launcher says of it.")
     return parser.parse_args(argv), beam_args
-
-
-def _interface(arguments: argparse.Namespace) -> Interface:
-    return Interface(
-        inputs=dict(text.split("=", 1) for text in arguments.input),
-        outputs=dict(text.split("=", 1) for text in arguments.output),
-        integers=frozenset(arguments.integer),
-        settings=tuple(map(Setting.parse, arguments.set)),
-        direct=arguments.direct,
-        pipeline=arguments.pipeline,
-    )
 
 
 def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
@@ -104,27 +70,32 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     Raises:
         UserError: what the step was given cannot be used, or the images or the choices cannot.
     """
-    interface = _interface(arguments)
-    try:
-        given = json.loads(arguments.executor_input)
-        output_file = given["outputs"]["outputFile"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"--executor_input is not what KFP's launcher gives in place of {{{{$}}}}: "
-            f"{type(error).__name__} {error}."
-        ) from error
+    interface = from_json(StepInterface, arguments.interface)
+    given = _executor_input(arguments.executor_input)
     prepared = prepare_input(given, interface)
     _register_stores(given)
-    if arguments.lookup:
-        found = _look_up(arguments.lookup, prepared, interface)
+    output_file = given["outputs"]["outputFile"]
+    if interface.lookup:
+        found = _look_up(prepared, interface)
         _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
     _check_code(arguments.step, prepared)
-    _import(arguments.executor)
-    _run_executor(arguments.executor, prepared, interface, beam_args)
+    _run_executor(prepared, interface, beam_args)
     with _open(output_file, "r") as file:
         output = json.load(file)
-    _write(output_file, finish_output(output, interface))
+    _write(output_file, finish_output(output, given, direct=interface.direct))
+
+
+def _executor_input(text: str) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = json.loads(text)
+        given["outputs"]["outputFile"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"--executor_input is not what KFP's launcher gives in place of {{{{$}}}}: "
+            f"{type(error).__name__} {error}."
+        ) from error
+    return given
 
 
 def _register_stores(executor_input: Mapping[str, Any]) -> None:
@@ -140,13 +111,13 @@ def _import(path: str) -> Any:
     """Import a class by its dotted path.
 
     Raises:
-        UserError: the image was built from other code than the specification.
+        ConfigurationError: the image was built from other code than the specification.
     """
     module, _, name = path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UserError(
+        raise ConfigurationError(
             f"This container image has no {path} ({error}): build it from the code that the "
             "pipeline was compiled with."
         ) from error
@@ -156,44 +127,38 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     """Make sure that the result is not cached as that of other code.
 
     Raises:
-        UserError: image and specification come from different versions of our code.
+        ConfigurationError: image and specification come from different versions of our code.
     """
     compiled = prepared["inputs"]["parameterValues"].get("code_digest")
     if compiled and compiled != code_digest(step):
-        raise UserError(
+        raise ConfigurationError(
             f"This container image holds other code for {step} than the pipeline was compiled "
             "from: build the image and compile the pipeline from the same commit."
         )
 
 
-def _tfx_arguments(
-    path: str, prepared: Mapping[str, Any], interface: Interface
-) -> argparse.Namespace:
-    integer = {"parameterType": "NUMBER_INTEGER"}
-    values = prepared["inputs"]["parameterValues"]
-    # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
-    found = {name for name, value in values.items() if isinstance(value, int)}
-    return argparse.Namespace(
-        executor_class_path=path,
-        json_serialized_invocation_args=json.dumps(prepared),
-        json_serialized_inputs_spec_args=json.dumps(
-            {"parameters": dict.fromkeys(sorted(interface.integers | found), integer)}
-        ),
-    )
-
-
 def _run_executor(
-    path: str, prepared: Mapping[str, Any], interface: Interface, beam_args: list[str]
+    prepared: Mapping[str, Any], interface: StepInterface, beam_args: list[str]
 ) -> None:
+    """Run TFX's own entrypoint, after finding out whether the image has what it imports."""
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
-    for key in (*interface.inputs.values(), *interface.outputs.values()):
-        _import(key)
-    kubeflow_v2_run_executor.main((_tfx_arguments(path, prepared, interface), beam_args))
+    for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
+        _import(path)
+    values = prepared["inputs"]["parameterValues"]
+    # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
+    integers = {*interface.integers, *(name for name, v in values.items() if isinstance(v, int))}
+    types = {name: {"parameterType": "NUMBER_INTEGER"} for name in sorted(integers)}
+    arguments = argparse.Namespace(
+        executor_class_path=interface.executor,
+        json_serialized_invocation_args=json.dumps(prepared),
+        json_serialized_inputs_spec_args=json.dumps({"parameters": types}),
+    )
+    kubeflow_v2_run_executor.main((arguments, beam_args))
 
 
-def _look_up(path: str, prepared: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
-    """Return the execution properties that `path`, a class with a `look_up`, finds out."""
+def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
+    """Return the execution properties that the class of the lookup finds."""
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
@@ -203,9 +168,9 @@ def _look_up(path: str, prepared: Mapping[str, Any], interface: Interface) -> di
     )
     inputs = kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict(message.inputs.artifacts)
     properties = dict(prepared["inputs"]["parameterValues"])
-    for name in interface.integers & properties.keys():
+    for name in properties.keys() & set(interface.integers):
         properties[name] = int(properties[name])
-    found: dict[str, Any] = _import(path).look_up(inputs, properties)
+    found: dict[str, Any] = _import(interface.lookup).look_up(inputs, properties)
     print(f"Found: {json.dumps(found)}", flush=True)
     return found
 

@@ -7,79 +7,44 @@ backend/src/v2 (driver and component), TFX's is kubeflow_v2_run_executor.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components.contract.errors import UserError
-
-STORAGE = "{storage}"
-"""Stands in execution properties for where pushed models and checkpoints go."""
-
-STORAGE_PARAMETER = "storage"
-RESOLVED_PARAMETER = "resolved"
-"""What a lookup step found out before the cache was asked: execution properties, as JSON."""
+from components.contract.errors import ConfigurationError, ServiceError
+from pipeline_def.kubeflow.contract import (
+    RESOLVED_PARAMETER,
+    STORAGE,
+    STORAGE_PARAMETER,
+    Setting,
+    StepInterface,
+)
 
 # KFP's launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
 
 _TFX_VERSION = "tfx_version"
-_DRAWN = "components.report.ui_metadata."
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A value inside an execution property that a parameter of the run decides."""
-
-    parameter: str
-    property: str
-    path: tuple[str, ...] = ()
-    """Keys of the property's JSON, from the outside in; numbers index lists. Empty: all of it."""
-
-    @classmethod
-    def parse(cls, text: str) -> Setting:
-        """Read `parameter=property:key.key`."""
-        parameter, _, place = text.partition("=")
-        name, _, path = place.partition(":")
-        return cls(parameter, name, tuple(path.split(".")) if path else ())
-
-    def __str__(self) -> str:
-        path = f":{'.'.join(self.path)}" if self.path else ""
-        return f"{self.parameter}={self.property}{path}"
-
-
-@dataclass(frozen=True)
-class Interface:
-    """What the specification says of a step, which the launcher does not repeat."""
-
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """Input → dotted path of its artifact class."""
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    integers: frozenset[str] = frozenset()
-    """Execution properties that are integers: to the launcher every number is a double."""
-    settings: tuple[Setting, ...] = ()
-    direct: bool = False
-    """Use remote URIs as they are, instead of the launcher's local copies."""
-    pipeline: str = ""
 
 
 def local_path(uri: str) -> str:
     """Return where the launcher keeps its copy of `uri`.
 
     Raises:
-        UserError: the launcher copies nothing from there.
+        ConfigurationError: the launcher copies nothing from there.
     """
     for scheme, mount in _MOUNTS.items():
         if uri.startswith(scheme):
             return mount + uri.removeprefix(scheme)
     if "://" not in uri:
         return uri
-    raise UserError(f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it.")
+    raise ConfigurationError(
+        f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it."
+    )
 
 
 def remote_uri(path: str) -> str:
@@ -90,19 +55,21 @@ def remote_uri(path: str) -> str:
     return path
 
 
-def prepare_input(executor_input: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
+def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
     """Return the executor input as TFX's entrypoint takes it.
 
     Artifact types are restored, URIs are local, parameters of the run are put into the execution
     properties they belong to, and outputs that are the launcher's own are left out.
 
     Raises:
-        UserError: an input is missing, or a URI is on no store that steps can use.
+        ServiceError: an input is missing.
+        ConfigurationError: a URI is on no store that steps can use.
     """
     prepared = copy.deepcopy(dict(executor_input))
     inputs = prepared.setdefault("inputs", {})
     outputs = prepared.setdefault("outputs", {})
-    storage = _storage(executor_input, interface)
+    values = inputs.get("parameterValues", {})
+    storage = _storage(executor_input, values, interface.pipeline)
     inputs["artifacts"] = _typed(inputs.get("artifacts", {}), interface.inputs)
     outputs["artifacts"] = _typed(outputs.get("artifacts", {}), interface.outputs)
     for artifact in _artifacts(prepared):
@@ -110,16 +77,14 @@ def prepare_input(executor_input: Mapping[str, Any], interface: Interface) -> di
             artifact["uri"] = local_path(artifact["uri"])
         # TFX looks artifacts up by a hash of their names.
         artifact["name"] = artifact.get("name") or artifact["uri"]
-    inputs["parameterValues"] = _properties(
-        inputs.get("parameterValues", {}), interface.settings, storage
-    )
+    inputs["parameterValues"] = _properties(values, interface.settings, storage)
     return prepared
 
 
 def _artifacts(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for side in ("inputs", "outputs"):
-        for of_key in executor_input.get(side, {}).get("artifacts", {}).values():
-            yield from of_key["artifacts"]
+        for listed in executor_input.get(side, {}).get("artifacts", {}).values():
+            yield from listed["artifacts"]
 
 
 def _typed(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
@@ -128,14 +93,14 @@ def _typed(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]
     for key, path in types.items():
         artifacts = found.get(key, {}).get("artifacts", [])
         if not artifacts:
-            raise UserError(f"The step got no artifact {key!r}: did the step that makes it run?")
+            raise ServiceError(f"The step got no artifact {key!r}: did the step that makes it run?")
         schema = {"instanceSchema": f"title: {path}\n"}
         typed[key] = {"artifacts": [{**artifact, "type": schema} for artifact in artifacts]}
     return typed
 
 
 def _properties(
-    values: Mapping[str, Any], settings: tuple[Setting, ...], storage: str | None
+    values: Mapping[str, Any], settings: Sequence[Setting], storage: str | None
 ) -> dict[str, Any]:
     """Return the execution properties: those of the specification, changed by the run's own."""
     # The launcher writes 5 where it means 5.0; which ones are integers the specification says.
@@ -144,24 +109,21 @@ def _properties(
     properties = {key: value for key, value in values.items() if key not in own}
     for setting in settings:
         if setting.parameter in values:
-            properties[setting.property] = _set(
-                properties.get(setting.property), setting.path, values[setting.parameter]
-            )
+            name, *keys = setting.place
+            properties[name] = _set(properties.get(name), keys, values[setting.parameter])
     resolved = json.loads(values.get(RESOLVED_PARAMETER) or "{}")
     properties |= {key: value for key, value in resolved.items() if value is not None}
     return {key: _with_storage(value, storage) for key, value in properties.items()}
 
 
-def _set(text: Any, path: tuple[str, ...], value: Any) -> Any:
-    """Return the JSON `text` with `value` at `path`; of the kind that was there."""
-    if not path:
+def _set(text: Any, keys: list[str], value: Any) -> Any:
+    """Return the JSON `text` with `value` in it; an integer where there was one."""
+    if not keys:
         return value
+    *parents, last = keys
     document = json.loads(text)
-    place = document
-    for key in path[:-1]:
-        place = place[int(key) if isinstance(place, list) else key]
-    last: Any = int(path[-1]) if isinstance(place, list) else path[-1]
-    place[last] = int(value) if _is_integer(place[last]) else value
+    part = functools.reduce(lambda part, key: part[key], parents, document)
+    part[last] = int(value) if _is_integer(part[last]) else value
     return json.dumps(document, sort_keys=True)
 
 
@@ -173,22 +135,23 @@ def _with_storage(value: Any, storage: str | None) -> Any:
     if not isinstance(value, str) or STORAGE not in value:
         return value
     if storage is None:
-        raise UserError(
-            "Where pushed models go cannot be told from the pipeline root: set the parameter "
-            "storage of the run, or kubeflow.storage when compiling."
+        raise ConfigurationError(
+            "The pipeline root does not tell where pushed models go: set the parameter storage "
+            "of the run, or kubeflow.storage when compiling."
         )
     return value.replace(STORAGE, storage)
 
 
-def _storage(executor_input: Mapping[str, Any], interface: Interface) -> str | None:
+def _storage(
+    executor_input: Mapping[str, Any], values: Mapping[str, Any], pipeline: str
+) -> str | None:
     """Return where pushed models go: what the run says, or the pipeline's own folder."""
-    given = executor_input.get("inputs", {}).get("parameterValues", {}).get(STORAGE_PARAMETER)
-    if given:
+    if given := values.get(STORAGE_PARAMETER):
         return str(given).rstrip("/")
-    for artifact in _artifacts(executor_input):
-        if root := pipeline_folder(artifact["uri"], interface.pipeline):
-            return root
-    return None
+    folders = (
+        pipeline_folder(artifact["uri"], pipeline) for artifact in _artifacts(executor_input)
+    )
+    return next((folder for folder in folders if folder), None)
 
 
 def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
@@ -216,25 +179,37 @@ def pipeline_folder(uri: str, pipeline: str) -> str | None:
     return None
 
 
-def finish_output(executor_output: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
+def finish_output(
+    executor_output: Mapping[str, Any], executor_input: Mapping[str, Any], *, direct: bool
+) -> dict[str, Any]:
     """Return TFX's executor output as the launcher takes it.
 
     URIs are remote again, and metadata without a value is left out: the launcher refuses null.
+
+    Args:
+        executor_output: what TFX's entrypoint wrote.
+        executor_input: as the launcher gave it; it has the types of the outputs.
+        direct: whether the step uses remote URIs as they are.
     """
     finished = copy.deepcopy(dict(executor_output))
-    for key, of_key in finished.get("artifacts", {}).items():
-        # Kubeflow draws all metadata of its own types; TFX adds its version to every artifact.
-        hidden = {_TFX_VERSION} if interface.outputs.get(key, "").startswith(_DRAWN) else set()
-        for artifact in of_key["artifacts"]:
-            if not interface.direct:
+    given = executor_input["outputs"].get("artifacts", {})
+    for key, listed in finished.get("artifacts", {}).items():
+        hidden = {_TFX_VERSION} if _is_drawn(given.get(key, {})) else set()
+        for artifact in listed["artifacts"]:
+            if not direct:
                 artifact["uri"] = remote_uri(artifact["uri"])
-            metadata = artifact.get("metadata", {})
             artifact["metadata"] = {
                 name: value
-                for name, value in metadata.items()
+                for name, value in artifact.get("metadata", {}).items()
                 if name not in hidden and _is_recordable(value)
             }
     return finished
+
+
+def _is_drawn(listed: Mapping[str, Any]) -> bool:
+    """Say whether Kubeflow draws all metadata; to that of every artifact TFX adds its version."""
+    types = (artifact.get("type", {}) for artifact in listed.get("artifacts", []))
+    return any(kind.get("schemaTitle", "").startswith("system.") for kind in types)
 
 
 def _is_recordable(value: Any) -> bool:

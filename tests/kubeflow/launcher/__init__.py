@@ -33,6 +33,7 @@ from tests.kubeflow.launcher.records import Artifact, Metadata, Run, TaskRun, se
 from tests.kubeflow.launcher.step import Launcher, Surroundings
 from tests.kubeflow.launcher.store import local_path, object_path
 from tests.kubeflow.launcher.values import StepError, executor_input_message
+from tests.kubeflow.launcher.warm import shared_python
 
 __all__ = ["Artifact", "Cluster", "Release", "Run", "TaskRun"]
 
@@ -136,6 +137,7 @@ class Cluster:
                 self.env,
                 self.plain_integers,
                 self.timeout,
+                shared_python(),
             )
             launcher = Launcher(around, component, container, settings, run_root, result)
             enabled = task.get("cachingOptions", {}).get("enableCache", False)

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ def _show_processes(root: str) -> None:
         _bind("/proc", f"{root}/proc", read_only=False)
 
 
-def main(plan: dict[str, Any]) -> int:
-    """Make the root directory, run the step, return its exit status."""
+def main(plan: dict[str, Any], start: Callable[[dict[str, Any]], None]) -> int:
+    """Make the root directory, `start` the step in it, return its exit status."""
     root = plan["root"]
     _mount("tmpfs", root, "tmpfs", 0)
     for folder in plan["opened"]:
@@ -74,15 +75,15 @@ def main(plan: dict[str, Any]) -> int:
     Path(plan["ready"]).touch()
     child = os.fork()
     if not child:
-        _become(plan, root)
+        os.chroot(root)
+        os.chdir(plan["folder"])
+        start(plan)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return status if status >= 0 else 128 - status
 
 
-def _become(plan: dict[str, Any], root: str) -> None:
+def _become(plan: dict[str, Any]) -> None:
     try:
-        os.chroot(root)
-        os.chdir(plan["folder"])
         os.environ["PATH"] = plan["env"]["PATH"]
         os.execvpe(plan["command"][0], plan["command"], plan["env"])
     except OSError as error:
@@ -91,4 +92,4 @@ def _become(plan: dict[str, Any], root: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(Path(sys.argv[1]).read_text())))
+    sys.exit(main(json.loads(Path(sys.argv[1]).read_text()), _become))

@@ -16,6 +16,7 @@ from typing import Literal
 import pytest
 
 from tests.kubeflow.launcher import isolate
+from tests.kubeflow.launcher.warm import WarmPython
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FRESH = ("/dev/shm", "/gcs", "/minio", "/s3", "/tmp")
@@ -45,6 +46,7 @@ class Pod:
     folder: Path
     volumes: Mapping[str, Path | None]
     """Mount path → folder of the host; None for an empty one."""
+    python: WarmPython
 
     def __post_init__(self) -> None:
         for folder in self.mounts.values():
@@ -65,30 +67,13 @@ class Pod:
 
     def run(self, command: list[str], env: Mapping[str, str], log: Path, timeout: float) -> int:
         """Run `command` in the repository's folder; return its exit status."""
-        isolated = isolation() == "namespaces"
-        with log.open("ab") as stream, contextlib.ExitStack() as stack:
-            if isolated:
-                command = self._isolated(command, env)
-            else:
-                stack.enter_context(self._links())
-            status = subprocess.run(
-                command,
-                cwd=REPOSITORY,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                timeout=timeout,
-            ).returncode
-        if isolated and not (self.folder / "ready").exists():
-            raise RuntimeError(f"the root directory could not be made: {log.read_text()}")
-        return status
-
-    def _isolated(self, command: list[str], env: Mapping[str, str]) -> list[str]:
-        root, plan = self.folder / "root", self.folder / "plan.json"
+        if isolation() != "namespaces":
+            with self._links():
+                return self._run(command, env, log, timeout)
+        root, file = self.folder / "root", self.folder / "plan.json"
         root.mkdir()
         kept = dict.fromkeys((str(REPOSITORY), sys.prefix, sys.base_prefix))
-        content = {
+        plan = {
             "root": str(root),
             "opened": sorted(self._opened()),
             "mounts": {mount: str(folder) for mount, folder in self.mounts.items()},
@@ -97,9 +82,29 @@ class Pod:
             "folder": str(REPOSITORY),
             "command": command,
             "env": dict(env),
+            "log": str(log),
         }
-        plan.write_text(json.dumps(content))
-        return [*_unshare(), sys.executable, "-I", "-S", isolate.__file__, str(plan)]
+        if WarmPython.can_run(command):
+            status = self.python.run(plan, file, timeout)
+        else:
+            file.write_text(json.dumps(plan))
+            isolated = [*_unshare(), sys.executable, "-I", "-S", isolate.__file__, str(file)]
+            status = self._run(isolated, env, log, timeout)
+        if not (self.folder / "ready").exists():
+            raise RuntimeError(f"the root directory could not be made: {log.read_text()}")
+        return status
+
+    def _run(self, command: list[str], env: Mapping[str, str], log: Path, timeout: float) -> int:
+        with log.open("ab") as stream:
+            return subprocess.run(
+                command,
+                cwd=REPOSITORY,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+            ).returncode
 
     def _opened(self) -> set[str]:
         """Find the folders whose entries are shown one by one, to add mount points to them."""

@@ -23,6 +23,7 @@ from tests.kubeflow.launcher.values import (
     read_executor_output,
     whole,
 )
+from tests.kubeflow.launcher.warm import WarmPython
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Surroundings:
     image_variables: Mapping[str, str]
     plain_integers: bool
     timeout: float
+    python: WarmPython
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Launcher:
         logs = {LOGS: outputs[LOGS]} if LOGS in outputs else {}
         new = self.around.release is Release.V2_17
         with tempfile.TemporaryDirectory(prefix="pod-") as folder:
-            pod = Pod(Path(folder), self.settings.mounts)
+            pod = Pod(Path(folder), self.settings.mounts, self.around.python)
             if new and logs:
                 # The number of the attempt: of the first 0.
                 outputs[LOGS]["artifacts"][0]["uri"] += "-0"

@@ -1,0 +1,53 @@
+"""What the compiler writes into the command of a step, and the step reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+STORAGE = "{storage}"
+"""Stands in execution properties for the folder of pushed models, checkpoints and statistics."""
+
+STORAGE_PARAMETER = "storage"
+"""Parameter of the run that sets this folder."""
+
+RESOLVED_PARAMETER = "resolved"
+"""Output of a lookup and input of its step: execution properties that were looked up, as JSON."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the value of a parameter of the run goes among the execution properties."""
+
+    parameter: str
+    place: Sequence[str]
+    """The execution property and, where it is JSON, the keys in it from the outside in."""
+
+
+@dataclass(frozen=True)
+class StepInterface:
+    """What a step has to know of itself and KFP's launcher does not tell it."""
+
+    executor: str = ""
+    """Dotted path of the executor class."""
+
+    lookup: str = ""
+    """Instead of an executor: dotted path of the class that looks up execution properties."""
+
+    pipeline: str = ""
+    """Name of the pipeline."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Input → dotted path of its artifact class."""
+
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Output → dotted path of its artifact class."""
+
+    integers: Sequence[str] = ()
+    """Execution properties that are integers: the launcher knows doubles only."""
+
+    settings: Sequence[Setting] = ()
+    """Parameters of the run that this step takes."""
+
+    direct: bool = False
+    """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
