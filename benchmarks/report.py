@@ -232,8 +232,8 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
 
     from components.contract.artifacts import FOUND_PROPERTY
     from components.contract.configuration import to_json
-    from components.evaluation import hooks as evaluation_hooks
     from components.evaluation.executor import Executor
+    from components.evaluation.tfma import hooks as evaluation_hooks
     from pipeline_def.config.config import Config
 
     config = Config()

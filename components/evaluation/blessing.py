@@ -65,7 +65,7 @@ def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str
     thresholds = [of for _, of in _list_thresholds(read_config(evaluation_uri))]
     return explain_success(
         metrics[()],
-        # The first one, see `components.evaluation.eval_config`.
+        # The first one, see `components.evaluation.tfma.eval_config`.
         least_accuracy=thresholds[0].threshold.value_threshold.lower_bound.value,
         majority_accuracy=majority_accuracy,
         others=len(thresholds) - 1,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from components.evaluation.classification_metrics import ACCURACY, NAMES
+from components.evaluation.metrics.classification_metrics import ACCURACY, NAMES
 
 CANDIDATE, BASELINE = "candidate", "baseline"
 

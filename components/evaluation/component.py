@@ -12,9 +12,9 @@ from tfx.components.evaluator import component
 from tfx.dsl.components.base import executor_spec
 
 from components.contract.configuration import to_json
-from components.evaluation import hooks as evaluation_hooks
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import CONFIG_KEY, Executor
+from components.evaluation.tfma import hooks as evaluation_hooks
 
 
 class ImageEvaluator(component.Evaluator):

@@ -23,9 +23,9 @@ from components.contract.configuration import from_json
 from components.contract.example import ENCODED
 from components.contract.splits import EVAL, TEST, TRAIN
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.eval_config import make_eval_config
-from components.evaluation.extractors import keep_predictions
 from components.evaluation.prediction_file import join_parts
+from components.evaluation.tfma.eval_config import make_eval_config
+from components.evaluation.tfma.extractors import keep_predictions
 from components.records.shard_files import list_shards, read_index
 
 CONFIG_KEY = "config"

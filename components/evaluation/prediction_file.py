@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.evaluation.predictions import Evaluated, Ints, Predictions
+from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
 from components.evaluation.slices import SLICINGS, decode_text
 
 PREDICTIONS_FILE = "predictions.parquet"

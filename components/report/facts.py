@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from components.contract.splits import EVAL
-from components.evaluation.classification_metrics import Comparison, ModelMetrics
+from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.images.picture import Picture
 
 
@@ -135,7 +135,7 @@ class ReportFacts:
     @property
     def metrics(self) -> ModelMetrics:
         """Metrics of the new model."""
-        return self.comparison.measures
+        return self.comparison.metrics
 
     @property
     def confidence_bins(self) -> list[ConfidenceBin]:

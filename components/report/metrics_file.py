@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.classification_metrics import Comparison, Interval, ModelMetrics
+from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
+from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
 
 METRICS_FILE = "metrics.json"
@@ -56,7 +57,7 @@ def write_metrics(facts: ReportFacts) -> str:
 def _metric(comparison: Comparison, name: str) -> dict[str, Any]:
     baseline = comparison.baseline
     return {
-        "value": comparison.measures.scalars[name],
+        "value": comparison.metrics.scalars[name],
         "interval": _ends(comparison.intervals.get(name)),
         "baseline": baseline.scalars[name] if baseline else None,
         "change": _ends(comparison.changes.get(name)),

@@ -27,16 +27,16 @@ from components.contract.artifacts import (
 from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.evaluation.blessing import describe_thresholds, explain_blessing, read_config
-from components.evaluation.classification_metrics import compare
+from components.evaluation.metrics.classification_metrics import compare
+from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
-from components.evaluation.predictions import Evaluated
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ReportFacts, RunHeader
 from components.report.pictures.class_samples import sample_classes
 from components.report.pictures.mistakes import show_mistakes
 from components.report.pictures.source_pictures import show_rejects, show_same_images
-from components.validation.findings import read_anomalies
+from components.validation.anomalies import read_anomalies
 
 _PACKAGES = (
     "tfx",
@@ -74,7 +74,7 @@ def gather_facts(
     comparison = compare(evaluated)
     training = _read_json(given["model_run"].uri, TRAINING_FILE)
     _progress(2, "looks for images")
-    metrics = comparison.measures
+    metrics = comparison.metrics
     shown = [metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)]
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from components.contract.artifacts import ClassificationMetrics, Metrics
-from components.evaluation.classification_metrics import ModelMetrics, Roc
+from components.evaluation.metrics.classification_metrics import ModelMetrics
+from components.evaluation.metrics.curves import Roc
 
 # More make a matrix of more cells than anyone looks at, and metadata that MLMD may refuse: its
 # messages are limited to 4 MB.

@@ -12,9 +12,9 @@ from tfx.types import standard_artifacts
 
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
+from components.validation.anomalies import read_findings
 from components.validation.config import ValidationConfig
 from components.validation.finding import explain_stop
-from components.validation.findings import read_findings
 from components.validation.statistics_history import add_to_history
 
 _LOGGER = logging.getLogger(__name__)

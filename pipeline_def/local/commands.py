@@ -63,7 +63,7 @@ def _read_warnings(anomalies: Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
     from tfx.types import standard_artifacts
 
-    from components.validation.findings import describe_warnings
+    from components.validation.anomalies import describe_warnings
 
     artifact = standard_artifacts.ExampleAnomalies()
     artifact.uri, artifact.split_names = anomalies.uri, anomalies.properties["split_names"]

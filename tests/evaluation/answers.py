@@ -16,13 +16,12 @@ from tfx.types import artifact_utils, standard_artifacts
 from components.contract import example
 from components.contract.artifacts import FOUND_PROPERTY
 from components.contract.configuration import to_json
-from components.evaluation import hooks as evaluation_hooks
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import Executor
-from components.evaluation.predictions import Predictions
+from components.evaluation.metrics.predictions import Predictions
+from components.evaluation.tfma import hooks as evaluation_hooks
 from components.records.shard_files import write_index
 from pipeline_def.config.config import Config
-from tests.evaluation.predictions_sample import make_predictions as make_predictions
 
 _BYTES = tf.io.FixedLenFeature([], tf.string)
 

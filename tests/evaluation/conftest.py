@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.evaluation import intervals
+from components.evaluation.metrics import intervals
 
 
 @pytest.fixture

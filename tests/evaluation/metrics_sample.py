@@ -6,19 +6,16 @@ import math
 
 import numpy as np
 
-from components.evaluation.classification_metrics import (
+from components.evaluation.metrics.classification_metrics import (
     METRICS,
-    ClassCurves,
     Comparison,
-    ConfusedPair,
-    Interval,
     ModelMetrics,
-    PrecisionRecall,
     Reliability,
-    Roc,
-    SliceMetrics,
 )
-from components.evaluation.predictions import Ints
+from components.evaluation.metrics.curves import ClassCurves, PrecisionRecall, Roc
+from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.predictions import Ints
+from components.evaluation.metrics.slice_metrics import ConfusedPair, SliceMetrics
 
 
 def make_confusion(classes: int, each: int, *, accuracy: float, seed: int = 0) -> Ints:
@@ -31,7 +28,7 @@ def make_confusion(classes: int, each: int, *, accuracy: float, seed: int = 0) -
     return np.bincount(truth * classes + answers, minlength=classes**2).reshape(classes, classes)
 
 
-def make_measures(labels: tuple[str, ...], confusion: Ints, *, shift: float = 0) -> ModelMetrics:
+def make_metrics(labels: tuple[str, ...], confusion: Ints, *, shift: float = 0) -> ModelMetrics:
     right, support = np.diag(confusion), confusion.sum(axis=1)
     with np.errstate(invalid="ignore"):
         precision, recall = right / confusion.sum(axis=0), right / support
@@ -84,9 +81,9 @@ def make_comparison(
     labels: tuple[str, ...], *, each: int, accuracy: float, compared: bool = True
 ) -> Comparison:
     confusion = make_confusion(len(labels), each, accuracy=accuracy)
-    measures = make_measures(labels, confusion)
+    measures = make_metrics(labels, confusion)
     before = make_confusion(len(labels), each, accuracy=accuracy - 0.03, seed=1)
-    baseline = make_measures(labels, before, shift=-0.01) if compared else None
+    baseline = make_metrics(labels, before, shift=-0.01) if compared else None
     wide = 1 / math.sqrt(max(1, confusion.sum()))
     intervals = {
         name: Interval(max(0, v - wide), min(1, v + wide)) for name, v in measures.scalars.items()
@@ -97,7 +94,7 @@ def make_comparison(
     }
     changes = {name: Interval(d - wide, d + wide) for name, d in differences.items()}
     return Comparison(
-        measures=measures,
+        metrics=measures,
         intervals=intervals,
         baseline=baseline,
         changes=changes if baseline else {},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.predictions import Evaluated, Flags, Floats, Predictions
+from components.evaluation.metrics.predictions import Evaluated, Flags, Floats, Predictions
 
 
 def make_labels(classes: int) -> tuple[str, ...]:

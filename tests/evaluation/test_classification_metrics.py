@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from components.evaluation.classification_metrics import METRICS, compare, measure
-from components.evaluation.metric_counts import MetricCounts
-from components.evaluation.predictions import Answers, Floats, Ints, Predictions, Scores
-from components.evaluation.slice_metrics import find_confused
+from components.evaluation.metrics.classification_metrics import METRICS, compare, measure
+from components.evaluation.metrics.metric_counts import MetricCounts
+from components.evaluation.metrics.predictions import Answers, Floats, Ints, Predictions, Scores
+from components.evaluation.metrics.slice_metrics import find_confused
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,

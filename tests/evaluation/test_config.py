@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from components.contract.errors import ConfigurationError, UserError
-from components.evaluation.classification_metrics import METRICS
 from components.evaluation.config import EvaluationConfig, MetricName, Threshold
+from components.evaluation.metrics.classification_metrics import METRICS
 from pipeline_def.config.command_line import make_parser, parse
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from components.evaluation.classification_metrics import Roc, compare, measure
-from components.evaluation.curves import mean_auc, trace_class
-from components.evaluation.predictions import Predictions
+from components.evaluation.metrics.classification_metrics import compare, measure
+from components.evaluation.metrics.curves import Roc, mean_auc, trace_class
+from components.evaluation.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,
@@ -129,9 +129,9 @@ def test_of_two_classes_one_has_a_curve() -> None:
 @pytest.mark.parametrize("labels", ["ab", "abc"])
 def test_no_curve_of_examples_of_one_class(labels: str) -> None:
     comparison = compare(as_evaluated(predict(labels, truth="bbbb", said="abba")))
-    assert comparison.measures.roc is None
+    assert comparison.metrics.roc is None
     assert comparison.curves == ()
-    assert np.isnan(comparison.measures.scalars["auc"])
+    assert np.isnan(comparison.metrics.scalars["auc"])
 
 
 def test_curves_of_many_classes_are_those_of_least_area() -> None:
@@ -141,7 +141,7 @@ def test_curves_of_many_classes_are_those_of_least_area() -> None:
     probabilities = normalise(np.exp(logits)).astype(np.float32)
     comparison = compare(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
     shown = [of.label for of in comparison.curves]
-    auc = dict(zip(comparison.measures.labels, comparison.measures.auc, strict=True))
+    auc = dict(zip(comparison.metrics.labels, comparison.metrics.auc, strict=True))
     known = sorted((label for label in auc if not np.isnan(auc[label])), key=auc.__getitem__)
     assert len(known) == 29
     assert shown == sorted(known[:12])

@@ -10,17 +10,9 @@ from components.contract.artifacts import FOUND_PROPERTY
 from components.evaluation.baseline import find_baseline
 from components.evaluation.blessing import describe_thresholds
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.eval_config import make_eval_config
 from components.evaluation.executor import _without_empty_baseline, require_majority_accuracy
-
-
-def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
-    """What BaselineFinder looks at of a SavedModel."""
-    (folder / "variables").mkdir(parents=True)
-    (folder / "variables" / "variables.index").write_bytes(weights)
-    if whole:
-        (folder / "saved_model.pb").write_bytes(b"graph")
-    return folder
+from components.evaluation.tfma.eval_config import make_eval_config
+from tests.evaluation.saved_model_sample import saved_model
 
 
 def test_no_baseline_on_a_first_run(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.evaluation.classification_metrics import METRICS, Interval, compare, measure
-from components.evaluation.curves import mean_auc
-from components.evaluation.intervals import paired_interval, wilson_interval
-from components.evaluation.metric_counts import MetricCounts
-from components.evaluation.predictions import Evaluated, Predictions
+from components.evaluation.metrics.classification_metrics import METRICS, compare, measure
+from components.evaluation.metrics.curves import mean_auc
+from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
+from components.evaluation.metrics.metric_counts import MetricCounts
+from components.evaluation.metrics.predictions import Evaluated, Predictions
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
@@ -127,7 +127,7 @@ def test_intervals_hold_the_value_of_many_rare_classes() -> None:
     truth = measure(draw_predictions([100] * 150, sureness=3)).scalars
     # Of five examples of a class a resample often has one or two, whose F1 is lower.
     for name in ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1"):
-        interval, value = comparison.intervals[name], comparison.measures.scalars[name]
+        interval, value = comparison.intervals[name], comparison.metrics.scalars[name]
         assert interval.low < value < interval.high <= 1, name
         assert holds(interval, truth[name]), name
 
@@ -147,7 +147,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 def test_perfect_models_may_be_wrong_elsewhere() -> None:
     model = predict("abcd", truth="abcd" * 10, said="abcd" * 10)
     comparison = compare(as_evaluated(model, model, {"all": ("of them",) * 40}))
-    assert comparison.measures.scalars["accuracy"] == 1
+    assert comparison.metrics.scalars["accuracy"] == 1
     # Resamples cannot show mistakes that were not seen.
     assert (
         comparison.intervals.keys() == comparison.changes.keys() == {"accuracy", "top_3_accuracy"}
@@ -168,7 +168,7 @@ def test_a_baseline_of_other_labels_in_another_order() -> None:
     baseline = predict("abce", truth=truth, said=before)
     comparison = compare(as_evaluated(candidate, baseline, {"class": tuple(truth)}))
     assert comparison.baseline
-    assert comparison.measures.scalars["accuracy"] == 7 / 8
+    assert comparison.metrics.scalars["accuracy"] == 7 / 8
     assert comparison.baseline.scalars["accuracy"] == 4 / 8
     assert comparison.baseline.labels == ("a", "b", "c", "e")
     assert comparison.changes["accuracy"] == paired_interval(flags(15, 40), flags(0, 40))
@@ -189,8 +189,8 @@ def test_the_order_of_the_labels_changes_nothing() -> None:
     one, other = (
         compare(as_evaluated(model, drawn.baseline)) for model in (drawn.candidate, turned)
     )
-    assert one.measures.scalars == pytest.approx(other.measures.scalars)
-    np.testing.assert_array_equal(one.measures.confusion, other.measures.confusion)
+    assert one.metrics.scalars == pytest.approx(other.metrics.scalars)
+    np.testing.assert_array_equal(one.metrics.confusion, other.metrics.confusion)
     for name, change in one.changes.items():
         ends = other.changes[name].low, other.changes[name].high
         assert (change.low, change.high) == pytest.approx(ends), name
@@ -216,7 +216,7 @@ def test_probabilities_that_are_no_numbers_are_wrong(missing: str) -> None:
     )
     comparison = compare(as_evaluated(models["candidate"], models["baseline"]))
     assert comparison.baseline
-    worse = comparison.measures if missing == "candidate" else comparison.baseline
+    worse = comparison.metrics if missing == "candidate" else comparison.baseline
     assert worse.scalars["top_3_accuracy"] == 0
     assert np.isnan([worse.scalars["loss"], worse.scalars["auc"]]).all()
     assert worse.roc is None

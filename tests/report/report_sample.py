@@ -10,11 +10,11 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from components.evaluation.classification_metrics import Comparison
-from components.evaluation.predictions import Floats
+from components.evaluation.metrics.classification_metrics import Comparison
+from components.evaluation.metrics.predictions import Floats
 from components.images.picture import Picture
 from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, RunHeader, SameImage
-from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_measures
+from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
 from tests.pictures import encode, picture
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -161,7 +161,7 @@ def nasty() -> ReportFacts:
     confusion[-1] = 0
     confusion[:, -1] = 0
     comparison = make_comparison(NASTY, each=9, accuracy=0.7, compared=False)
-    measures = make_measures(NASTY, confusion)
+    measures = make_metrics(NASTY, confusion)
     scalars = {**measures.scalars, "auc": math.nan, "top_5_accuracy": math.nan}
     balance = {"train": dict.fromkeys(NASTY, 9), "test": dict.fromkeys(NASTY[:-1], 9)}
     return replace(
@@ -176,7 +176,7 @@ def nasty() -> ReportFacts:
             name: [math.nan if "val" in name else v[0]] for name, v in make_history(1).items()
         },
         comparison=replace(
-            comparison, measures=replace(measures, scalars=scalars, roc=None), intervals={}
+            comparison, metrics=replace(measures, scalars=scalars, roc=None), intervals={}
         ),
         samples=tuple(ClassSample(label, (_digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
@@ -191,7 +191,7 @@ def nasty() -> ReportFacts:
 def empty() -> ReportFacts:
     """A run of which next to nothing is known."""
     labels = ("cat", "dog")
-    nothing = make_measures(labels, np.zeros((2, 2), np.int64))
+    nothing = make_metrics(labels, np.zeros((2, 2), np.int64))
     comparison = Comparison(replace(nothing, roc=None), {}, None, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
     return ReportFacts(header, "eval", False, (), math.nan, {}, {}, {}, {}, comparison)

@@ -137,7 +137,7 @@ def test_numbers_are_those_of_the_comparison() -> None:
     interval, change = comparison.intervals["accuracy"], comparison.changes["accuracy"]
     assert dict(zip(header, accuracy, strict=True)) == {
         "metric": "accuracy",
-        "value": f"{comparison.measures.scalars['accuracy']:.4f}",
+        "value": f"{comparison.metrics.scalars['accuracy']:.4f}",
         "95 % interval": f"{interval.low:.4f} to {interval.high:.4f}",
         "model in use": f"{comparison.baseline.scalars['accuracy']:.4f}",
         "change, 95 %": f"{change.low:+.4f} to {change.high:+.4f}",
@@ -170,7 +170,7 @@ def test_the_front_matter_is_what_hugging_face_reads() -> None:
     assert result["dataset"]["name"] == FACTS.header.data
     assert result["dataset"]["split"] == "eval"
     values = {metric["type"]: metric["value"] for metric in result["metrics"]}
-    assert values["accuracy"] == pytest.approx(FACTS.comparison.measures.scalars["accuracy"])
+    assert values["accuracy"] == pytest.approx(FACTS.comparison.metrics.scalars["accuracy"])
 
 
 def test_the_configuration_can_be_read_back() -> None:
@@ -191,10 +191,10 @@ def test_a_first_model_of_which_little_is_known() -> None:
         code="",
     )
     comparison = facts.comparison
-    unknown = dict.fromkeys(comparison.measures.scalars, math.nan)
+    unknown = dict.fromkeys(comparison.metrics.scalars, math.nan)
     comparison = replace(
         comparison,
-        measures=replace(comparison.measures, scalars=unknown),
+        metrics=replace(comparison.metrics, scalars=unknown),
         intervals={},
         slices=(),
         confused=(),

@@ -27,9 +27,9 @@ from components.contract.artifacts import (
     Metrics,
 )
 from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
-from components.evaluation.classification_metrics import METRICS, measure
+from components.evaluation.metrics.classification_metrics import METRICS, measure
+from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import join_parts, read_predictions, write_part
-from components.evaluation.predictions import Predictions
 from components.evaluation.slices import SLICINGS
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
@@ -44,7 +44,7 @@ from components.storage.text_artifact import CARD_FILE, PAGE_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from tests import nodes
-from tests.evaluation.answers import make_predictions
+from tests.evaluation.predictions_sample import make_predictions
 from tests.pictures import encode, picture
 from tests.report.records import LABELS, SIZE, Record, make_records, write_splits
 

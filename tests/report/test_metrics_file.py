@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.evaluation.classification_metrics import LOWER_IS_BETTER, METRICS
+from components.evaluation.metrics.classification_metrics import LOWER_IS_BETTER, METRICS
 from components.report.metrics_file import write_metrics
 from tests.report.report_cases import make_facts
 
@@ -20,11 +20,11 @@ def found() -> dict[str, Any]:
 
 def test_every_metric_with_interval_baseline_and_change(found: dict[str, Any]) -> None:
     comparison = make_facts().comparison
-    assert tuple(found["metrics"]) == tuple(comparison.measures.scalars)
+    assert tuple(found["metrics"]) == tuple(comparison.metrics.scalars)
     assert set(found["metrics"]) == set(METRICS) > set(LOWER_IS_BETTER)
     assert comparison.baseline
     for name, entry in found["metrics"].items():
-        assert entry["value"] == pytest.approx(comparison.measures.scalars[name])
+        assert entry["value"] == pytest.approx(comparison.metrics.scalars[name])
         assert entry["baseline"] == pytest.approx(comparison.baseline.scalars[name])
         for key, known in (("interval", comparison.intervals), ("change", comparison.changes)):
             interval = known.get(name)
@@ -32,7 +32,7 @@ def test_every_metric_with_interval_baseline_and_change(found: dict[str, Any]) -
 
 
 def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None:
-    measures = make_facts().comparison.measures
+    measures = make_facts().comparison.metrics
     assert list(found["per_class"]) == list(measures.labels)
     counts = [entry["examples"] for entry in found["per_class"].values()]
     assert sum(counts) == found["examples"] == measures.confusion.sum()
@@ -44,13 +44,13 @@ def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None
 
 def test_what_is_not_defined_is_null() -> None:
     facts = make_facts()
-    measures = facts.comparison.measures
+    measures = facts.comparison.metrics
     without = dataclasses.replace(
         measures,
         scalars={**measures.scalars, "auc": np.nan},
         precision=np.full(len(measures.labels), np.nan),
     )
-    comparison = dataclasses.replace(facts.comparison, measures=without, baseline=None)
+    comparison = dataclasses.replace(facts.comparison, metrics=without, baseline=None)
     found = json.loads(write_metrics(dataclasses.replace(facts, comparison=comparison)))
     assert found["metrics"]["auc"]["value"] is None
     assert {entry["precision"] for entry in found["per_class"].values()} == {None}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.contract.printable import format_duration
-from components.evaluation.classification_metrics import Interval
+from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
 from components.report.page.formatting import (
@@ -228,7 +228,7 @@ def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
     roc = facts.metrics.roc
     assert roc
     metrics = replace(facts.metrics, roc=replace(roc, positive=positive))
-    return replace(facts.comparison, measures=metrics, curves=())
+    return replace(facts.comparison, metrics=metrics, curves=())
 
 
 @pytest.mark.parametrize(

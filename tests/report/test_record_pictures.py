@@ -13,7 +13,7 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from components.evaluation.predictions import Evaluated, Predictions
+from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.thumbnails import make_thumbnail, picture_of
 from components.report.pictures.class_samples import sample_classes
 from components.report.pictures.mistakes import show_mistakes

@@ -25,7 +25,7 @@ from components.storage import object_store
 from components.storage.fetch import read_files
 from components.storage.folder import list_folders
 from components.storage.object_store import KUBEFLOW_ENDPOINT, find_endpoint, register_object_stores
-from tests.evaluation.test_eval_config import saved_model
+from tests.evaluation.saved_model_sample import saved_model
 from tests.pictures import write_folder
 from tests.storage.s3_server import (
     ACCESS_KEY,

@@ -25,10 +25,10 @@ from components.contract.configuration import to_json
 from components.contract.errors import DataError
 from components.validation import schema_gen as image_schema_gen
 from components.validation import validator as image_validator
+from components.validation.anomalies import describe_warnings, read_anomalies, read_findings
 from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
 from components.validation.feature_statistics import Statistics, digest_statistics
-from components.validation.findings import describe_warnings, read_anomalies, read_findings
 from components.validation.gate import AnomalyGate
 from components.validation.schema_gen import correct_schema
 from components.validation.statistics import statistics_options

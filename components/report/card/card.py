@@ -17,7 +17,9 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from components.contract.printable import format_duration
-from components.evaluation.classification_metrics import METRICS, NAMES, Interval, SliceMetrics
+from components.evaluation.metrics.classification_metrics import METRICS, NAMES
+from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.card.markdown import dump_yaml, escape, fence
 from components.report.facts import ReportFacts
 from components.report.templates import load_templates

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from components.evaluation.classification_metrics import Interval
+from components.evaluation.metrics.intervals import Interval
 from components.report.page.drawing import (
     BACK,
     FIRST,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from components.contract.example import ENCODED, FILENAME
-from components.evaluation.predictions import Evaluated, Ints
+from components.evaluation.metrics.predictions import Evaluated, Ints
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.shard_files import list_shards

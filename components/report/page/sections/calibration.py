@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from components.evaluation.classification_metrics import Reliability
+from components.evaluation.metrics.classification_metrics import Reliability
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SOFT, Drawing, draw
 from components.report.page.formatting import number

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.classification_metrics import ModelMetrics
-from components.evaluation.predictions import Ints
+from components.evaluation.metrics.classification_metrics import ModelMetrics
+from components.evaluation.metrics.predictions import Ints
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
 from components.report.page.whiskers import Whisker, draw_whiskers

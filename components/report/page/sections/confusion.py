@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.predictions import Ints
+from components.evaluation.metrics.predictions import Ints
 from components.report.facts import ReportFacts
 
 # More make a matrix that nobody looks at.

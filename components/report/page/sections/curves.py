@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from components.evaluation.classification_metrics import ClassCurves, Roc
+from components.evaluation.metrics.curves import ClassCurves, Roc
 from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, Drawing, draw
 from components.report.page.formatting import number

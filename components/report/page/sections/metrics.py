@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.classification_metrics import (
+from components.evaluation.metrics.classification_metrics import (
     LOWER_IS_BETTER,
     METRICS,
     NAMES,
-    Interval,
     ModelMetrics,
 )
+from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
 from components.report.page.whiskers import Whisker, draw_whiskers

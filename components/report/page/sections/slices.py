@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.evaluation.classification_metrics import SliceMetrics
+from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
 from components.report.page.whiskers import Whisker, draw_whiskers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.evaluation.extractors import make_extractors
+from components.evaluation.tfma.extractors import make_extractors
 
 
 def custom_extractors(**options: Any) -> list[Any]:

@@ -16,9 +16,9 @@ import tensorflow_model_analysis as tfma
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluation.curves import mean_auc
-from components.evaluation.metric_counts import MetricCounts
-from components.evaluation.predictions import Answers
+from components.evaluation.metrics.curves import mean_auc
+from components.evaluation.metrics.metric_counts import MetricCounts
+from components.evaluation.metrics.predictions import Answers
 
 # Examples that are counted at once: one by one takes ten times as long.
 _CHUNK = 256
@@ -108,7 +108,7 @@ def _compute(key: Any, combiner: beam.CombineFn) -> Any:
 
 
 class Counted(tfma.metrics.Metric):
-    """A metric of `components.evaluation.metric_counts`, by its name there."""
+    """A metric of `components.evaluation.metrics.metric_counts`, by its name there."""
 
     def __init__(self, name: str) -> None:
         """Compute `name`, one of the keys of `MetricCounts.scalars`."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.evaluation.intervals import Interval, paired_interval, wilson_interval
-from components.evaluation.predictions import Flags, Ints
+from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
+from components.evaluation.metrics.predictions import Flags, Ints
 
 _MOST_CONFUSED = 20
 

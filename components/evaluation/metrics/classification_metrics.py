@@ -7,42 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.evaluation.curves import (
+from components.evaluation.metrics.curves import (
     ClassCurves,
-    PrecisionRecall,
     Roc,
     measure_areas,
     trace_class,
     trace_roc,
 )
-from components.evaluation.intervals import Interval, estimate_intervals
-from components.evaluation.metric_counts import MetricCounts, divide, mean_known
-from components.evaluation.predictions import EDGES, Answers, Evaluated, Floats, Ints, Predictions
-from components.evaluation.slice_metrics import (
+from components.evaluation.metrics.intervals import Interval, estimate_intervals
+from components.evaluation.metrics.metric_counts import MetricCounts, divide, mean_known
+from components.evaluation.metrics.predictions import (
+    EDGES,
+    Answers,
+    Evaluated,
+    Floats,
+    Ints,
+    Predictions,
+)
+from components.evaluation.metrics.slice_metrics import (
     ConfusedPair,
     SliceMetrics,
     find_confused,
     measure_slices,
 )
-
-__all__ = [
-    "ACCURACY",
-    "AUC",
-    "LOWER_IS_BETTER",
-    "METRICS",
-    "NAMES",
-    "ClassCurves",
-    "Comparison",
-    "ConfusedPair",
-    "Interval",
-    "ModelMetrics",
-    "PrecisionRecall",
-    "Reliability",
-    "Roc",
-    "SliceMetrics",
-    "compare",
-    "measure",
-]
 
 NAMES = {
     "accuracy": "accuracy",
@@ -122,7 +109,7 @@ class ModelMetrics:
 class Comparison:
     """The candidate, and how it stands against the model in use."""
 
-    measures: ModelMetrics
+    metrics: ModelMetrics
     intervals: Mapping[str, Interval]
     """Metric → interval of its value, of those that have one."""
     baseline: ModelMetrics | None
@@ -196,7 +183,7 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
     intervals, changes = estimate_intervals(candidate, baseline, seed=seed)
     right = baseline.answers.right if baseline else None
     return Comparison(
-        measures=metrics,
+        metrics=metrics,
         intervals={metric: intervals[metric] for metric in METRICS if metric in intervals},
         baseline=measure(baseline) if baseline else None,
         changes={metric: changes[metric] for metric in METRICS if metric in changes},

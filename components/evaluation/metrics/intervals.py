@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
-from components.evaluation.curves import mean_auc
-from components.evaluation.metric_counts import TOP, MetricCounts
-from components.evaluation.predictions import MOST_LOSS, Flags, Floats, Ints, Predictions
+from components.evaluation.metrics.curves import mean_auc
+from components.evaluation.metrics.metric_counts import TOP, MetricCounts
+from components.evaluation.metrics.predictions import MOST_LOSS, Flags, Floats, Ints, Predictions
 
 _CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)

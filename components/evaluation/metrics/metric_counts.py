@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from components.evaluation.predictions import EDGES, Answers, Floats, Ints
+from components.evaluation.metrics.predictions import EDGES, Answers, Floats, Ints
 
 _BINS = len(EDGES) - 1
 

@@ -8,9 +8,9 @@ from typing import get_args
 import tensorflow_model_analysis as tfma
 
 from components.contract.example import LABEL_ID
-from components.evaluation.classification_metrics import AUC, LOWER_IS_BETTER
 from components.evaluation.config import EvaluationConfig, MetricName, Threshold
-from components.evaluation.tfma_metrics import Counted, MeanAuc
+from components.evaluation.metrics.classification_metrics import AUC, LOWER_IS_BETTER
+from components.evaluation.tfma.tfma_metrics import Counted, MeanAuc
 
 
 def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma.EvalConfig:

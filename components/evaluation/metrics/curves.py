@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn import metrics
 
-from components.evaluation.metric_counts import mean_known
-from components.evaluation.predictions import Flags, Floats, Ints, Predictions, Scores
+from components.evaluation.metrics.metric_counts import mean_known
+from components.evaluation.metrics.predictions import Flags, Floats, Ints, Predictions, Scores
 
 _MOST_POINTS = 100
 

@@ -1,0 +1,1 @@
+"""Metrics of classification, with intervals, curves and slices, without TensorFlow."""

@@ -1,0 +1,1 @@
+"""What plugs into TensorFlow Model Analysis: its configuration, our metrics and extractors."""
