@@ -8,12 +8,15 @@ import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from components.transform.config import TransformConfig
-from tests import nodes
 from tests.pictures import write_folder
+
+if TYPE_CHECKING:
+    from tests import nodes
 
 SIZE = 32
 
@@ -30,6 +33,8 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def ingested(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> nodes.Ingested:
     """`image_folder` after ImageExampleGen."""
+    from tests import nodes
+
     return nodes.ingest(image_folder, tmp_path_factory.mktemp("ingested"))
 
 
@@ -38,6 +43,8 @@ def transformed(
     ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
 ) -> nodes.Transformed:
     """`image_folder` after Transform to 32 x 32 pixels."""
+    from tests import nodes
+
     return nodes.transform(
         ingested, tmp_path_factory.mktemp("transformed"), config=TransformConfig(size=SIZE)
     )
