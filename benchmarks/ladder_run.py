@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from benchmarks.limits import (
     on_every_core,
     process_per_core,
 )
+from components.contract.machine import available_cpus
 
 # An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
 # from a bucket, it would take minutes.
@@ -70,7 +70,7 @@ def main() -> None:
         **{key: options[key] for key in ("batch", "epochs", "repeats")},
         "images": material.images,
         "size": material.size,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": available_cpus(),
     }
     print(json.dumps(results))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+
+from components.contract.machine import available_cpus
 
 DECODE_LIMIT = "limit: libjpeg-turbo on every core"
 COPY_LIMIT = "limit: memory copied on every core"
@@ -35,12 +36,12 @@ def measure(work: Callable[[], int], seconds: float) -> float:
 
 def process_per_core() -> ProcessPoolExecutor:
     """Return the processes for `on_every_core`."""
-    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(available_cpus(), mp_context=get_context("spawn"))
 
 
 def on_every_core(pool: ProcessPoolExecutor, limit: Callable[[], float]) -> float:
     """Return images per second of all cores together, a process each."""
-    running = [pool.submit(limit) for _ in os.sched_getaffinity(0)]
+    running = [pool.submit(limit) for _ in range(available_cpus())]
     return sum(process.result() for process in running)
 
 

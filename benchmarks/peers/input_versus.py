@@ -160,7 +160,7 @@ def _batches(arguments: argparse.Namespace) -> Iterator[Any]:
     from components.transform.config import TransformConfig
     from pipeline_def.config.input import InputConfig
     from pipeline_def.data.dataset import make_dataset
-    from pipeline_def.data.read_plan import TrainingOrder
+    from pipeline_def.data.order import TrainingOrder
     from pipeline_def.data.shards import Shards
 
     storage = _STORAGE[arguments.storage]

@@ -1,38 +1,106 @@
-"""How much memory a process may still take, in a container too."""
+"""How much memory and how many CPUs this process may use, within its container's limits too.
+
+Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and cgroup-v1/memory and
+scheduler/sched-bwc for version 1. A group cannot have more than the groups above it.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+_Limit = TypeVar("_Limit", int, float)
 
 
 def available_memory() -> int:
-    """Return bytes: what the system could give without swapping, within the container's limit.
-
-    Source: `MemAvailable` in proc(5); `memory.max` and `memory.current` in the kernel's
-    admin-guide/cgroup-v2. Files cached for the container count as current, and can be dropped.
-    """
-    fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+    """Return bytes: what the system could give without swapping, within the container's limit."""
+    fields = dict(line.split(":", 1) for line in (_PROC / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
-    limit = _read(_CGROUP / "memory.max")
-    if limit is None:
-        return available
-    statistics = (_CGROUP / "memory.stat").read_text().splitlines()
-    droppable = dict(line.split() for line in statistics).get("inactive_file", "0")
-    used = (_read(_CGROUP / "memory.current") or 0) - int(droppable)
-    return max(0, min(available, limit - used))
+    return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
-def _read(path: Path) -> int | None:
-    """Return the number in a file of a control group; None if there is no file or no limit."""
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+def available_cpus() -> int:
+    """Return the number of threads that can run at the same time, at least 1.
+
+    That is the CPUs to which this process is bound, or the container's quota, rounded up.
+    """
+    return max(1, min([bound_cpus(), *map(math.ceil, _limits("cpu", _cpu_quota))]))
+
+
+def bound_cpus() -> int:
+    """Return the number of CPUs that this process may run on, whatever its quota of their time."""
+    return len(os.sched_getaffinity(0))
 
 
 def gib(size: float) -> str:
     """Say `size`, in bytes, in GiB."""
     return f"{size / 2**30:,.1f} GiB"
+
+
+def _limits(controller: str, read: Callable[[Path], _Limit | None]) -> list[_Limit]:
+    """Return what `read` finds in the control groups of this process; None is no limit."""
+    return [limit for group in _groups(controller) if (limit := read(group)) is not None]
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield folders of this process's control groups, from the innermost to the root.
+
+    A container may see its own group as the root, yet read its path as the host does; folders
+    that do not exist have no limits in them.
+    """
+    try:
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            roots = [_CGROUPS, _CGROUPS / "unified"]
+        elif controller in controllers.split(","):
+            roots = [_CGROUPS / controllers, _CGROUPS / controller]
+        else:
+            continue
+        relative = Path(path.lstrip("/"))
+        yield from (root / group for root in roots for group in (relative, *relative.parents))
+
+
+def _unused_memory(group: Path) -> int | None:
+    """Return a group's limit less what it uses; files cached for it can be dropped."""
+    for limit, usage, cached in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        if (most := _number(group / limit)) is not None:
+            statistics = dict(line.split() for line in _lines(group / "memory.stat"))
+            return most - (_number(group / usage) or 0) + int(statistics.get(cached, "0"))
+    return None
+
+
+def _cpu_quota(group: Path) -> float | None:
+    """Return CPUs: the time that a group may run in each period, over the period."""
+    quota, period = _number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us")
+    for line in _lines(group / "cpu.max"):
+        quota, period = (_integer(word) for word in line.split())
+    # Where there is no quota, version 1 writes -1 and version 2 "max".
+    return quota / period if quota and period else None
+
+
+def _number(file: Path) -> int | None:
+    return _integer("".join(_lines(file)))
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -8,3 +8,9 @@ INPUT_FILE = "input.json"
 
 TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given."""
+
+RATE = "images_per_second"
+"""Metric of the history: images that an epoch was trained on, over the time of its steps."""
+
+WAIT_FRACTION = "input_wait_share"
+"""Metric of the history: fraction of the time of an epoch's steps spent waiting for input."""

@@ -2,43 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
-
 import tensorflow as tf
 
-CHANNELS = 3
-
-
-class CanonicalForm(Protocol):
-    """What stored images are like; `TransformConfig` has all of it and says more."""
-
-    @property
-    def fit(self) -> Literal["crop", "stretch"]:
-        """How other shapes become square."""
-
-    @property
-    def storage(self) -> Literal["jpeg", "png", "raw"]:
-        """Format of the stored images."""
-
-    @property
-    def quality(self) -> int:
-        """JPEG quality, 1 to 100."""
-
-    @property
-    def chroma(self) -> Literal["full", "half"]:
-        """Resolution of the colours of stored JPEGs."""
-
-    @property
-    def margin(self) -> int:
-        """Pixels by which stored images are larger than the model sees them."""
-
-    @property
-    def seen_size(self) -> int:
-        """Side of the images that the model sees, pixels."""
-
-    @property
-    def stored_size(self) -> int:
-        """Side of the stored images, pixels."""
+from components.images.canonical_form import CHANNELS, CanonicalForm
 
 
 def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.machine import available_cpus
 
 _COUNTS = ("min_shards", "min_shard_images", "min_image_pixels", "requests")
 _CHOICES = {
@@ -116,7 +116,7 @@ class IngestConfig:
     @property
     def workers(self) -> int:
         """Threads of one worker: `threads`, or one per core that this process may use."""
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or available_cpus()
 
     def is_shrunk(self, width: int, height: int) -> bool:
         """Say whether an image of this size, in pixels, is to be made smaller."""

@@ -18,6 +18,7 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import count_examples, read_index, write_index
@@ -69,7 +70,7 @@ class _TransformShard(ConcurrentDoFn):
     """Applies the transform graph to a shard."""
 
     def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
-        super().__init__(len(os.sched_getaffinity(0)))
+        super().__init__(available_cpus())
         self._graph_uri = graph_uri
         self._examples_uri = examples_uri
         self._output_uri = output_uri

@@ -25,7 +25,7 @@ class AugmentationConfig:
     """How training images are changed at random. Evaluation and serving see them unchanged."""
 
     shift: float = 0.1
-    """Move each image by up to this share of its side, 0 to 0.5, by whole pixels; reflection
+    """Move each image by up to this fraction of its side, 0 to 0.5, by whole pixels; reflection
     fills the gap. On, because hardly any label depends on where the object lies."""
 
     flip: bool = False
@@ -33,44 +33,45 @@ class AugmentationConfig:
     switch it on for photographs."""
 
     min_crop_area: float = 1.0
-    """Cut out a window and enlarge it to the full size: its smallest share of the image's area,
-    0.01 to 1; its aspect ratio is 3/4 to 4/3 of the image's own (Inception: Szegedy et al., 2015).
-    1 is off; 0.08 is usual for large sets of photographs, 0.5 is safer for small ones, where the
-    object may be cut away."""
+    """Cut out a window and enlarge it to the full size: its smallest area as a fraction of the
+    image's, 0.01 to 1; its aspect ratio is 3/4 to 4/3 of the image's own (Inception: Szegedy et
+    al., 2015). 1 is off; 0.08 is usual for large sets of photographs, 0.5 is safer for small ones,
+    where the object may be cut away."""
 
     rotation: float = 0.0
     """Turn each image by up to this angle either way, degrees, 0 to 180. Off, because most
     photographs are upright; 5 to 15 suits handwriting, 180 pictures taken from above."""
 
     brightness: float = 0.0
-    """Multiply the pixels by 1 plus or minus up to this share, 0 to 1. Off, like the three below,
-    because colour may be what tells the classes apart; 0.4 is usual for photographs."""
+    """Multiply the pixels by 1 plus or minus up to this fraction, 0 to 1. Off, like the three
+    below, because colour may be what tells the classes apart; 0.4 is usual for photographs."""
 
     contrast: float = 0.0
-    """Multiply the distance from the image's mean gray by 1 plus or minus up to this share, 0
-    to 1."""
+    """Multiply the distance from the image's mean gray by 1 plus or minus up to this fraction, 0 to
+    1."""
 
     saturation: float = 0.0
-    """Multiply the distance of each pixel from its own gray by 1 plus or minus up to this share,
+    """Multiply the distance of each pixel from its own gray by 1 plus or minus up to this fraction,
     0 to 1."""
 
     hue: float = 0.0
-    """Turn the colours around the gray axis by up to this share of a full circle either way, 0
+    """Turn the colours around the gray axis by up to this fraction of a full circle either way, 0
     to 0.5; 0.1 is usual."""
 
     cutout: float = 0.0
-    """Side of a square that is painted over with the image's mean colour, as a share of the
+    """Side of a square that is painted over with the image's mean colour, as a fraction of the
     image's side, 0 to 1 (DeVries and Taylor, 2017). Off, because it hides small objects; 0.5 was
     best for CIFAR-10."""
 
     mixup: float = 0.0
-    """Blend each image and its label with another one's, at a share drawn from Beta(mixup, mixup),
-    0 to 100 (Zhang et al., 2018). 0 is off, because it needs long training; 0.2 is usual."""
+    """Blend each image and its label with another one's, by a fraction drawn from Beta(mixup,
+    mixup), 0 to 100 (Zhang et al., 2018). 0 is off, because it needs long training; 0.2 is
+    usual."""
 
     cutmix: float = 0.0
-    """Replace a rectangle of each image, and that share of its label, by another one's; the share
-    is drawn from Beta(cutmix, cutmix), 0 to 100 (Yun et al., 2019). 0 is off, 1 is usual. With
-    mixup on as well, every batch gets one of the two at random."""
+    """Replace a rectangle of each image, and that fraction of its label, by another one's; the
+    fraction is drawn from Beta(cutmix, cutmix), 0 to 100 (Yun et al., 2019). 0 is off, 1 is usual.
+    With mixup on as well, every batch gets one of the two at random."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
@@ -83,5 +84,5 @@ class AugmentationConfig:
 
     @property
     def soft_labels(self) -> bool:
-        """Whether labels become shares of every class instead of one class."""
+        """Whether labels become fractions of every class instead of one class."""
         return self.mixup > 0 or self.cutmix > 0

@@ -19,25 +19,33 @@ class InputConfig:
     pipeline, as under ParameterServerStrategy. auto: indexed if the shards are local."""
 
     cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
-    """What is kept for the second epoch and the ones after it; always before shuffling and
+    """What is kept for the second epoch and later ones; always as it is before shuffling and
     augmentation. encoded: the shards, in memory. decoded: uint8 pixels, in memory. file: uint8
-    pixels, in a file in `cache_folder`. auto: decoded if that takes at most half of the memory
-    that is available, else none; the system keeps local shards in memory by itself."""
+    pixels, in a file in `cache_folder`. auto: decoded if that takes at most half of the memory that
+    is available, else none; the system keeps local shards in memory by itself."""
 
     cache_folder: str | None = None
-    """Folder on a fast local disk, for `cache: file`. Unset: the system's temporary folder. A
-    file that is there already, of the same images, is used again."""
+    """Folder on a fast local disk, for `cache: file`. Unset: a folder of your own, below
+    `$XDG_CACHE_HOME` or `~/.cache`. A file of the same images that is there already is used
+    again."""
+
+    cache_file_gib: float = 100.0
+    """Most that all files in `cache_folder` may take, GiB; those unused for longest are removed to
+    make room. 100 holds 700,000 images of 224 pixels, and leaves room on the disk of a
+    workstation."""
 
     interleave: int = 16
-    """Shards read at the same time; their records are mixed. From a bucket, as many downloads."""
+    """Shards that are read at the same time, and their records mixed; from a bucket, the number of
+    parallel downloads."""
 
     shuffle_buffer: int = 2048
-    """Examples that the reader streamed holds, still encoded, to shuffle them; they must be there
-    before the first batch is. As records lie in shards in the order of hashes, few are enough. The
-    reader indexed needs none: it shuffles all records of `interleave` shards."""
+    """Examples that the reader streamed holds, still encoded, to shuffle them; the first batch has
+    to wait for them. As records lie in shards in the order of hashes, few are enough. The reader
+    indexed needs none: it shuffles all records of `interleave` shards."""
 
     threads: int = 0
-    """Threads that decode. 0: one for each core."""
+    """Threads that decode. 0: one for each CPU that this process may use, in a container its
+    quota."""
 
     prefetch: int = 2
     """Batches made ready ahead of the step that needs them."""
@@ -47,8 +55,8 @@ class InputConfig:
     ready goes ahead of one that is not."""
 
     max_wait: float = 0.1
-    """Share of a step's time, 0 to 1, spent waiting for input, above which training says what
-    to change."""
+    """Fraction of a step's time, 0 to 1, spent waiting for input, above which training says what to
+    change."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
@@ -61,6 +69,10 @@ class InputConfig:
         )
         require(
             0 <= self.max_wait <= 1, f"input.max_wait is {self.max_wait}: it must be from 0 to 1."
+        )
+        require(
+            self.cache_file_gib > 0,
+            f"input.cache_file_gib is {self.cache_file_gib}: it must be above 0.",
         )
         require(
             not (self.reader == "streamed" and self.cache == "encoded"),

@@ -25,10 +25,10 @@ class ModelConfig:
     """Train the pretrained layers too, not only the new head; needs more images."""
 
     width: int = 32
-    """Channels of the first convolution of cnn; each further one has up to twice as many."""
+    """Channels of the first convolution of cnn; the later ones have up to four times as many."""
 
     dropout: float = 0.2
-    """Share of the features left out at random before the last layer, against overfitting."""
+    """Fraction of the features left out at random before the last layer, against overfitting."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""

@@ -1,4 +1,4 @@
-"""What the Trainer step is told: the sections of the configuration that it reads, as one."""
+"""The configuration of the Trainer step: all sections that it reads, as one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline_def.config.training import TrainingConfig
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """The choices that make a model of transformed examples."""
+    """All choices on the way from transformed examples to a model."""
 
     transform: TransformConfig = field(default_factory=TransformConfig)
     input: InputConfig = field(default_factory=InputConfig)
@@ -22,4 +22,4 @@ class TrainerConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     checkpoints: str = ""
-    """Folder, a path or URL, for checkpoints of trainings that are not over."""
+    """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet."""

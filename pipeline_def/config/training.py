@@ -12,7 +12,7 @@ class TrainingConfig:
     """How the network is trained."""
 
     epochs: int = 20
-    """At most this many passes over the training images."""
+    """Largest number of passes over the training images."""
 
     patience: int = 5
     """Stop after this many epochs without a lower loss on the eval split, and keep the best."""
@@ -21,17 +21,17 @@ class TrainingConfig:
     """Images per training step."""
 
     learning_rate: float = 1e-3
-    """Of Adam, at the start; it falls to zero along a cosine over all epochs."""
+    """Initial learning rate of Adam; it falls to zero along a cosine over all epochs."""
 
     seed: int = 0
-    """Of weights, shuffling and augmentation."""
+    """Seed of the initial weights, of shuffling and of augmentation."""
 
     checkpoint_steps: int = 0
-    """Save the state of training every so many steps, to go on from there when it is killed. 0:
-    at the end of every epoch."""
+    """Save the state of training after every so many steps, to go on from there when it is killed,
+    and at the end of every epoch. 0: only there."""
 
     profile_steps: int = 0
-    """Record a profile of this many steps for TensorBoard, from the tenth step on."""
+    """Steps of which a profile is recorded for TensorBoard, from the tenth step on. 0: none."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""

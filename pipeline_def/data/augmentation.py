@@ -12,9 +12,9 @@ import math
 import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation_random import AugmentationRandom, beta, draw
-from pipeline_def.data.colour import colour, mean_colours
-from pipeline_def.data.geometric_ops import place
+from pipeline_def.data.augmentation_random import AugmentationRandom, beta, draw_numbers
+from pipeline_def.data.colour import change_colours, mean_colours
+from pipeline_def.data.geometric_ops import apply_geometry
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
@@ -27,13 +27,13 @@ def augment(
     config: AugmentationConfig,
     classes: int,
 ) -> Batch:
-    """Change a batch at random: place, then colour, then cut out, then mix.
+    """Change a batch at random: geometry, colours, cutout, then mixup or cutmix.
 
     Args:
         images: uint8 [batch, height, width, 3]; height and width are known beforehand.
         labels: int64 [batch], from 0 to classes - 1.
         seed: int [2], such as seed and step: same seed, same result. Replicas that share a step
-            need seeds of their own, or they all make the same draws.
+            need seeds of their own, or all of them change their images alike.
         config: what to do and how much of it.
         classes: number of them.
 
@@ -42,13 +42,13 @@ def augment(
         with `config.soft_labels`, float32 [batch, classes], which add up to 1 per image.
     """
     shape = images.shape
-    draws = draw(tf.shape(images)[0], seed)
-    images = place(images, draws, config)
-    images = colour(images, draws, config)
-    images = _cut_out(images, draws, config.cutout)
+    random = draw_numbers(tf.shape(images)[0], seed)
+    images = apply_geometry(images, random, config)
+    images = change_colours(images, random, config)
+    images = _cut_out(images, random, config.cutout)
     if config.soft_labels:
         labels = tf.one_hot(labels, classes, dtype=tf.float32)
-        images, labels = _mix(images, labels, draws=draws, config=config)
+        images, labels = _mix(images, labels, random=random, config=config)
     return tf.ensure_shape(_rounded(images), shape), labels
 
 
@@ -58,7 +58,7 @@ def _rounded(images: tf.Tensor) -> tf.Tensor:
 
 
 def _span(centre: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:
-    """Mark `length` of `size` positions around a drawn centre, fewer at the ends: [batch, size]."""
+    """Mark `length` of `size` positions around a centre, fewer at the ends: [batch, size]."""
     start = tf.cast(centre * size, tf.int32) - length // 2
     positions = tf.range(size)
     return (positions >= start[:, None]) & (positions < (start + length)[:, None])
@@ -76,60 +76,60 @@ def _replaced(
     return tf.reshape(replaced, [-1, height, width, channels])
 
 
-def _cut_out(images: tf.Tensor, draws: AugmentationRandom, share: float) -> tf.Tensor:
+def _cut_out(images: tf.Tensor, random: AugmentationRandom, side: float) -> tf.Tensor:
     """Paint a square over; its centre may lie at the border, as in DeVries and Taylor (2017).
 
     They fill in the mean of the training set. The image's own needs no statistics, and leaves no
     bright square on dark pictures, as 127 would.
     """
-    if not share:
+    if not side:
         return images
     _, height, width, _ = images.shape
     colour = tf.cast(tf.round(mean_colours(images)), images.dtype)
     return _replaced(
         images,
         tf.repeat(colour[:, None, None, :], width, axis=2),
-        rows=_span(draws.cutout_y, round(share * height), size=height),
-        columns=_span(draws.cutout_x, round(share * width), size=width),
+        rows=_span(random.cutout_y, round(side * height), size=height),
+        columns=_span(random.cutout_x, round(side * width), size=width),
     )
 
 
 def _mix(
-    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, config: AugmentationConfig
+    images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, config: AugmentationConfig
 ) -> Batch:
     """Mix each image, and its soft label, with the one before it; uint8 images out."""
-    mixup = functools.partial(_mixup, images, labels, draws=draws, alpha=config.mixup)
-    cutmix = functools.partial(_cutmix, images, labels, draws=draws, alpha=config.cutmix)
+    mixup = functools.partial(_mixup, images, labels, random=random, alpha=config.mixup)
+    cutmix = functools.partial(_cutmix, images, labels, random=random, alpha=config.cutmix)
     if not (config.mixup and config.cutmix):
         return mixup() if config.mixup else cutmix()
-    # The first draw serves the whole batch, which on a replica may be empty.
-    mixed: Batch = tf.cond(tf.reduce_any(draws.either[:1] < 0.5), mixup, cutmix)
+    # The first number serves the whole batch, which on a replica may be empty.
+    mixed: Batch = tf.cond(tf.reduce_any(random.either[:1] < 0.5), mixup, cutmix)
     return mixed
 
 
-def _blended(batch: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """Take `share`, [batch], of each row and the rest of the row before, [batch, n]."""
-    return share[:, None] * batch + (1 - share)[:, None] * tf.roll(batch, 1, axis=0)
+def _blended(batch: tf.Tensor, fraction: tf.Tensor) -> tf.Tensor:
+    """Take `fraction`, [batch], of each row and the rest of the row before, [batch, n]."""
+    return fraction[:, None] * batch + (1 - fraction)[:, None] * tf.roll(batch, 1, axis=0)
 
 
 def _mixup(
-    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, alpha: float
+    images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, alpha: float
 ) -> Batch:
-    share = beta(alpha, draws.mixup_radius, draws.mixup_angle)
+    fraction = beta(alpha, random.mixup_radius, random.mixup_angle)
     flat = tf.reshape(tf.cast(images, tf.float32), [-1, math.prod(images.shape[1:])])
-    mixed = tf.reshape(_blended(flat, share), [-1, *images.shape[1:]])
-    return _rounded(mixed), _blended(labels, share)
+    mixed = tf.reshape(_blended(flat, fraction), [-1, *images.shape[1:]])
+    return _rounded(mixed), _blended(labels, fraction)
 
 
 def _cutmix(
-    images: tf.Tensor, labels: tf.Tensor, *, draws: AugmentationRandom, alpha: float
+    images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, alpha: float
 ) -> Batch:
     _, height, width, _ = images.shape
-    side = tf.sqrt(1 - beta(alpha, draws.cutmix_radius, draws.cutmix_angle))
-    rows = _span(draws.cutmix_y, tf.cast(side * height, tf.int32), size=height)
-    columns = _span(draws.cutmix_x, tf.cast(side * width, tf.int32), size=width)
+    side = tf.sqrt(1 - beta(alpha, random.cutmix_radius, random.cutmix_angle))
+    rows = _span(random.cutmix_y, tf.cast(side * height, tf.int32), size=height)
+    columns = _span(random.cutmix_x, tf.cast(side * width, tf.int32), size=width)
     mixed = _replaced(images, tf.roll(images, 1, axis=0), rows=rows, columns=columns)
-    # The share that was replaced in fact, which is smaller at the border.
+    # The fraction that was replaced in fact, which is smaller at the border.
     pixels = tf.math.count_nonzero(rows, axis=1) * tf.math.count_nonzero(columns, axis=1)
-    share = 1 - tf.cast(pixels, tf.float32) / (height * width)
-    return _rounded(mixed), _blended(labels, share)
+    fraction = 1 - tf.cast(pixels, tf.float32) / (height * width)
+    return _rounded(mixed), _blended(labels, fraction)

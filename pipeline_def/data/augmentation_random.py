@@ -1,4 +1,4 @@
-"""The random numbers of an augmented batch."""
+"""The random numbers that augmentation of a batch takes, and their distributions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import tensorflow as tf
 class AugmentationRandom(NamedTuple):
     """Random numbers in [0, 1), float32 [batch] each.
 
-    All are drawn, used or not, so that one op does not change another's; new ones go to the end.
+    All are drawn, used or not, so that one op does not change the numbers of another; new ones go
+    to the end.
     """
 
     shift_y: tf.Tensor
@@ -37,21 +38,21 @@ class AugmentationRandom(NamedTuple):
     either: tf.Tensor
 
 
-def draw(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
-    """Draw for `batch` images by `seed`, int [2]."""
-    # All in one draw, a row for each name: one kernel instead of one for each split seed.
+def draw_numbers(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
+    """Draw the numbers of `batch` images by `seed`, int [2]."""
+    # All at once, a row for each name: one kernel instead of one for each split seed.
     numbers = tf.random.stateless_uniform([len(AugmentationRandom._fields), batch], seed)
     return AugmentationRandom(*tf.unstack(numbers))
 
 
-def signed(draw: tf.Tensor, limit: float) -> tf.Tensor:
-    """Turn a draw into a number from -limit to limit."""
-    return (2 * draw - 1) * limit
+def signed(number: tf.Tensor, limit: float) -> tf.Tensor:
+    """Scale a number in [0, 1) to -limit to limit."""
+    return (2 * number - 1) * limit
 
 
-def pixels(draw: tf.Tensor, limit: int) -> tf.Tensor:
-    """Turn a draw into whole pixels, int32 from -limit to limit."""
-    return tf.cast(draw * (2 * limit + 1), tf.int32) - limit
+def pixels(number: tf.Tensor, limit: int) -> tf.Tensor:
+    """Scale a number in [0, 1) to whole pixels, int32 from -limit to limit."""
+    return tf.cast(number * (2 * limit + 1), tf.int32) - limit
 
 
 def beta(alpha: float, radius: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:

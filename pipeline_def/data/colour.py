@@ -12,11 +12,13 @@ import tensorflow as tf
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.data.augmentation_random import AugmentationRandom, signed
 
-# Share of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
+# Weight of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
 _LUMA = (0.299, 0.587, 0.114)
 
 
-def colour(images: tf.Tensor, draws: AugmentationRandom, config: AugmentationConfig) -> tf.Tensor:
+def change_colours(
+    images: tf.Tensor, random: AugmentationRandom, config: AugmentationConfig
+) -> tf.Tensor:
     """Change brightness, contrast, saturation and hue, in this order, and clip to [0, 255].
 
     The factors are those of torchvision's ColorJitter, which takes the four in random order and
@@ -27,10 +29,10 @@ def colour(images: tf.Tensor, draws: AugmentationRandom, config: AugmentationCon
     if not (config.brightness or config.contrast or config.saturation or config.hue):
         return images
     _, height, width, channels = images.shape
-    brightness = 1 + signed(draws.brightness, config.brightness)
-    contrast = 1 + signed(draws.contrast, config.contrast)
-    saturation = 1 + signed(draws.saturation, config.saturation)
-    matrix = _saturation_matrix(saturation) @ _hue_matrix(signed(draws.hue, config.hue))
+    brightness = 1 + signed(random.brightness, config.brightness)
+    contrast = 1 + signed(random.contrast, config.contrast)
+    saturation = 1 + signed(random.saturation, config.saturation)
+    matrix = _saturation_matrix(saturation) @ _hue_matrix(signed(random.hue, config.hue))
     matrix *= (brightness * contrast)[:, None, None]
     gray = tf.reduce_sum(mean_colours(images) * tf.constant(_LUMA), axis=1, keepdims=True)
     offset = ((1 - contrast) * brightness)[:, None] * gray

@@ -1,20 +1,27 @@
-"""From shards to batches on the accelerator, for training and evaluation."""
+"""From shards to batches on the accelerator: order, read, decode, batch, prefetch.
+
+The order is decided first, in `order.py` and `read_plan.py`; then records are read and decoded, by
+`indexed_reader.py` or `streamed_reader.py`, several batches at a time.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import resolve_cache
-from pipeline_def.data.indexed_reader import from_pixels, indexed
-from pipeline_def.data.read_plan import ReadPlan, TrainingOrder
+from pipeline_def.data.indexed_reader import decode_records, gather_records
+from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.pixel_cache import decode_all
+from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.shards import RecordTable, Shards
-from pipeline_def.data.streamed_reader import streamed
+from pipeline_def.data.streamed_reader import parse_and_decode, serialized_batches
 
 
 def make_dataset(
@@ -43,25 +50,37 @@ def make_dataset(
         the model normalises them on the device, which a quarter of the bytes has to reach.
 
     Raises:
-        UserError: the cache that was asked for does not fit.
+        ConfigurationError: these shards cannot be read or cached as `options` ask.
+        StorageError: the file of `cache: file` cannot be written.
     """
     options = resolve_cache(options, [shards], config)
-    table = _find_table(shards, options)
-    source = ReadPlan(shards, config, feature_spec, batch_size, options, order)
-    if options.cache in ("decoded", "file"):
-        dataset = from_pixels(source, table)
-    elif table is None:
-        dataset = streamed(source)
-    else:
-        dataset = indexed(source, table)
-    return dataset.prefetch(options.prefetch)
+    plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
+    return _read(plan, _find_table(plan)).prefetch(options.prefetch)
 
 
-def _find_table(shards: Shards, options: InputConfig) -> RecordTable | None:
+def _read(plan: ReadPlan, table: RecordTable | None) -> tf.data.Dataset:
+    if plan.options.cache in ("decoded", "file"):
+        # Once, all images in the order of the shards; then only copied, in the order of training.
+        pixels, labels = decode_all(_read(_uncached(plan), table), plan)
+        return plan.map(plan.record_batches(), gather_records(plan, pixels, labels))
+    if table is not None:
+        return plan.map(plan.record_batches(), decode_records(plan, table))
+    return plan.map(serialized_batches(plan), parse_and_decode(plan))
+
+
+def _uncached(plan: ReadPlan) -> ReadPlan:
+    """Return a plan to read all stored pixels once, in the order of the shards."""
+    options = dataclasses.replace(plan.options, cache="none", cache_folder=None)
+    whole = plan.config.without_margin()
+    return dataclasses.replace(plan, config=whole, options=options, order=None)
+
+
+def _find_table(plan: ReadPlan) -> RecordTable | None:
     """Read the index of the images for the indexed reader; None: the streamed one is to read."""
+    shards, options = plan.shards, plan.options
     random_access = shards.local or options.cache == "encoded"
     if options.reader == "indexed" and not random_access:
-        raise UserError(
+        raise ConfigurationError(
             f"input.reader is 'indexed', which reads local shards, and these are at {shards.uri}: "
             f"choose input.cache encoded or input.reader streamed."
         )
@@ -72,7 +91,7 @@ def _find_table(shards: Shards, options: InputConfig) -> RecordTable | None:
     except FileNotFoundError as error:
         if options.reader == "auto" and options.cache != "encoded":
             return None
-        raise UserError(
+        raise ConfigurationError(
             f"{shards.uri} has no index of its images, which our Transform writes: choose "
             f"input.reader streamed, and another input.cache than encoded."
         ) from error

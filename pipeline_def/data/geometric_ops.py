@@ -15,18 +15,20 @@ from pipeline_def.data.augmentation_random import AugmentationRandom, pixels, si
 _LOG_ASPECT = math.log(4 / 3)
 
 
-def place(images: tf.Tensor, draws: AugmentationRandom, config: AugmentationConfig) -> tf.Tensor:
+def apply_geometry(
+    images: tf.Tensor, random: AugmentationRandom, config: AugmentationConfig
+) -> tf.Tensor:
     """Shift, crop, rotate and mirror; exact while that only moves whole pixels."""
     _, height, width, _ = images.shape
     limit_y, limit_x = round(config.shift * height), round(config.shift * width)
-    down, right = pixels(draws.shift_y, limit_y), pixels(draws.shift_x, limit_x)
-    mirrored = draws.flip < (0.5 if config.flip else 0)
+    down, right = pixels(random.shift_y, limit_y), pixels(random.shift_x, limit_x)
+    mirrored = random.flip < (0.5 if config.flip else 0)
     if config.rotation or config.min_crop_area < 1:
-        scale = _window(draws, config.min_crop_area)
+        scale = _window(random, config.min_crop_area)
         spare = (1 - scale) * tf.constant([width, height], tf.float32)
-        corner = (tf.stack([draws.crop_x, draws.crop_y], axis=1) - 0.5) * spare
+        corner = (tf.stack([random.crop_x, random.crop_y], axis=1) - 0.5) * spare
         offset = corner + tf.cast(tf.stack([right, down], axis=1), tf.float32)
-        angle = signed(draws.rotation, math.radians(config.rotation))
+        angle = signed(random.rotation, math.radians(config.rotation))
         return _warp(images, _rotation(angle, mirrored) * scale[:, :, None], offset=offset)
     if config.flip or limit_y or limit_x:
         return _move(images, mirrored, down=down, right=right)
@@ -54,14 +56,14 @@ def _reflected(positions: tf.Tensor, size: int) -> tf.Tensor:
     return size - 1 - tf.abs(size - 1 - tf.abs(positions))
 
 
-def _window(draws: AugmentationRandom, min_area: float) -> tf.Tensor:
-    """Return width and height of the window, float32 [batch, 2], as shares of the image's.
+def _window(random: AugmentationRandom, min_area: float) -> tf.Tensor:
+    """Return width and height of the window, float32 [batch, 2], as fractions of the image's.
 
-    Area and aspect are uniform and log-uniform, as in Szegedy et al. (2015). Of the aspects only
-    those at which the window fits are drawn; torchvision draws area and aspect again instead.
+    Area and aspect are uniform and log-uniform, as in Szegedy et al. (2015). Only aspects at which
+    the window fits are drawn; torchvision draws area and aspect again instead.
     """
-    area = min_area + draws.crop_area * (1 - min_area)
-    aspect = tf.exp(signed(draws.crop_aspect, 1) * tf.minimum(-tf.math.log(area), _LOG_ASPECT))
+    area = min_area + random.crop_area * (1 - min_area)
+    aspect = tf.exp(signed(random.crop_aspect, 1) * tf.minimum(-tf.math.log(area), _LOG_ASPECT))
     return tf.sqrt(tf.stack([area * aspect, area / aspect], axis=1))
 
 

@@ -7,10 +7,6 @@ pixels are decoded or copied, so threads run in parallel.
 
 from __future__ import annotations
 
-import functools
-import math
-import mmap
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,68 +17,12 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.images.canonical import CHANNELS, decode_jpeg
+from components.images.canonical import decode_jpeg
+from components.images.canonical_form import CHANNELS
 from components.transform.config import TransformConfig
-from pipeline_def.data.shards import Int64Array, RecordTable
-
-Pixels = npt.NDArray[np.uint8]
-
-# TensorFlow takes over an array without a copy if it begins at a multiple of this.
-_ALIGNMENT = 64
-
-# References to memory that no batch lies in: from the list, from a variable, from the question.
-_UNUSED = 3
-
-# Mapped at the same time; a process may keep about a thousand files open.
-_OPEN_SHARDS = 64
-
-
-def empty_aligned(shape: tuple[int, ...]) -> Pixels:
-    """Return an uninitialized uint8 array that TensorFlow can take over without a copy."""
-    return _aligned(np.empty(math.prod(shape) + _ALIGNMENT, np.uint8), shape)
-
-
-def _aligned(memory: Pixels, shape: tuple[int, ...]) -> Pixels:
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + math.prod(shape)].reshape(shape)
-
-
-class BatchMemory:
-    """Memory for batches, used again once nobody has a batch that lies in it.
-
-    The system clears what it gives, page by page; for raw pixels that took as long as copying them.
-    """
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._lock = threading.Lock()
-        self._memory: list[Pixels] = []
-
-    def take(self, shape: tuple[int, ...]) -> Pixels:
-        """Return an uninitialized uint8 array that TensorFlow can take over without a copy."""
-        size = math.prod(shape) + _ALIGNMENT
-        with self._lock:
-            for memory in self._memory:
-                # Arrays that lie in it, and tensors that have taken one over, refer to it.
-                if memory.size == size and sys.getrefcount(memory) == _UNUSED:
-                    return _aligned(memory, shape)
-            self._memory = [m for m in self._memory if m.size == size]
-            self._memory.append(np.empty(size, np.uint8))
-            return _aligned(self._memory[-1], shape)
-
-
-def map_shards(paths: list[str]) -> Callable[[int], memoryview]:
-    """Return a function that maps shard i into memory; only the latest ones stay mapped."""
-
-    @functools.lru_cache(maxsize=_OPEN_SHARDS)
-    def open_shard(number: int) -> memoryview:
-        with open(paths[number], "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        # All of its records are about to be read, in whatever order: have the disk read ahead.
-        mapped.madvise(mmap.MADV_WILLNEED)
-        return memoryview(mapped)
-
-    return open_shard
+from pipeline_def.data.batch_memory import BatchMemory, Pixels
+from pipeline_def.data.order import Int64Array
+from pipeline_def.data.shards import RecordTable
 
 
 class HostDecoder:

@@ -1,54 +1,24 @@
-"""What is read, in which order, and which window of each image: common to both readers."""
+"""What is read and how, for every reader: the batches of records, and the window of each image."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from components.contract.machine import available_cpus
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
+from pipeline_def.data.host_calls import guard
+from pipeline_def.data.order import EpochOrder, Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
 
-
-@dataclass(frozen=True)
-class TrainingOrder:
-    """How training goes through the examples, for ever, in full batches only."""
-
-    seed: int = 0
-    """Same seed, same order."""
-    start: int = 0
-    """Batches that this pipeline has delivered before, in the run that is now continued."""
-    pipelines: int = 1
-    """Input pipelines that share the examples, one for each worker of distributed training."""
-    pipeline: int = 0
-    """Number of this one, from 0."""
-    flip: bool = False
-    """Mirror half of the images left to right, by the seed, as they are decoded."""
-
-    @classmethod
-    def of_worker(
-        cls, seed: int, step: int, worker: tf.distribute.InputContext, *, flip: bool = False
-    ) -> TrainingOrder:
-        """Return the part of one worker, whose replicas take a batch each in every step.
-
-        Args:
-            seed: same seed, same order.
-            step: number of steps that were done before.
-            worker: which one, of how many.
-            flip: mirror half of the images.
-        """
-        replicas = worker.num_replicas_in_sync // worker.num_input_pipelines
-        return cls(
-            seed=seed,
-            start=step * replicas,
-            pipelines=worker.num_input_pipelines,
-            pipeline=worker.input_pipeline_id,
-            flip=flip,
-        )
+# One call of Python gives the records of so many batches; a call for each would cost more than
+# gathering a batch of small images does.
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -63,41 +33,66 @@ class ReadPlan:
     order: TrainingOrder | None
 
     @property
-    def size(self) -> int:
-        """Side of the images that the model sees, pixels."""
-        return self.config.seen_size
-
-    @property
-    def draws_windows(self) -> bool:
+    def random_windows(self) -> bool:
         """Whether images are cut out or mirrored at random."""
         return self.order is not None and (self.config.margin > 0 or self.order.flip)
 
-    @property
-    def threads(self) -> int:
-        """Threads that decode."""
-        return self.options.threads or len(os.sched_getaffinity(0))
-
     def map(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         """Apply `function` to several batches at a time, in their order if that is asked for."""
-        deterministic = self.options.deterministic or self.order is None
-        return dataset.map(function, num_parallel_calls=self.threads, deterministic=deterministic)
+        return dataset.map(
+            function,
+            num_parallel_calls=self.options.threads or available_cpus(),
+            deterministic=self.options.deterministic or self.order is None,
+        )
 
+    def windows(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        """Return the window of each of the `records` of a batch, by the seed and its number alone.
 
-def windows_of(batch: tf.Tensor, records: tf.Tensor, source: ReadPlan) -> tf.Tensor:
-    """Draw the windows of a batch, by the seed and the batch's number alone.
+        Returns:
+            int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 where the image is mirrored.
+            Without an order, the windows in the middle.
 
-    Returns:
-        int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 where the image is mirrored.
-    """
-    order, margin = source.order, source.config.margin
-    if order is None or not source.draws_windows:
-        return middle_windows(records, source.config)
-    limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
-    draws = tf.random.stateless_uniform([source.batch_size, 3], [order.seed, batch])
-    return tf.cast(draws * limits, tf.int32)
+        >>> shards = Shards("examples", "train", {})
+        >>> config = TransformConfig(size=24, margin=8)
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), TrainingOrder(flip=True))
+        >>> plan.windows(tf.constant(5, tf.int64), tf.range(3)).numpy().tolist()
+        [[4, 1, 0], [0, 6, 1], [4, 5, 0]]
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), order=None)
+        >>> plan.windows(tf.constant(5, tf.int64), tf.range(2)).numpy().tolist()
+        [[4, 4, 0], [4, 4, 0]]
+        """
+        order, margin = self.order, self.config.margin
+        if order is None or not self.random_windows:
+            middle = tf.constant([[margin // 2, margin // 2, 0]])
+            return tf.tile(middle, [tf.shape(records)[0], 1])
+        limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
+        numbers = tf.random.stateless_uniform([self.batch_size, 3], [order.seed, batch])
+        return tf.cast(numbers * limits, tf.int32)
 
+    def record_batches(self) -> tf.data.Dataset:
+        """Return batches of (record numbers int64 [batch], windows int32 [batch, 3])."""
+        if self.order is None:
+            numbers = tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
+        else:
+            numbers = self._shuffled_batches(self.order)
+        return numbers.map(lambda batch, records: (records, self.windows(batch, records)))
 
-def middle_windows(batch: tf.Tensor, config: TransformConfig) -> tf.Tensor:
-    """Return the windows in the middle, not mirrored, one for each row of `batch`."""
-    middle = config.margin // 2
-    return tf.tile(tf.constant([[middle, middle, 0]]), [tf.shape(batch)[0], 1])
+    def _shuffled_batches(self, order: TrainingOrder) -> tf.data.Dataset:
+        """Return (number of the batch, its record numbers), epoch after epoch."""
+        counts = list(self.shards.counts.values())
+        epochs = EpochOrder(counts, mixed=self.options.interleave, seed=order.seed)
+
+        def chunk(first: Int64Array) -> tuple[Int64Array, Int64Array]:
+            batches = order.batch_numbers(int(first), count=_CHUNK)
+            positions = batches[:, np.newaxis] * self.batch_size + np.arange(self.batch_size)
+            return batches, epochs.at(positions)
+
+        def in_chunks(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            batches, records = tf.numpy_function(
+                guard(chunk), [first], [tf.int64, tf.int64], stateful=False
+            )
+            shape = [_CHUNK, self.batch_size]
+            return tf.ensure_shape(batches, [_CHUNK]), tf.ensure_shape(records, shape)
+
+        firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)
+        return firsts.map(in_chunks).unbatch()

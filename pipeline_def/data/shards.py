@@ -1,19 +1,28 @@
-"""Which images a split has, where they lie, and the order of each epoch of training."""
+"""Which images a split has, where they lie, and the content of its shards."""
 
 from __future__ import annotations
 
 import functools
+import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
+from pipeline_def.data.order import Int64Array
 
-Int64Array = npt.NDArray[np.int64]
+# Mapped at the same time; a process may keep about a thousand files open.
+_OPEN_SHARDS = 64
+
+# Shards of a bucket that are downloaded at the same time, and the size of a request.
+_DOWNLOADS = 8
+_DOWNLOAD_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,7 @@ class Shards:
     """The transformed shards of one split."""
 
     uri: str
-    """Of the Examples artifact."""
+    """Path or URL of the Examples artifact."""
     split: str
     counts: dict[str, int]
     """Name of each shard's file → its records, in the order of the names."""
@@ -39,7 +48,7 @@ class Shards:
 
     @property
     def paths(self) -> list[str]:
-        """Of every shard."""
+        """Paths of all shards."""
         return [os.path.join(self.uri, f"Split-{self.split}", name) for name in self.counts]
 
     @property
@@ -58,11 +67,11 @@ class RecordTable:
     """Where each image lies; row i is record i of the split, shard after shard."""
 
     shard: npt.NDArray[np.int32]
-    """Number of the shard."""
+    """Number of its shard."""
     offset: Int64Array
-    """Of the image in the shard, bytes."""
+    """Position of its first byte in the shard."""
     length: Int64Array
-    """Of the image, bytes."""
+    """Its size, bytes."""
     label: Int64Array
     """Its label id."""
 
@@ -78,38 +87,31 @@ class RecordTable:
         return cls(number, *np.concatenate(tables).T.copy())
 
 
-class EpochOrder:
-    """The order of records in each epoch: every record once, and each epoch in its own order.
+def map_shards(paths: list[str]) -> Callable[[int], memoryview]:
+    """Return a function that maps shard i into memory; only the latest ones stay mapped."""
 
-    The shards are shuffled; the records of `mixed` shards at a time are, all together. As records
-    lie in shards in the order of hashes, that is as good as shuffling all of them, and reads
-    files of any size from a slow disk once.
-    """
+    @functools.lru_cache(maxsize=_OPEN_SHARDS)
+    def open_shard(number: int) -> memoryview:
+        with open(paths[number], "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # All of its records are about to be read, in whatever order: have the disk read ahead.
+        mapped.madvise(mmap.MADV_WILLNEED)
+        return memoryview(mapped)
 
-    def __init__(self, counts: Sequence[int], *, mixed: int, seed: int) -> None:
-        """Shuffle shards of `counts` records, `mixed` at a time, by `seed`."""
-        self._ends = np.cumsum(counts)
-        self._mixed = mixed
-        self._seed = seed
-        self._of_epoch = functools.lru_cache(maxsize=2)(self._shuffle)
+    return open_shard
 
-    def at(self, positions: Int64Array) -> Int64Array:
-        """Return the records at these positions of the endless sequence of epochs."""
-        total = int(self._ends[-1])
-        epochs, within = np.divmod(positions, total)
-        records = np.empty_like(positions)
-        for epoch in np.unique(epochs):
-            chosen = epochs == epoch
-            records[chosen] = self._of_epoch(int(epoch))[within[chosen]]
-        return records
 
-    def _shuffle(self, epoch: int) -> Int64Array:
-        draws = np.random.default_rng([self._seed, epoch])
-        starts = np.concatenate([[0], self._ends[:-1]])
-        shards = draws.permutation(len(starts))
-        parts = []
-        for first in range(0, len(shards), self._mixed):
-            group = shards[first : first + self._mixed]
-            records = np.concatenate([np.arange(starts[s], self._ends[s]) for s in group])
-            parts.append(draws.permutation(records))
-        return np.concatenate(parts)
+def load_shards(shards: Shards) -> list[memoryview]:
+    """Read whole shards into memory."""
+    import tensorflow as tf
+
+    task = f"read {shards.uri} {shards.split}"
+
+    def load(path: str, records: int) -> memoryview:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            content = b"".join(iter(functools.partial(file.read, _DOWNLOAD_BYTES), b""))
+        add_progress(task, records, total=shards.total, unit="images read into memory")
+        return memoryview(content)
+
+    with ThreadPoolExecutor(_DOWNLOADS) as pool:
+        return list(pool.map(load, shards.paths, shards.counts.values()))

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
-from components.contract.errors import UserError
-from components.images.canonical import CHANNELS
+from components.contract.errors import ModelError
+from components.images.canonical_form import CHANNELS
 from pipeline_def.config.model import ModelConfig
 
 # Keras's MobileNetV2 averages over a thousand steps; a short training from scratch would be
@@ -37,7 +37,7 @@ def build_model(
         classes: number of them.
         mean: of each channel over the training pixels, 0 to 255; the model normalises with it.
         variance: likewise.
-        seed: of what is left out at random in training.
+        seed: of the features that dropout leaves out in training.
 
     Returns:
         A model from uint8 [batch, size, size, 3] to float32 logits [batch, classes].
@@ -55,14 +55,14 @@ def build_model(
 class _Dropout(layers.Layer):
     """Dropout that goes on where it was when training is continued from a checkpoint.
 
-    Keras's own draws from a generator that no checkpoint holds.
+    Keras's own takes its random numbers from a generator that no checkpoint holds.
     """
 
     def __init__(self, rate: float, seed: int) -> None:
         super().__init__(name="dropout")
         self._rate, self._seed = rate, seed
-        self._draws = self.add_weight(
-            "draws",
+        self._calls = self.add_weight(
+            "calls",
             dtype="int64",
             initializer="zeros",
             trainable=False,
@@ -73,8 +73,8 @@ class _Dropout(layers.Layer):
         if not training:
             return inputs
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        drawn = self._draws.assign_add(1)
-        seed = tf.stack([tf.constant(self._seed, tf.int64) + tf.cast(replica, tf.int64), drawn])
+        call = self._calls.assign_add(1)
+        seed = tf.stack([tf.constant(self._seed, tf.int64) + tf.cast(replica, tf.int64), call])
         return tf.nn.experimental.stateless_dropout(inputs, self._rate, seed)
 
 
@@ -108,7 +108,7 @@ def _mobilenet_v2(
         )
     except Exception as error:  # Keras raises plain Exception when a download fails.
         reason = str(error).splitlines()[0]
-        raise UserError(f"Cannot load model.weights {config.weights!r}: {reason}.") from error
+        raise ModelError(f"Cannot load model.weights {config.weights!r}: {reason}.") from error
     if not pretrained:
         for layer in backbone.layers:
             if isinstance(layer, layers.BatchNormalization):

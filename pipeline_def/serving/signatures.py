@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 import tf_keras
+from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
@@ -31,20 +33,44 @@ def export_model(
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
     """
-    # Saved only if it is tracked: the layer owns the vocabulary's table.
-    model.tft_layer = transform_output.transform_features_layer()
+    transform = SavedModelLoader(transform_output.transform_savedmodel_dir)
     signatures = _make_signatures(
         model,
+        transform.apply_transform_model,
         labels=transform_output.vocabulary_by_name(LABEL_VOCABULARY),
         raw_spec=transform_output.raw_feature_spec(),
         config=config,
     )
-    # model.save(save_format="tf") makes a SavedModel that TFMA takes 17 times as long to load.
-    tf.saved_model.save(model, directory, signatures=signatures)
+    # What the signatures use is saved if it is tracked: weights, and the vocabulary's table. Of
+    # Keras's own objects TensorFlow would trace every function again: 8 s instead of 0.6.
+    served = tf.Module()
+    served.weights, served.transform = model.variables, vars(transform)
+    save_whole(served, directory, signatures)
+
+
+def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) -> None:
+    """Save `model` in place of what an earlier attempt has left in `directory`.
+
+    On a disk it appears whole, or not at all. In a bucket, which cannot rename a folder at once,
+    `saved_model.pb` makes it whole: TensorFlow writes that file after all that it refers to.
+    """
+    target = directory.rstrip("/")
+    unfinished = target if "://" in target else f"{target}.unfinished"
+    for left_behind in {target, unfinished}:
+        if tf.io.gfile.exists(left_behind):
+            tf.io.gfile.rmtree(left_behind)
+    tf.saved_model.save(model, unfinished, signatures=signatures)
+    if unfinished != target:
+        tf.io.gfile.rename(unfinished, target)
 
 
 def _make_signatures(
-    model: tf_keras.Model, *, labels: list[bytes], raw_spec: dict[str, Any], config: TransformConfig
+    model: tf_keras.Model,
+    transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    *,
+    labels: list[bytes],
+    raw_spec: dict[str, Any],
+    config: TransformConfig,
 ) -> dict[str, Any]:
     # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
     bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
@@ -52,7 +78,7 @@ def _make_signatures(
 
     def probabilities(encoded: tf.Tensor) -> tf.Tensor:
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
-        canonical = model.tft_layer({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
+        canonical = transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
         return tf.nn.softmax(model(decode(canonical, config), training=False))
 
     @tf.function(input_signature=bytes_input, autograph=False)
@@ -73,7 +99,7 @@ def _make_signatures(
     @tf.function(input_signature=examples_input, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
-        return {LABEL_ID: model.tft_layer(features)[LABEL_ID]}
+        return {LABEL_ID: transform(features)[LABEL_ID]}
 
     functions = (serving_default, serving_examples, transform_features)
     return {function.__name__: function for function in functions}

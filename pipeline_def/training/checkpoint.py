@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import math
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +15,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+_LOGGER = logging.getLogger(__name__)
+
 WATCHED = "val_loss"
 """What early stopping watches: lower is better."""
+
+# What TensorFlow and NumPy raise for files that are damaged, or of another model; and what of that
+# means that a store does not answer, whose checkpoint may be sound.
+_UNFIT = (AssertionError, ValueError, LookupError, zipfile.BadZipFile, tf.errors.OpError)
+_UNREACHABLE = (
+    *(tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError),
+    *(tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError),
+)
 
 
 @dataclass
@@ -22,15 +36,15 @@ class Progress:
     history: dict[str, list[float]] = field(default_factory=dict)
     """Metric → its value in every epoch."""
     best_epoch: int = 0
-    """The one with the lowest loss on the eval split, from 1 on; 0: none is over yet."""
+    """The one with the lowest loss on the eval split, from 1 on; 0: none with a finite loss yet."""
     best_weights: list[Any] = field(default_factory=list)
-    """Of that epoch, as Keras's `get_weights` gives them."""
+    """Weights at the end of that epoch, as Keras's `get_weights` gives them."""
     steps: int = 0
-    """Of the current epoch."""
+    """Steps of the current epoch that are done."""
     seconds: float = 0.0
-    """That these steps took."""
+    """Time that these steps took."""
     waited: float = 0.0
-    """Of these seconds, for input."""
+    """Part of these seconds spent waiting for input."""
 
     @property
     def epochs(self) -> int:
@@ -44,10 +58,11 @@ class Progress:
 
     def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
         """Note the metrics of an epoch, and the weights if they are the best so far."""
-        best = min(self.history.get(WATCHED, [float("inf")]))
+        best = min(filter(math.isfinite, self.history.get(WATCHED, [])), default=math.inf)
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
-        if values[WATCHED] < best or self.best_epoch == 0:
+        # Never true of a loss that is not a number, nor of an infinite one.
+        if values[WATCHED] < best:
             self.best_epoch = self.epochs
             self.best_weights = model.get_weights()
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
@@ -76,24 +91,51 @@ class _SavedProgress(tf.train.experimental.PythonState):
 class Checkpoints:
     """The latest checkpoint of a training; it appears whole, or not at all."""
 
-    def __init__(self, directory: str, **state: Any) -> None:
-        """Keep it in `directory`; `state` are the objects whose variables belong to it."""
+    def __init__(
+        self,
+        directory: str,
+        *,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer,
+        metrics: Mapping[str, tf_keras.metrics.Metric],
+    ) -> None:
+        """Keep the variables of `model`, `optimizer` and `metrics`, and a progress, there."""
         self.progress = Progress()
-        self._directory = directory
-        checkpoint = tf.train.Checkpoint(progress=_SavedProgress(self.progress), **state)
+        owners = (model, optimizer, *metrics.values())
+        self._variables = [variable for owner in owners for variable in owner.variables]
+        checkpoint = tf.train.Checkpoint(
+            progress=_SavedProgress(self.progress),
+            model=model,
+            optimizer=optimizer,
+            metrics=dict(metrics),
+        )
         self._manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
 
     def restore(self) -> None:
-        """Restore everything from the latest checkpoint, if there is one."""
+        """Restore everything from the latest checkpoint, if there is one that fits."""
         path = self._manager.latest_checkpoint
-        if path:
+        if not path:
+            return
+        untrained = [variable.numpy() for variable in self._variables]
+        try:
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
+        except _UNREACHABLE:
+            raise
+        except _UNFIT as error:
+            _LOGGER.warning(
+                "Training starts afresh, as the checkpoint %s is damaged or of another model: %s",
+                *(path, str(error).partition("\n")[0]),
+            )
+            for variable, value in zip(self._variables, untrained, strict=True):
+                variable.assign(value)
+            vars(self.progress).update(vars(Progress()))
 
     def save(self) -> None:
         """Write a checkpoint, then remove the one before."""
         self._manager.save()
 
-    def remove(self) -> None:
-        """Remove the checkpoint of a training that is over."""
-        if tf.io.gfile.exists(self._directory):
-            tf.io.gfile.rmtree(self._directory)
+
+def remove_checkpoints(directory: str) -> None:
+    """Remove the checkpoints of a training whose model needs them no more."""
+    if tf.io.gfile.exists(directory):
+        tf.io.gfile.rmtree(directory)

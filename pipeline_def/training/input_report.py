@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from components.contract.machine import available_memory, gib
+from components.contract.model_run import RATE, WAIT_FRACTION
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import fits_in_memory, pixel_bytes
 from pipeline_def.data.shards import Shards
-from pipeline_def.training.loop import RATE, WAIT_SHARE
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,13 +22,13 @@ class InputReport:
     """How the input pipeline kept up with training."""
 
     images_per_second: float
-    """Trained on; the median of the epochs, without the first if there are more."""
+    """Images trained on per second; the median epoch, the first one left out if there are more."""
     input_wait_share: float
-    """Share of the time of training steps spent waiting for input; likewise."""
+    """Fraction of the time of training steps spent waiting for input; likewise."""
     cache: str
-    """The one that was used."""
+    """Kind of cache that was used."""
     advice: str | None
-    """What to change, if the share is above `input.max_wait`."""
+    """What to change, if that fraction is above `input.max_wait`."""
 
 
 def report_input(
@@ -37,7 +37,7 @@ def report_input(
     shards: Shards,
     config: TransformConfig,
 ) -> InputReport:
-    """Sum a training up, and log the advice if there is one.
+    """Summarise how a training was fed, and log the advice if there is one.
 
     Args:
         history: metric → its value in every epoch, as `TrainingLoop.fit` returns it.
@@ -45,13 +45,13 @@ def report_input(
         shards: that were trained on.
         config: of their images.
     """
-    rate, share = (
-        statistics.median(history[name][1:] or history[name]) for name in (RATE, WAIT_SHARE)
+    rate, waited = (
+        statistics.median(history[name][1:] or history[name]) for name in (RATE, WAIT_FRACTION)
     )
-    advice = _advise(options, shards, config) if share > options.max_wait else None
+    advice = _advise(options, shards, config) if waited > options.max_wait else None
     if advice:
-        _LOGGER.warning("Training waited %.0f %% of its time for input: %s", share * 100, advice)
-    return InputReport(rate, share, options.cache, advice)
+        _LOGGER.warning("Training waited %.0f %% of its time for input: %s", waited * 100, advice)
+    return InputReport(rate, waited, options.cache, advice)
 
 
 def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> str:

@@ -13,21 +13,20 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from components.contract.errors import ModelError
+from components.contract.model_run import RATE, WAIT_FRACTION
 from components.contract.progress import report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation import augment
-from pipeline_def.training.checkpoint import Checkpoints, Progress
+from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
 from pipeline_def.training.log import TrainingLog
-
-WAIT_SHARE = "input_wait_share"
-RATE = "images_per_second"
 
 # The first steps are slow, and not like the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
 
 ReadBatches = Callable[[int, tf.distribute.InputContext], tf.data.Dataset]
-"""From a number of steps that were done before, and the part of the work that one input pipeline
+"""From the number of steps that were done before, and the part of the work that one input pipeline
 has, to its endless batches, one for each replica and step."""
 
 
@@ -69,44 +68,59 @@ class TrainingLoop:
     def fit(
         self,
         read: ReadBatches,
-        evaluation: tf.data.Dataset,
+        evaluation: Callable[[], tf.data.Dataset],
         *,
         log_dir: str,
         checkpoint_dir: str,
     ) -> dict[str, list[float]]:
-        """Train, from the latest checkpoint on if there is one.
+        """Train, from the latest checkpoint on; not a step if that is of the end of training.
 
         Args:
             read: gives the batches.
-            evaluation: every example of the eval split.
+            evaluation: gives every example of the eval split.
             log_dir: of the TensorBoard logs.
-            checkpoint_dir: of checkpoints; removed at the end.
+            checkpoint_dir: of checkpoints; the last one stays, until the model is exported.
 
         Returns:
             Metric → its value in every epoch: `loss`, `accuracy`, `val_loss`, `val_accuracy`;
-            `images_per_second` of training, and `input_wait_share`, the share of the time of its
-            steps, 0 to 1, that was spent waiting for input.
+            `images_per_second` of training, and `input_wait_share`, the fraction of the time of
+            its steps that was spent waiting for input.
+
+        Raises:
+            ModelError: the loss on the eval split was not a number in any epoch.
         """
         checkpoints = Checkpoints(
             checkpoint_dir, model=self._model, optimizer=self._optimizer, metrics=self._metrics
         )
         checkpoints.restore()
         progress = checkpoints.progress
+        if not self._is_over(progress):
+            self._train_on(read, evaluation(), checkpoints, log_dir)
+        if not progress.best_epoch:
+            remove_checkpoints(checkpoint_dir)
+            raise ModelError(
+                f"The loss on the eval split was not a finite number in any of {progress.epochs} "
+                f"epochs: lower training.learning_rate, which is {self._config.learning_rate:g}."
+            )
+        self._model.set_weights(progress.best_weights)
+        return progress.history
+
+    def _train_on(
+        self, read: ReadBatches, evaluation: tf.data.Dataset, checkpoints: Checkpoints, log_dir: str
+    ) -> None:
+        """Train from the restored step to the end of training."""
+        progress, every = checkpoints.progress, self._config.checkpoint_steps
         step = int(self._optimizer.iterations.numpy())
         batches = iter(self._distribute(read, step))
         with TrainingLog(log_dir, profile=self._profiled_steps(step)) as logs:
-            while progress.epochs < self._config.epochs and not self._is_out_of_patience(progress):
+            while not self._is_over(progress):
                 with logs.step(step):
                     self._timed_step(batches, step, progress)
                 step += 1
-                every = self._config.checkpoint_steps
                 if step % self._steps == 0:
                     self._end_epoch(evaluation, progress, logs)
                 if step % self._steps == 0 or (every and step % every == 0):
                     checkpoints.save()
-        self._model.set_weights(progress.best_weights)
-        checkpoints.remove()
-        return progress.history
 
     def _distribute(self, read: ReadBatches, step: int) -> Any:
         return self._strategy.distribute_datasets_from_function(lambda part: read(step, part))
@@ -117,8 +131,9 @@ class TrainingLoop:
         start = min(first + _PROFILE_AFTER, self._config.epochs * self._steps - steps)
         return range(max(first, start), max(first, start) + steps)
 
-    def _is_out_of_patience(self, progress: Progress) -> bool:
-        return progress.epochs_since_best >= self._config.patience
+    def _is_over(self, progress: Progress) -> bool:
+        out_of_patience = progress.epochs_since_best >= self._config.patience
+        return out_of_patience or progress.epochs >= self._config.epochs
 
     def _timed_step(self, batches: Any, step: int, progress: Progress) -> None:
         """Run a step and wait for its end.
@@ -142,12 +157,12 @@ class TrainingLoop:
         for metric in self._metrics.values():
             metric.reset_state()
         values[RATE] = progress.steps * self._batch_size / progress.seconds
-        values[WAIT_SHARE] = progress.waited / progress.seconds
+        values[WAIT_FRACTION] = progress.waited / progress.seconds
         progress.end_epoch(values, self._model)
         logs.write(values, progress.epochs)
         note = (
             f"accuracy {values['accuracy']:.3f}, on eval {values['val_accuracy']:.3f}; "
-            f"{values[RATE]:,.0f} images/s, {values[WAIT_SHARE]:.0%} of it waiting for input"
+            f"{values[RATE]:,.0f} images/s, {values[WAIT_FRACTION]:.0%} of it waiting for input"
         )
         report_progress(done=progress.epochs, total=self._config.epochs, unit="epochs", note=note)
 
@@ -157,13 +172,13 @@ class TrainingLoop:
 
     def _train_replica(self, images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
-        draw = step * context.num_replicas_in_sync + tf.cast(
+        number = step * context.num_replicas_in_sync + tf.cast(
             context.replica_id_in_sync_group, tf.int64
         )
         images, targets = augment(
             images,
             labels,
-            seed=tf.stack([tf.constant(self._config.seed, tf.int64), draw]),
+            seed=tf.stack([tf.constant(self._config.seed, tf.int64), number]),
             config=self._augmentation,
             classes=self._model.output_shape[-1],
         )
@@ -189,7 +204,7 @@ class TrainingLoop:
 
 
 def _cross_entropy(targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the loss of each example; targets are label ids, or shares of each class."""
+    """Return the loss of each example; targets are label ids, or fractions of each class."""
     if targets.dtype.is_integer:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
     return tf.nn.softmax_cross_entropy_with_logits(targets, logits)

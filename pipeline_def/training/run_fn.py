@@ -1,7 +1,8 @@
-"""Trainer's run_fn: wires dataset, model, training and export; no logic of its own."""
+"""Trainer's run_fn: input, model, training, export; no logic of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -17,19 +18,17 @@ import tensorflow_transform as tft
 import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
+from components.contract.machine import available_cpus, bound_cpus
 from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE
 from components.transform.preprocessing import LABEL_VOCABULARY
-from pipeline_def.config.input import InputConfig
+from pipeline_def.code_digest import code_digest
 from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.data.cache import resolve_cache
-from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.moments import pixel_moments
-from pipeline_def.data.read_plan import TrainingOrder
-from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.input_report import report_input
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.training_input import TrainingInput
 
 # TensorFlow has no file system for these.
 _NOT_FOR_TENSORFLOW = ("minio://", "s3://")
@@ -38,70 +37,70 @@ _NOT_FOR_TENSORFLOW = ("minio://", "s3://")
 def run_fn(fn_args: Any) -> None:
     """Train and export, as TFX's Trainer asks.
 
+    A second attempt goes on where the first one was killed. The checkpoint of a training that is
+    over stays until its model is whole at its place, so that no failure on the way there, such as
+    a full disk, costs more than the export.
+
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
     started = time.time()
     choices = from_dict(TrainerConfig, fn_args.custom_config)
-    config, images = choices.training, choices.transform
-    tf_keras.utils.set_random_seed(config.seed)
-    # Otherwise threads add up gradients in the order they happen to finish.
-    tf.config.experimental.enable_op_determinism()
-    transform_output = tft.TFTransformOutput(fn_args.transform_graph_path)
-    train, evaluation = (
-        Shards.of_pattern(pattern) for [pattern] in (fn_args.train_files, fn_args.eval_files)
-    )
-    options = resolve_cache(choices.input, [train, evaluation], images)
-    augmentation = choices.augmentation
-    # While images are decoded, a flip is nearly free: 128 take 3 ms; in a step on CPU 25 ms. An
-    # accelerator does it in no time, and leaves the host to decode.
-    flip_on_host = augmentation.flip and not tf.config.list_physical_devices("GPU")
+    _prepare_tensorflow(choices.training.seed)
+    graph = tft.TFTransformOutput(fn_args.transform_graph_path)
     strategy = _strategy()
-    replicas = strategy.num_replicas_in_sync
-    batch = max(1, min(config.batch_size, train.total) // replicas) * replicas
-    reading = {"config": images, "feature_spec": transform_output.transformed_feature_spec()}
-
-    def read(step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
-        return make_dataset(
-            train,
-            **reading,
-            batch_size=part.get_per_replica_batch_size(batch),
-            options=options,
-            order=TrainingOrder.of_worker(config.seed, step, part, flip=flip_on_host),
-        )
-
-    mean, variance = pixel_moments(
-        make_dataset(train, **reading, batch_size=batch, options=InputConfig(cache="none"))
+    data = TrainingInput.find(
+        fn_args,
+        choices,
+        graph.transformed_feature_spec(),
+        replicas=strategy.num_replicas_in_sync,
     )
     with strategy.scope():
-        model = build_model(
-            choices.model,
-            size=images.seen_size,
-            classes=transform_output.vocabulary_size_by_name(LABEL_VOCABULARY),
-            mean=mean,
-            variance=variance,
-            seed=config.seed,
-        )
-        loop = TrainingLoop(
-            model,
-            config=config,
-            augmentation=dataclasses.replace(
-                augmentation, flip=augmentation.flip and not flip_on_host
-            ),
-            batch_size=batch,
-            steps=train.total // batch,
-        )
+        model, loop = _build(data, classes=graph.vocabulary_size_by_name(LABEL_VOCABULARY))
+    checkpoint_dir, run_dir = _checkpoint_dir(fn_args), fn_args.model_run_dir
     history = loop.fit(
-        read,
-        make_dataset(evaluation, **reading, batch_size=batch, options=options),
-        log_dir=fn_args.model_run_dir,
-        checkpoint_dir=_checkpoint_dir(fn_args),
+        data.read, data.read_evaluation, log_dir=run_dir, checkpoint_dir=checkpoint_dir
     )
-    _write(history, fn_args.model_run_dir, HISTORY_FILE)
-    reading_report = report_input(history, options, train, images)
-    _write(dataclasses.asdict(reading_report), fn_args.model_run_dir, INPUT_FILE)
-    _write(_describe_run(choices, started), fn_args.model_run_dir, TRAINING_FILE)
-    export_model(model, transform_output, config=images, directory=fn_args.serving_model_dir)
+    reading = report_input(history, data.choices.input, data.train, choices.transform)
+    _write(history, run_dir, HISTORY_FILE)
+    _write(dataclasses.asdict(reading), run_dir, INPUT_FILE)
+    _write(_describe_run(choices, started), run_dir, TRAINING_FILE)
+    export_model(model, graph, config=choices.transform, directory=fn_args.serving_model_dir)
+    remove_checkpoints(checkpoint_dir)
+
+
+def _prepare_tensorflow(seed: int) -> None:
+    if available_cpus() < bound_cpus():
+        # It counts the CPUs that the process is bound to, and knows nothing of a container's quota.
+        # In one process with earlier steps, its threads may have been started already.
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(available_cpus())
+            tf.config.threading.set_inter_op_parallelism_threads(available_cpus())
+    tf_keras.utils.set_random_seed(seed)
+    # Otherwise threads add up gradients in the order they happen to finish.
+    tf.config.experimental.enable_op_determinism()
+
+
+def _build(data: TrainingInput, *, classes: int) -> tuple[tf_keras.Model, TrainingLoop]:
+    choices = data.choices
+    mean, variance = data.pixel_moments()
+    model = build_model(
+        choices.model,
+        size=choices.transform.seen_size,
+        classes=classes,
+        mean=mean,
+        variance=variance,
+        seed=choices.training.seed,
+    )
+    flip_in_step = choices.augmentation.flip and not data.flip_on_host
+    loop = TrainingLoop(
+        model,
+        config=choices.training,
+        augmentation=dataclasses.replace(choices.augmentation, flip=flip_in_step),
+        batch_size=data.batch_size,
+        steps=data.steps,
+    )
+    return model, loop
 
 
 def _describe_run(choices: TrainerConfig, started: float) -> dict[str, Any]:
@@ -114,10 +113,16 @@ def _describe_run(choices: TrainerConfig, started: float) -> dict[str, Any]:
 
 
 def _checkpoint_dir(fn_args: Any) -> str:
-    """Name a folder that a second attempt at the same training finds, and no other training."""
-    facts = [fn_args.train_files, fn_args.transform_graph_path, fn_args.custom_config]
+    """Name a folder that a second attempt at the same training finds, and no other training.
+
+    The same training has the same data, which the URIs of its artifacts name, configuration and
+    code. Where its checkpoints lie makes no difference.
+    """
+    config = dict(fn_args.custom_config)
+    folder = config.pop("checkpoints")
+    data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
+    facts = [*data, config, code_digest("Trainer")]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    folder = fn_args.custom_config["checkpoints"]
     if folder.startswith(_NOT_FOR_TENSORFLOW):
         logging.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)
         folder = os.path.join(tempfile.gettempdir(), "checkpoints")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +10,8 @@ from PIL import Image
 
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
-from pipeline_def.data.host_decode import BatchMemory, HostDecoder, cut_windows, map_shards
+from pipeline_def.data.batch_memory import BatchMemory
+from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.shards import RecordTable
 from tests.pictures import encode, picture
 
@@ -95,22 +95,6 @@ def test_what_is_no_image_is_refused() -> None:
         decode_all([b"no image at all"], TransformConfig(size=SIZE, storage="png"))
 
 
-def test_memory_is_used_again_only_when_no_batch_lies_in_it() -> None:
-    memory = BatchMemory()
-    first = memory.take((4, 8))
-    first[:] = 1
-    second = memory.take((4, 8))
-    assert not np.shares_memory(first, second)
-    assert second.ctypes.data % 64 == 0
-    address, part = first.ctypes.data, first[1:2]
-    del first
-    assert memory.take((4, 8)).ctypes.data != address
-    np.testing.assert_array_equal(part, 1)
-    del part
-    assert memory.take((4, 8)).ctypes.data == address
-    assert memory.take((5, 8)).shape == (5, 8)
-
-
 def test_a_tensor_that_took_a_batch_over_keeps_its_pixels() -> None:
     memory = BatchMemory()
 
@@ -143,18 +127,6 @@ def test_windows_are_cut_into_memory_that_no_batch_lies_in() -> None:
     del first
     assert cut(0, 0, 0).ctypes.data == address
     np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
-
-
-def test_shards_are_mapped_and_few_stay_open(tmp_path: Path) -> None:
-    paths = []
-    for number in range(200):
-        path = tmp_path / f"{number}"
-        path.write_bytes(bytes([number]) * 10)
-        paths.append(str(path))
-    opened = map_shards(paths)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    assert [opened(number)[3] for number in range(200)] == list(range(200))
-    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 64
 
 
 def test_pillow_agrees() -> None:

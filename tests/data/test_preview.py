@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict
 from typing import Any
 
@@ -7,14 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.contract.example import ENCODED
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation import augment
 from pipeline_def.data.preview import preview
-from tests import nodes
+from tests.data.shard_folder import ShardFolder
 from tests.pictures import encode, picture
 
 OFF: dict[str, Any] = {"shift": 0.0}
@@ -30,22 +30,20 @@ def custom_config(
     }
 
 
+@functools.cache
 def canonical(config: TransformConfig, count: int = 40) -> list[bytes]:
     files = [encode(picture(seed, height=80, width=80), "PNG") for seed in range(count)]
     found: list[bytes] = canonicalize(tf.constant(files), config).numpy().tolist()
     return found
 
 
-def test_seen_is_what_the_model_is_given(transformed: nodes.Transformed) -> None:
-    examples = nodes.read_examples(transformed.examples, "train")[:5]
-    files = [example.features.feature[ENCODED].bytes_list.value[0] for example in examples]
-    config = TransformConfig(size=32)
-    seen, augmented = preview(files, custom_config(**OFF))
-    np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
+def test_seen_is_what_the_model_is_given(shard_folder: ShardFolder) -> None:
+    seen, augmented = preview(shard_folder.images["eval"], custom_config(**OFF))
+    np.testing.assert_array_equal(seen, shard_folder.pixels("eval"))
     assert augmented is seen
 
 
-@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+@pytest.mark.parametrize("storage", ["jpeg", "raw"])
 def test_with_a_margin_training_sees_other_windows(storage: Any) -> None:
     config = TransformConfig(size=24, margin=9, storage=storage)
     files = canonical(config)
@@ -68,7 +66,7 @@ def test_about_half_are_mirrored_by_a_flip() -> None:
 
 
 def test_a_batch_changes_as_in_a_step_of_training() -> None:
-    files = canonical(TransformConfig(size=32), count=8)
+    files = canonical(TransformConfig(size=32))[:8]
     options: dict[str, Any] = {"shift": 0.2, "rotation": 10.0, "brightness": 0.4, "cutout": 0.3}
     seen, augmented = preview(files, custom_config(seed=3, **options))
     order = np.random.default_rng(3).permutation(8)
@@ -103,7 +101,7 @@ def test_the_seed_decides() -> None:
 
 
 def test_no_two_images_of_many_are_changed_alike() -> None:
-    # More than are augmented at once: each batch has draws of its own.
+    # More than are augmented at once: each batch has random numbers of its own.
     files = [encode(picture(7, height=32, width=32), "JPEG")] * 64
     _, augmented = preview(files, custom_config(shift=0.5, rotation=90.0))
     assert len(np.unique(augmented.reshape(64, -1), axis=0)) == 64

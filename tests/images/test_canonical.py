@@ -11,7 +11,6 @@ from PIL import Image
 
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
-from pipeline_def.data.moments import channel_sums
 from tests.pictures import encode, picture
 
 Canonicalize = Callable[..., tf.Tensor]
@@ -85,14 +84,6 @@ def test_decode_refuses_another_size() -> None:
     data = tf.constant([encode(picture(1, height=16, width=32), "JPEG")])
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(data, TransformConfig(size=32))
-
-
-def test_channel_sums_are_exact() -> None:
-    images = np.full((2, 256, 256, 3), 255, np.uint8)
-    sums, squares = channel_sums(images)
-    np.testing.assert_array_equal(sums, np.full([2, 3], 255 * 256**2))
-    # More than 32 bits hold.
-    np.testing.assert_array_equal(squares, np.full([2, 3], 255**2 * 256**2))
 
 
 @pytest.mark.parametrize("storage", ["png", "raw"])

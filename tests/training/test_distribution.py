@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import nodes
-from tests.conftest import SIZE
+from tests.data.shard_folder import SIZE, ShardFolder
 
 # What a process prints: the sorted hashes of the images of each step, of its replicas.
 _WORKER = """
@@ -37,7 +36,7 @@ else:
 
 from pipeline_def.config.config import TransformConfig
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.read_plan import TrainingOrder
+from pipeline_def.data.order import TrainingOrder
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
 from components.contract.example import ENCODED, LABEL_ID
@@ -66,9 +65,9 @@ for _ in range(6):
 """
 
 
-def run(transformed: nodes.Transformed, kind: str, reader: str, **environment: str) -> Any:
+def run(shard_folder: ShardFolder, kind: str, reader: str, **environment: str) -> Any:
     return subprocess.Popen(
-        [sys.executable, "-c", _WORKER, transformed.examples.uri, kind, reader, str(SIZE)],
+        [sys.executable, "-c", _WORKER, str(shard_folder.path), kind, reader, str(SIZE)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         stdout=subprocess.PIPE,
         text=True,
@@ -89,16 +88,16 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-def test_every_strategy_gives_a_step_the_same_images(transformed: nodes.Transformed) -> None:
-    expected = steps(run(transformed, "default", "indexed"))
+def test_every_strategy_gives_a_step_the_same_images(shard_folder: ShardFolder) -> None:
+    expected = steps(run(shard_folder, "default", "indexed"))
     assert len(expected) == 6
     assert len({digest for step in expected for digest in step}) == 48
     for kind in ("one", "mirrored"):
-        assert steps(run(transformed, kind, "indexed")) == expected
+        assert steps(run(shard_folder, kind, "indexed")) == expected
     addresses = [f"localhost:{free_port()}" for _ in range(2)]
     workers = [
         run(
-            transformed,
+            shard_folder,
             "workers",
             "indexed",
             TF_CONFIG=json.dumps(
@@ -112,9 +111,9 @@ def test_every_strategy_gives_a_step_the_same_images(transformed: nodes.Transfor
 
 
 @pytest.mark.slow
-def test_streaming_replicas_share_what_is_read(transformed: nodes.Transformed) -> None:
-    assert steps(run(transformed, "mirrored", "streamed")) == steps(
-        run(transformed, "default", "streamed")
+def test_streaming_replicas_share_what_is_read(shard_folder: ShardFolder) -> None:
+    assert steps(run(shard_folder, "mirrored", "streamed")) == steps(
+        run(shard_folder, "default", "streamed")
     )
 
 
@@ -134,7 +133,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.config.input import InputConfig
 from pipeline_def.model.networks import build_model
 from pipeline_def.data.shards import Shards
-from pipeline_def.data.read_plan import TrainingOrder
+from pipeline_def.data.order import TrainingOrder
 from pipeline_def.training.loop import TrainingLoop
 
 def read(split, batch, order=None):
@@ -162,7 +161,7 @@ history = loop.fit(
     lambda step, part: read(
         "train", part.get_per_replica_batch_size(16), TrainingOrder.of_worker(3, step, part)
     ),
-    read("eval", 16),
+    lambda: read("eval", 16),
     log_dir=f"{target}/logs",
     checkpoint_dir=f"{target}/checkpoints",
 )
@@ -175,9 +174,9 @@ print(json.dumps({**history, "accuracy_again": hits / labels}))
 
 
 @pytest.mark.slow
-def test_training_on_two_replicas(transformed: nodes.Transformed, tmp_path: Path) -> None:
+def test_training_on_two_replicas(shard_folder: ShardFolder, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _TRAINING, transformed.examples.uri, str(tmp_path), str(SIZE)],
+        [sys.executable, "-c", _TRAINING, str(shard_folder.path), str(tmp_path), str(SIZE)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.contract import machine as memory
+from components.contract.model_run import RATE, WAIT_FRACTION
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
 from pipeline_def.training import input_report
 from pipeline_def.training.input_report import report_input
-from pipeline_def.training.loop import RATE, WAIT_SHARE
 
 
 def shards(uri: str = "/examples", records: int = 1000) -> Shards:
@@ -20,7 +18,7 @@ def shards(uri: str = "/examples", records: int = 1000) -> Shards:
 
 
 def report(share: float, cache: Any = "none", **more: Any) -> input_report.InputReport:
-    history = {RATE: [10.0, 300.0, 200.0, 400.0], WAIT_SHARE: [0.9, share, share, share]}
+    history = {RATE: [10.0, 300.0, 200.0, 400.0], WAIT_FRACTION: [0.9, share, share, share]}
     config = TransformConfig(size=100, storage=more.pop("storage", "jpeg"))
     return report_input(history, InputConfig(cache=cache), shards(**more), config)
 
@@ -30,7 +28,7 @@ def test_the_first_epoch_does_not_count() -> None:
 
 
 def test_a_single_epoch_does() -> None:
-    history = {RATE: [10.0], WAIT_SHARE: [0.01]}
+    history = {RATE: [10.0], WAIT_FRACTION: [0.01]}
     found = report_input(history, InputConfig(cache="none"), shards(), TransformConfig(size=8))
     assert (found.images_per_second, found.input_wait_share) == (10.0, 0.01)
 
@@ -54,19 +52,3 @@ def test_advice_when_training_waits(
     assert advice in found
     assert "benchmarks.input_pipeline" in found
     assert "Training waited 40 % of its time for input" in caplog.text
-
-
-def test_available_memory_is_that_of_the_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    8000 kB\n")
-    monkeypatch.setattr(memory, "_MEMINFO", meminfo)
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    assert memory.available_memory() == 8000 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.available_memory() == 8000 * 1024
-    (tmp_path / "memory.max").write_text(f"{5000 * 1024}\n")
-    (tmp_path / "memory.current").write_text(f"{3000 * 1024}\n")
-    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {1000 * 1024}\n")
-    assert memory.available_memory() == 3000 * 1024

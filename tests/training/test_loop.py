@@ -1,64 +1,91 @@
 from __future__ import annotations
 
 import functools
-import shutil
+import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_transform as tft
 import tf_keras
 
+from components.contract.errors import ModelError
+from components.contract.model_run import RATE, WAIT_FRACTION
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.read_plan import TrainingOrder
-from pipeline_def.data.shards import Shards
-from pipeline_def.model.networks import build_model
-from pipeline_def.training import loop as training
-from pipeline_def.training.checkpoint import Progress
+from pipeline_def.data.order import TrainingOrder
+from pipeline_def.model.networks import _Dropout, build_model
+from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.loop import TrainingLoop
-from tests import nodes
-from tests.conftest import SIZE
+from tests.data.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
 STEPS = 4
 IMAGES = TransformConfig(size=SIZE - 4, margin=4)
 AUGMENTATION = AugmentationConfig(shift=0.1, flip=True, mixup=0.2)
+OFF = AugmentationConfig(shift=0.0)
 
 
 class Killed(Exception):
     pass
 
 
+def network() -> tf_keras.Model:
+    return build_model(
+        ModelConfig(name="cnn", width=4, dropout=0.3),
+        size=IMAGES.seen_size,
+        classes=3,
+        mean=[128] * 3,
+        variance=[5000] * 3,
+    )
+
+
+def small() -> tf_keras.Model:
+    """A model that is traced fast, with all that a checkpoint has to hold."""
+    layers = [
+        tf_keras.layers.Rescaling(1 / 255, input_shape=(IMAGES.seen_size, IMAGES.seen_size, 3)),
+        tf_keras.layers.Conv2D(4, 3, strides=4, use_bias=False),
+        tf_keras.layers.BatchNormalization(),
+        tf_keras.layers.GlobalAveragePooling2D(),
+        _Dropout(0.3, 0),
+        tf_keras.layers.Dense(3),
+    ]
+    return tf_keras.Sequential(layers)
+
+
+def linear(features: int = 3) -> tf_keras.Model:
+    """A model that is traced in no time, for what does not depend on the model."""
+    layers = [
+        tf_keras.layers.Rescaling(1 / 255, input_shape=(IMAGES.seen_size, IMAGES.seen_size, 3)),
+        tf_keras.layers.GlobalAveragePooling2D(),
+        tf_keras.layers.Dense(features),
+        tf_keras.layers.Dense(3),
+    ]
+    return tf_keras.Sequential(layers)
+
+
 class Training:
     """A training whose input can be listened to, and which can be killed at any step."""
 
-    def __init__(self, transformed: nodes.Transformed, folder: Path, **options: Any) -> None:
-        self._transformed = transformed
-        self._folder = folder
+    def __init__(self, shards: ShardFolder, folder: Path, **options: Any) -> None:
+        self._shards = shards
+        self.folder = folder
+        self.build = options.pop("build", linear)
+        self.augmentation = OFF if self.build == linear else AUGMENTATION
         self.input: InputConfig = options.pop("input", InputConfig(cache="none"))
         self.config = TrainingConfig(**{"epochs": 3, "batch_size": BATCH, "seed": 2, **options})
+        self.delay = 0.0
         self.seen: dict[int, bytes] = {}
         """Step → the images of its batch."""
 
     def _dataset(self, split: str, size: int, order: TrainingOrder | None) -> tf.data.Dataset:
-        return make_dataset(
-            Shards.of_pattern(f"{self._transformed.examples.uri}/Split-{split}/*"),
-            config=IMAGES,
-            feature_spec=tft.TFTransformOutput(
-                self._transformed.graph.uri
-            ).transformed_feature_spec(),
-            batch_size=size,
-            options=self.input,
-            order=order,
-        )
+        return self._shards.dataset(split, IMAGES, batch_size=size, options=self.input, order=order)
 
     def _read(
         self, step: int, part: tf.distribute.InputContext, kill_at: int | None
@@ -66,6 +93,7 @@ class Training:
         def listen(number: Any, images: Any) -> Any:
             if kill_at is not None and number >= kill_at:
                 raise Killed
+            time.sleep(self.delay)
             self.seen[int(number)] = images.tobytes()
             return np.int64(0)
 
@@ -82,91 +110,187 @@ class Training:
         """Return the weights and the history; a second run goes on where one was killed."""
         tf_keras.utils.set_random_seed(self.config.seed)
         tf.config.experimental.enable_op_determinism()
-        model = build_model(
-            ModelConfig(name="cnn", width=4, dropout=0.3),
-            size=IMAGES.seen_size,
-            classes=3,
-            mean=[128] * 3,
-            variance=[5000] * 3,
-        )
+        model = self.build()
         loop = TrainingLoop(
             model,
             config=self.config,
-            augmentation=AUGMENTATION,
+            augmentation=self.augmentation,
             batch_size=BATCH,
             steps=STEPS,
         )
         history = loop.fit(
             functools.partial(self._read, kill_at=kill_at),
-            self._dataset("eval", BATCH, None),
-            log_dir=str(self._folder / "logs"),
-            checkpoint_dir=str(self._folder / "checkpoints"),
+            functools.partial(self._dataset, "eval", BATCH, None),
+            log_dir=str(self.folder / "logs"),
+            checkpoint_dir=str(self.folder / "checkpoints"),
         )
         return model.get_weights(), history
 
 
-def comparable(history: dict[str, list[float]]) -> dict[str, list[float]]:
-    timed = (training.RATE, training.WAIT_SHARE)
-    return {name: values for name, values in history.items() if name not in timed}
+def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> None:
+    """Compare weights and history bit for bit, but for the times that were measured."""
+    for a, b in zip(ours[0], theirs[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in set(ours[1]) - {RATE, WAIT_FRACTION}:
+        assert ours[1][name] == theirs[1][name]
+
+
+Undisturbed = Callable[[Any], tuple[Training, Any]]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Training, Any]:
-    whole = Training(transformed, tmp_path_factory.mktemp("whole"))
-    return whole, whole.run()
+def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """From the function that builds a model to its training, and what came out."""
+
+    @functools.cache
+    def train(build: Any) -> tuple[Training, Any]:
+        whole = Training(shard_folder, tmp_path_factory.mktemp("whole"), build=build)
+        return whole, whole.run()
+
+    return train
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_steps", "kill_at", "goes_on_at"),
+    ("build", "checkpoint_steps", "kill_at", "goes_on_at"),
     [
-        pytest.param(0, 6, 4, id="at the end of the epoch before"),
-        pytest.param(3, 7, 6, id="in the middle of an epoch"),
-        pytest.param(1, 11, 11, id="just before it was killed"),
-        pytest.param(0, 2, 0, id="from the start, as there is no checkpoint yet"),
+        pytest.param(small, 3, 7, 6, id="in the middle of an epoch"),
+        pytest.param(network, 0, 6, 4, id="at the end of an epoch", marks=pytest.mark.slow),
+        pytest.param(network, 1, 11, 11, id="just before", marks=pytest.mark.slow),
+        pytest.param(network, 0, 2, 0, id="no checkpoint yet", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_training_ends_as_if_it_had_not_been(
-    transformed: nodes.Transformed,
-    undisturbed: tuple[Training, Any],
+    shard_folder: ShardFolder,
+    undisturbed: Undisturbed,
     tmp_path: Path,
+    build: Any,
     checkpoint_steps: int,
     kill_at: int,
     goes_on_at: int,
 ) -> None:
-    whole, (weights, history) = undisturbed
-    killed = Training(transformed, tmp_path, checkpoint_steps=checkpoint_steps)
+    whole, expected = undisturbed(build)
+    killed = Training(shard_folder, tmp_path, build=build, checkpoint_steps=checkpoint_steps)
     killed.input = InputConfig(cache="none", prefetch=1)
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=kill_at)
     killed.seen.clear()
-    again, history_again = killed.run()
+    assert_same(killed.run(), expected)
     assert min(killed.seen) == goes_on_at
     common = set(killed.seen) & set(whole.seen)
     assert common >= set(range(goes_on_at, 3 * STEPS))
     assert all(killed.seen[step] == whole.seen[step] for step in common)
-    assert comparable(history_again) == comparable(history)
-    for a, b in zip(again, weights, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not (tmp_path / "checkpoints").exists()
 
 
-def test_history_and_logs(undisturbed: tuple[Training, Any]) -> None:
-    _, (_, history) = undisturbed
+def test_a_training_that_is_over_is_restored_without_a_step(
+    shard_folder: ShardFolder, tmp_path: Path
+) -> None:
+    training = Training(shard_folder, tmp_path)
+    expected = training.run()
+    training.seen.clear()
+    assert_same(training.run(), expected)
+    assert not training.seen
+
+
+def truncate(folder: Path) -> None:
+    [data] = folder.glob("ckpt-*.data-*")
+    data.write_bytes(data.read_bytes()[:200])
+
+
+def overwrite(folder: Path) -> None:
+    [index] = folder.glob("ckpt-*.index")
+    index.write_bytes(bytes(index.stat().st_size))
+
+
+def lose_the_data(folder: Path) -> None:
+    [data] = folder.glob("ckpt-*.data-*")
+    data.unlink()
+
+
+def checkpoints_of(model: tf_keras.Model, folder: Path) -> Checkpoints:
+    optimizer = tf_keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    return Checkpoints(str(folder), model=model, optimizer=optimizer, metrics={})
+
+
+@pytest.mark.parametrize("damage", [truncate, overwrite, lose_the_data, None])
+def test_a_checkpoint_that_does_not_fit_is_left_aside_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Any
+) -> None:
+    saved = checkpoints_of(linear(3 if damage else 5), tmp_path)
+    saved.progress.history["val_loss"] = [1.0]
+    saved.save()
+    if damage:
+        damage(tmp_path)
+    model = linear()
+    untrained = model.get_weights()
+    checkpoints = checkpoints_of(model, tmp_path)
+    with caplog.at_level(logging.WARNING):
+        checkpoints.restore()
+    assert "Training starts afresh, as the checkpoint" in caplog.text
+    assert checkpoints.progress == Progress()
+    for ours, theirs in zip(model.get_weights(), untrained, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_store_that_does_not_answer_costs_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any) -> None:
+        raise tf.errors.UnavailableError(None, None, "503")
+
+    checkpoints = checkpoints_of(linear(), tmp_path)
+    checkpoints.save()
+    monkeypatch.setattr(tf.train.Checkpoint, "restore", unavailable)
+    with pytest.raises(tf.errors.UnavailableError):
+        checkpoints.restore()
+
+
+def test_history_and_logs(undisturbed: Undisturbed) -> None:
+    whole, (_, history) = undisturbed(small)
     assert set(history) == {
         *("loss", "accuracy", "val_loss", "val_accuracy"),
-        *(training.RATE, training.WAIT_SHARE),
+        *(RATE, WAIT_FRACTION),
     }
     assert all(len(values) == 3 for values in history.values())
-    assert all(0 <= share <= 1 for share in history[training.WAIT_SHARE])
-    assert all(rate > 0 for rate in history[training.RATE])
+    assert all(0 <= fraction <= 1 for fraction in history[WAIT_FRACTION])
+    assert all(rate > 0 for rate in history[RATE])
+    assert list(whole.folder.rglob("events.out.tfevents.*"))
+    assert not list(whole.folder.rglob("*.xplane.pb"))
 
 
-def test_the_best_epoch_is_kept_and_patience_ends_training(
-    transformed: nodes.Transformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        ([3.0, 1.0, 2.0, 4.0], 2),
+        ([NAN, 2.0, 3.0], 2),
+        ([NAN, 2.0, 1.0], 3),
+        ([INF, NAN, 2.0], 3),
+        ([2.0, NAN, -INF, 1.0], 4),
+        ([NAN, INF], 0),
+    ],
+)
+def test_the_best_epoch_has_the_lowest_loss_that_is_a_number(
+    losses: list[float], best: int
 ) -> None:
-    losses = iter([3.0, 1.0, 2.0, 4.0, 0.5])
+    class Model:
+        def get_weights(self) -> list[int]:
+            return [progress.epochs]
+
+    progress = Progress()
+    for loss in losses:
+        progress.end_epoch({"val_loss": loss}, Model())
+    assert progress.best_epoch == best
+    assert progress.best_weights == ([best] if best else [])
+    assert progress.epochs_since_best == len(losses) - best
+
+
+def test_patience_ends_training_with_the_best_weights(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([NAN, 1.0, 2.0, 4.0, 0.5])
     weights = []
     end_epoch = Progress.end_epoch
 
@@ -175,49 +299,37 @@ def test_the_best_epoch_is_kept_and_patience_ends_training(
         end_epoch(progress, {**values, "val_loss": next(losses)}, model)
 
     monkeypatch.setattr(Progress, "end_epoch", with_losses)
-    final, history = Training(transformed, tmp_path, epochs=5, patience=2).run()
-    assert history["val_loss"] == [3.0, 1.0, 2.0, 4.0]
+    final, history = Training(shard_folder, tmp_path, epochs=5, patience=2).run()
+    assert history["val_loss"][1:] == [1.0, 2.0, 4.0]
     for a, b in zip(final, weights[1], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_slow_input_shows_as_waiting(
-    transformed: nodes.Transformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_loss_that_never_is_a_number_is_an_error(
+    shard_folder: ShardFolder, tmp_path: Path
 ) -> None:
-    slow = Training(transformed, tmp_path, epochs=2)
-    read = slow._read
+    diverging = Training(shard_folder, tmp_path, epochs=2, learning_rate=1e38)
+    with pytest.raises(ModelError, match=r"in any of 2 epochs: lower training\.learning_rate"):
+        diverging.run()
+    assert not (tmp_path / "checkpoints").exists()
 
-    def late(*args: Any, **options: Any) -> tf.data.Dataset:
-        def wait(images: Any) -> Any:
-            time.sleep(0.2)
-            return images
 
-        def delayed(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            same = tf.ensure_shape(tf.numpy_function(wait, [images], tf.uint8), images.shape)
-            return same, labels
-
-        return read(*args, **options).map(delayed)
-
-    monkeypatch.setattr(slow, "_read", late)
+def test_a_slow_input_shows_as_waiting(shard_folder: ShardFolder, tmp_path: Path) -> None:
+    slow = Training(shard_folder, tmp_path, epochs=2)
+    slow.delay = 0.1
     _, history = slow.run()
-    assert history[training.WAIT_SHARE][1] > 0.5
+    assert history[WAIT_FRACTION][1] > 0.5
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"profile_steps": 1}, id="after the tenth step"),
         pytest.param({"profile_steps": 2, "epochs": 1}, id="of a training of four steps"),
+        pytest.param({"profile_steps": 1}, id="after the tenth step", marks=pytest.mark.slow),
     ],
 )
 def test_a_profile_on_request(
-    transformed: nodes.Transformed, tmp_path: Path, options: dict[str, int]
+    shard_folder: ShardFolder, tmp_path: Path, options: dict[str, int]
 ) -> None:
-    Training(transformed, tmp_path, **options).run()
+    Training(shard_folder, tmp_path, **options).run()
     assert list((tmp_path / "logs").rglob("*.xplane.pb"))
-
-
-def test_without_a_request_no_profile(undisturbed: tuple[Training, Any]) -> None:
-    whole, _ = undisturbed
-    assert not list(whole._folder.rglob("*.xplane.pb"))
-    shutil.rmtree(whole._folder)

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,62 +19,229 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.model_run import HISTORY_FILE
+from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
+from pipeline_def.serving.signatures import export_model, save_whole
 from pipeline_def.training import run_fn as trainer
+from pipeline_def.training.loop import TrainingLoop
 from tests import nodes
 from tests.conftest import SIZE
+from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
 from tests.pictures import encode, picture
+
+# One process makes what they share.
+pytestmark = pytest.mark.xdist_group("transformed")
 
 
 @dataclass(frozen=True)
 class Trained:
     model: Any
+    """What was exported."""
+    keras: Any
+    """What it was made of."""
     run: Path
+
+
+def fn_args(examples: str, graph: str, target: Path, **training: Any) -> SimpleNamespace:
+    """What TFX gives Trainer's run_fn, as far as ours reads it."""
+    (target / "run").mkdir(parents=True, exist_ok=True)
+    config = TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(name="cnn", width=8),
+        training=TrainingConfig(batch_size=16, **training),
+        checkpoints=str(target / "checkpoints"),
+    )
+    return SimpleNamespace(
+        transform_graph_path=graph,
+        train_files=[f"{examples}/Split-train/*"],
+        eval_files=[f"{examples}/Split-eval/*"],
+        serving_model_dir=str(target / "model"),
+        model_run_dir=str(target / "run"),
+        custom_config=to_dict(config),
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A model trained for a few epochs and exported by `run_fn`."""
-    target = tmp_path_factory.mktemp("trained")
+    arguments = fn_args(
+        transformed.examples.uri,
+        transformed.graph.uri,
+        tmp_path_factory.mktemp("trained"),
+        epochs=4,
+    )
+    models = []
 
-    @dataclass(frozen=True)
-    class FnArgs:
-        transform_graph_path = transformed.graph.uri
-        train_files = (f"{transformed.examples.uri}/Split-train/*",)
-        eval_files = (f"{transformed.examples.uri}/Split-eval/*",)
-        serving_model_dir = str(target / "model")
-        model_run_dir = str(target / "run")
-        custom_config = to_dict(
-            TrainerConfig(
-                transform=TransformConfig(size=SIZE),
-                model=ModelConfig(name="cnn", width=8),
-                training=TrainingConfig(epochs=4, batch_size=16),
-                checkpoints=str(target / "checkpoints"),
-            )
+    def export(model: Any, *more: Any, **options: Any) -> None:
+        models.append(model)
+        export_model(model, *more, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "export_model", export)
+        trainer.run_fn(arguments)
+    run = Path(arguments.model_run_dir)
+    assert not list(run.parent.glob("checkpoints/*"))
+    return Trained(tf.saved_model.load(arguments.serving_model_dir), models[0], run)
+
+
+class FullDisk(OSError):
+    pass
+
+
+def fail(*_: Any, **__: Any) -> None:
+    raise FullDisk
+
+
+def fail_to_write(name: str) -> Any:
+    write = trainer._write
+
+    def write_or_fail(facts: Any, directory: str, file: str) -> None:
+        write(facts, directory, file)
+        if file == name:
+            raise FullDisk
+
+    return write_or_fail
+
+
+class Graph:
+    """As much of a transform graph as training needs; a real one takes seconds to make."""
+
+    def __init__(self, _: str) -> None:
+        pass
+
+    def transformed_feature_spec(self) -> dict[str, Any]:
+        return FEATURE_SPEC
+
+    def vocabulary_size_by_name(self, _: str) -> int:
+        return 3
+
+
+def test_no_failure_after_the_last_step_costs_the_training(
+    shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tft, "TFTransformOutput", Graph)
+    arguments = fn_args(str(shard_folder.path), "none", tmp_path, epochs=1)
+    steps, timed_step = [], TrainingLoop._timed_step
+
+    def counted_step(*those: Any) -> None:
+        steps.append(1)
+        timed_step(*those)
+
+    monkeypatch.setattr(TrainingLoop, "_timed_step", counted_step)
+    exported: list[Any] = []
+    monkeypatch.setattr(
+        trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
+    )
+    failures: list[tuple[str, Any]] = [
+        *(("_write", fail_to_write(name)) for name in (HISTORY_FILE, INPUT_FILE, TRAINING_FILE)),
+        ("export_model", fail),
+        ("remove_checkpoints", fail),
+    ]
+    for name, failure in failures:
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer, name, failure)
+            with pytest.raises(FullDisk):
+                trainer.run_fn(arguments)
+        assert list(tmp_path.glob("checkpoints/*"))
+    trainer.run_fn(arguments)
+    assert len(steps) == shard_folder.shards("train").total // 16
+    assert not list(tmp_path.glob("checkpoints/*"))
+    for before, after in zip(*exported, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def save_a_part(model: Any, directory: str, **_: Any) -> None:
+    Path(directory, "variables").mkdir(parents=True)
+    Path(directory, "variables", "variables.index").write_bytes(b"half of it")
+    raise FullDisk
+
+
+@pytest.mark.parametrize(("name", "failure"), [("save", save_a_part), ("rename", fail)])
+def test_a_model_is_whole_at_its_place_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, failure: Any
+) -> None:
+    model, target = tf.Module(), tmp_path / "Format-Serving"
+    owner = tf.saved_model if name == "save" else tf.io.gfile
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failure)
+        with pytest.raises(FullDisk):
+            save_whole(model, str(target), {})
+    assert not target.exists()
+    for _ in range(2):
+        save_whole(model, f"{target}/", {})
+        assert tf.saved_model.contains_saved_model(str(target))
+        assert list(tmp_path.iterdir()) == [target]
+
+
+_KILLED = """
+import json, os, signal, sys
+from types import SimpleNamespace
+import tensorflow as tf
+from pipeline_def.serving.signatures import export_model, save_whole
+from pipeline_def.training import run_fn as trainer
+from pipeline_def.training.loop import TrainingLoop
+
+moment, arguments = sys.argv[1], SimpleNamespace(**json.loads(sys.argv[2]))
+steps = []
+timed_step = TrainingLoop._timed_step
+TrainingLoop._timed_step = lambda *those: (steps.append(1), timed_step(*those))
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if moment == "saving":
+    tf.io.gfile.rename = kill
+elif moment == "removing":
+    tf.io.gfile.rmtree = kill
+trainer.run_fn(arguments)
+print(len(steps))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_after_the_last_step_does_not_cost_the_training(
+    transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    arguments = fn_args(transformed.examples.uri, transformed.graph.uri, tmp_path, epochs=1)
+
+    def run(moment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _KILLED, moment, json.dumps(vars(arguments))],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=300,
         )
 
-    Path(FnArgs.model_run_dir).mkdir()
-    trainer.run_fn(FnArgs())
-    return Trained(tf.saved_model.load(FnArgs.serving_model_dir), Path(FnArgs.model_run_dir))
-
-
-def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
-    outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files))
-    return {name: value.numpy() for name, value in outputs.items()}
+    assert run("saving").returncode == -signal.SIGKILL
+    assert not Path(arguments.serving_model_dir).exists()
+    shutil.rmtree(tmp_path / "model.unfinished")
+    assert run("removing").returncode == -signal.SIGKILL
+    assert tf.saved_model.contains_saved_model(arguments.serving_model_dir)
+    whole = run("never")
+    assert (whole.returncode, whole.stdout.splitlines()[-1]) == (0, "0")
+    assert not list(tmp_path.glob("checkpoints/*"))
 
 
 def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> None:
     history = json.loads((trained.run / HISTORY_FILE).read_text())
     assert len(history["val_accuracy"]) == len(history["loss"]) == 4
     assert history["loss"][-1] < history["loss"][0]
+    facts = json.loads((trained.run / TRAINING_FILE).read_text())
+    assert set(facts["config"]) == {"transform", "input", "augmentation", "model", "training"}
+    assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))
+
+
+def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
+    outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files))
+    return {name: value.numpy() for name, value in outputs.items()}
 
 
 def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
@@ -94,7 +265,7 @@ def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
         config=TransformConfig(size=SIZE),
         batch_size=7,
     )
-    trained_on = [tf.nn.softmax(trained.model(images, training=False)) for images, _ in dataset]
+    trained_on = [tf.nn.softmax(trained.keras(images, training=False)) for images, _ in dataset]
     served = serve(trained, raw)["probabilities"]
     np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
 
@@ -132,6 +303,30 @@ def test_the_vocabulary_travels_with_the_model(
     np.testing.assert_array_equal(served["labels"][0], names)
 
 
+def arguments_of(config: TrainerConfig, **more: Any) -> Any:
+    files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
+    return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
+
+
+def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = TrainerConfig(checkpoints="/here")
+    same = os.path.basename(trainer._checkpoint_dir(arguments_of(config)))
+    moved = trainer._checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
+    assert moved == f"/there/{same}"
+    others = [
+        arguments_of(replace(config, training=TrainingConfig(learning_rate=1e-4))),
+        arguments_of(config, train_files=["other"]),
+        arguments_of(config, eval_files=["other"]),
+        arguments_of(config, transform_graph_path="other"),
+    ]
+    found = {same, *(os.path.basename(trainer._checkpoint_dir(other)) for other in others)}
+    monkeypatch.setattr(trainer, "code_digest", {"Trainer": "a new loss"}.get)
+    found.add(os.path.basename(trainer._checkpoint_dir(arguments_of(config))))
+    assert len(found) == 6
+
+
 @pytest.mark.parametrize(
     ("checkpoints", "parent"),
     [
@@ -141,7 +336,19 @@ def test_the_vocabulary_travels_with_the_model(
     ],
 )
 def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
-    arguments = SimpleNamespace(
-        train_files=["a"], transform_graph_path="b", custom_config={"checkpoints": checkpoints}
-    )
+    arguments = arguments_of(TrainerConfig(checkpoints=checkpoints))
     assert os.path.dirname(trainer._checkpoint_dir(arguments)) == parent
+
+
+@pytest.mark.parametrize(("available", "expected"), [(2, [2, 2]), (8, [])])
+def test_tensorflow_starts_as_many_threads_as_the_quota_allows(
+    monkeypatch: pytest.MonkeyPatch, available: int, expected: list[int]
+) -> None:
+    threads: list[int] = []
+    for kind in ("intra", "inter"):
+        name = f"set_{kind}_op_parallelism_threads"
+        monkeypatch.setattr(tf.config.threading, name, threads.append)
+    monkeypatch.setattr(trainer, "available_cpus", lambda: available)
+    monkeypatch.setattr(trainer, "bound_cpus", lambda: 8)
+    trainer._prepare_tensorflow(0)
+    assert threads == expected

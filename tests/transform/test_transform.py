@@ -14,6 +14,9 @@ from pipeline_def.data.shards import RecordTable, Shards
 from tests import nodes
 from tests.conftest import SIZE
 
+# One process makes what they share.
+pytestmark = pytest.mark.xdist_group("transformed")
+
 CONFIG = TransformConfig(size=SIZE)
 
 

@@ -1,0 +1,39 @@
+"""The form that Transform brings images to: what writes and reads them has to be told."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+CHANNELS = 3
+
+
+class CanonicalForm(Protocol):
+    """The form of stored images; the fields of `TransformConfig` say more."""
+
+    @property
+    def fit(self) -> Literal["crop", "stretch"]:
+        """How other shapes become square."""
+
+    @property
+    def storage(self) -> Literal["jpeg", "png", "raw"]:
+        """Format of the stored images."""
+
+    @property
+    def quality(self) -> int:
+        """JPEG quality, 1 to 100."""
+
+    @property
+    def chroma(self) -> Literal["full", "half"]:
+        """Resolution of the colours of stored JPEGs."""
+
+    @property
+    def margin(self) -> int:
+        """Pixels by which stored images are larger than the model sees them."""
+
+    @property
+    def seen_size(self) -> int:
+        """Side of the images that the model sees, pixels."""
+
+    @property
+    def stored_size(self) -> int:
+        """Side of the stored images, pixels."""

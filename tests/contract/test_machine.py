@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from components.contract import machine
+
+MIB = 2**20
+UNLIMITED = "9223372036854771712"
+
+# Controllers and path of a process, as /proc/self/cgroup gives them, and files of control groups:
+# their path below /sys/fs/cgroup → their content.
+MEMORY = {
+    "no container": ("0::/user.slice", {}, 8000),
+    "version 2, the container sees its group as the root": (
+        "0::/",
+        {
+            "memory.max": f"{5000 * MIB}",
+            "memory.current": f"{3000 * MIB}",
+            "memory.stat": f"anon 1\ninactive_file {1000 * MIB}",
+        },
+        3000,
+    ),
+    "version 2, a limit of the pod around a container without one": (
+        "0::/pod/container",
+        {
+            "pod/container/memory.max": "max",
+            "pod/memory.max": f"{2000 * MIB}",
+            "pod/memory.current": f"{500 * MIB}",
+        },
+        1500,
+    ),
+    "version 2, the inner of two limits is the tighter one": (
+        "0::/pod/container",
+        {"pod/container/memory.max": f"{700 * MIB}", "pod/memory.max": f"{2000 * MIB}"},
+        700,
+    ),
+    "version 1, the path is the host's": (
+        "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc",
+        {
+            "memory/memory.limit_in_bytes": f"{4000 * MIB}",
+            "memory/memory.usage_in_bytes": f"{2500 * MIB}",
+            "memory/memory.stat": f"cache 1\ntotal_inactive_file {500 * MIB}",
+        },
+        2000,
+    ),
+    "version 1, nested": (
+        "4:memory:/pod/container",
+        {
+            "memory/pod/container/memory.limit_in_bytes": UNLIMITED,
+            "memory/pod/memory.limit_in_bytes": f"{900 * MIB}",
+            "memory/memory.limit_in_bytes": UNLIMITED,
+        },
+        900,
+    ),
+    "both, as systemd mounts them": (
+        "4:memory:/a\n0::/a",
+        {"memory/a/memory.limit_in_bytes": f"{600 * MIB}", "unified/a/memory.max": "max"},
+        600,
+    ),
+    "more in use than is allowed": (
+        "0::/",
+        {"memory.max": f"{100 * MIB}", "memory.current": f"{200 * MIB}"},
+        0,
+    ),
+}
+
+CPUS = {
+    "no container": ("0::/user.slice", {}, 8),
+    "version 2, no quota": ("0::/", {"cpu.max": "max 100000"}, 8),
+    "version 2, half a CPU is one thread": ("0::/", {"cpu.max": "50000 100000"}, 1),
+    "version 2, two and a half CPUs are three threads": ("0::/", {"cpu.max": "250000 100000"}, 3),
+    "version 2, the pod's quota is the tighter one": (
+        "0::/pod/container",
+        {"pod/container/cpu.max": "600000 100000", "pod/cpu.max": "200000 100000"},
+        2,
+    ),
+    "version 2, a quota above the CPUs that there are": ("0::/", {"cpu.max": "9900000 100000"}, 8),
+    "version 1": (
+        "3:cpu,cpuacct:/docker/abc",
+        {"cpu,cpuacct/cpu.cfs_quota_us": "400000", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+        4,
+    ),
+    "version 1, mounted by the controller's name, nested": (
+        "3:cpuacct,cpu:/pod/container",
+        {
+            "cpu/pod/container/cpu.cfs_quota_us": "-1",
+            "cpu/pod/container/cpu.cfs_period_us": "100000",
+            "cpu/pod/cpu.cfs_quota_us": "150000",
+            "cpu/pod/cpu.cfs_period_us": "50000",
+        },
+        3,
+    ),
+}
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty /proc and /sys/fs/cgroup of a machine with 8 CPUs and 8,000 MiB."""
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:    {8000 * 1024} kB\n")
+    monkeypatch.setattr(machine, "_PROC", proc)
+    monkeypatch.setattr(machine, "_CGROUPS", groups)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    return tmp_path
+
+
+def write(system: Path, processes: str, files: dict[str, str]) -> None:
+    (system / "proc" / "self" / "cgroup").write_text(processes)
+    for name, content in files.items():
+        path = system / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + "\n")
+
+
+@pytest.mark.parametrize("case", MEMORY)
+def test_available_memory_is_that_of_the_tightest_control_group(system: Path, case: str) -> None:
+    processes, files, expected = MEMORY[case]
+    write(system, processes, files)
+    assert machine.available_memory() == expected * MIB
+
+
+@pytest.mark.parametrize("case", CPUS)
+def test_available_cpus_are_those_of_the_tightest_control_group(system: Path, case: str) -> None:
+    processes, files, expected = CPUS[case]
+    write(system, processes, files)
+    assert machine.available_cpus() == expected
+
+
+def test_a_system_without_control_groups_has_no_limits(system: Path) -> None:
+    assert (machine.available_memory(), machine.available_cpus()) == (8000 * MIB, 8)

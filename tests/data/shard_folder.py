@@ -1,0 +1,88 @@
+"""What Transform would have written for a few pictures, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.contract.example import ENCODED, LABEL_ID
+from components.images.canonical import decode
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import shard_path, write_index
+from components.transform.config import TransformConfig
+from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.shards import Shards
+from tests.pictures import COLOURS, encode, picture
+
+SIZE = 32
+BATCH = 8
+CONFIG = TransformConfig(size=SIZE)
+FEATURE_SPEC = {
+    ENCODED: tf.io.FixedLenFeature([], tf.string),
+    LABEL_ID: tf.io.FixedLenFeature([], tf.int64),
+}
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    path: Path
+    images: dict[str, list[bytes]]
+    """Split → its canonical JPEGs, in order."""
+    labels: dict[str, list[int]]
+
+    def shards(self, split: str) -> Shards:
+        return Shards.of_pattern(f"{self.path}/Split-{split}/*")
+
+    def pixels(self, split: str) -> Any:
+        return decode(tf.constant(self.images[split]), CONFIG).numpy()
+
+    def stored(self, split: str) -> list[tuple[bytes, int]]:
+        """Return pixels and label of every record, in order."""
+        images = [image.tobytes() for image in self.pixels(split)]
+        return list(zip(images, self.labels[split], strict=True))
+
+    def dataset(self, split: str, config: TransformConfig = CONFIG, **more: Any) -> tf.data.Dataset:
+        return make_dataset(
+            self.shards(split),
+            config=config,
+            feature_spec=FEATURE_SPEC,
+            **{"batch_size": BATCH, **more},
+        )
+
+
+def write_shards(path: Path, **splits: Sequence[int]) -> ShardFolder:
+    """Write shards of so many records each; `evaluation` becomes the split eval."""
+    folder = ShardFolder(path, {}, {})
+    index: dict[str, dict[str, int]] = {}
+    for seed, (name, counts) in enumerate(splits.items()):
+        split = {"evaluation": "eval"}.get(name, name)
+        numbers = range(1000 * seed, 1000 * seed + sum(counts))
+        folder.images[split] = [_image(number) for number in numbers]
+        folder.labels[split] = [number % 3 for number in numbers]
+        records = [
+            {ENCODED: image, LABEL_ID: label}
+            for image, label in zip(folder.images[split], folder.labels[split], strict=True)
+        ]
+        index[split] = {}
+        for number, count in enumerate(counts):
+            shard = Path(shard_path(str(path), split, number, len(counts))).name
+            index[split][shard] = write_indexed_shard(str(path), split, shard, records[:count])
+            records = records[count:]
+    write_index(str(path), index, labels=sorted(COLOURS))
+    return folder
+
+
+def _image(number: int) -> bytes:
+    colour = sorted(COLOURS)[number % 3]
+    return encode(picture(number, colour=colour, height=SIZE, width=SIZE), "JPEG", quality=95)
+
+
+def examples(batches: tf.data.Dataset) -> Iterator[tuple[bytes, int]]:
+    for images, labels in batches.as_numpy_iterator():
+        for image, label in zip(images, labels, strict=True):
+            yield np.asarray(image).tobytes(), int(label)

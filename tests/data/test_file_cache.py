@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.contract.errors import StorageError
+from pipeline_def.data.file_cache import default_folder, open_pixels
+
+SHAPE = (4, 8, 8, 3)
+SIZE = 4 * 8 * 8 * 3
+# Of files with their headers of 128 bytes: two sets of pixels, not three.
+TWO = 2 * (SIZE + 128) + SIZE // 2
+
+
+def fill(pixels: Any, labels: Any) -> None:
+    pixels[:], labels[:] = 7, np.arange(len(labels))
+
+
+def never(pixels: Any, labels: Any) -> None:
+    raise AssertionError("the pixels are there")
+
+
+def cached(folder: Path, name: str, *, limit: int = TWO, fill: Any = fill) -> Any:
+    # Entries are told apart by when they were last used: the clock must go on in between.
+    time.sleep(0.01)
+    return open_pixels(folder / name, SHAPE, limit=limit, fill=fill)[0]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_dir()}
+
+
+def test_pixels_are_written_once_and_then_mapped(tmp_path: Path) -> None:
+    open_pixels(tmp_path / "new" / "a", SHAPE, limit=TWO, fill=fill)
+    pixels, labels = open_pixels(tmp_path / "new" / "a", SHAPE, limit=TWO, fill=never)
+    np.testing.assert_array_equal(pixels, np.full(SHAPE, 7))
+    np.testing.assert_array_equal(labels, np.arange(4))
+
+
+def test_those_unused_for_longest_go_first(tmp_path: Path) -> None:
+    for name in ("a", "b", "a", "c"):
+        cached(tmp_path, name)
+    assert names(tmp_path) == {"a", "c"}
+
+
+def test_pixels_in_use_stay_and_what_cannot_fit_is_an_error(tmp_path: Path) -> None:
+    a, b = cached(tmp_path, "a"), cached(tmp_path, "b")
+    with pytest.raises(StorageError, match=r"in .* are in use, .* choose another"):
+        cached(tmp_path, "c")
+    assert names(tmp_path) == {"a", "b"}
+    part = a[1:]
+    del a, b
+    cached(tmp_path, "c")
+    assert names(tmp_path) == {"a", "c"}
+    assert (part == 7).all()
+
+
+def test_another_process_keeps_what_it_uses(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from pipeline_def.data.file_cache import open_pixels\n"
+        f"kept = open_pixels(pathlib.Path(sys.argv[1], 'a'), {SHAPE}, limit=10**6, fill=None)\n"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    cached(tmp_path, "a")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout
+        assert other.stdout.readline() == b"open\n"
+        for name in ("b", "c"):
+            cached(tmp_path, name)
+        assert names(tmp_path) == {"a", "c"}
+        # However it ends: a lock that outlived its process would fill the disk.
+        other.kill()
+    cached(tmp_path, "d", limit=SIZE + 200)
+    assert names(tmp_path) == {"d"}
+
+
+def test_what_a_killed_process_left_is_written_anew_or_removed(tmp_path: Path) -> None:
+    def killed(pixels: Any, labels: Any) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("a", "b"):
+        with pytest.raises(KeyboardInterrupt):
+            cached(tmp_path, name, fill=killed)
+    assert (cached(tmp_path, "a") == 7).all()
+    cached(tmp_path, "c")
+    assert names(tmp_path) == {"a", "c"}
+
+
+def test_a_full_disk_is_an_error_and_makes_room_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached(tmp_path, "a")
+    free = iter([0, SIZE])
+
+    class Usage:
+        def __init__(self, _: Path) -> None:
+            self.free = next(free, 0)
+
+    monkeypatch.setattr(shutil, "disk_usage", Usage)
+    cached(tmp_path, "b")
+    assert names(tmp_path) == {"b"}
+    with pytest.raises(StorageError, match=r"0\.0 GiB of the disk are free"):
+        cached(tmp_path, "c")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"file/pixels cannot be used: .* Choose another"):
+        cached(tmp_path / "file" / "pixels", "a")
+
+
+def test_the_default_folder_is_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    folder = default_folder()
+    assert folder.is_relative_to(tmp_path / "caches")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_folder().is_relative_to(tmp_path / "home" / ".cache")
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(StorageError, match="belongs to another user"):
+        default_folder()
