@@ -10,7 +10,7 @@ from tfx.components.pusher import executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
-from components.storage.object_store import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores
 from components.storage.text_artifact import CARD_FILE, read_text
 
 PUSHED_CARD = "MODEL_CARD.md"

@@ -17,7 +17,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from components.storage.object_store import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores
 from components.validation.statistics import Statistics, digest_statistics, read_statistics
 
 # Written last: without it a copy is not whole.

@@ -25,7 +25,8 @@ from components.ingest.listing import list_source
 from components.storage import object_store
 from components.storage.fetch import read_files
 from components.storage.folder import list_folders
-from components.storage.object_store import KUBEFLOW_ENDPOINT, find_endpoint, register_object_stores
+from components.storage.object_store import KUBEFLOW_ENDPOINT, find_endpoint
+from components.storage.tfx_filesystem import register_object_stores
 from tests.evaluation.test_eval_config import saved_model
 from tests.pictures import write_folder
 from tests.storage.s3_server import (
