@@ -33,6 +33,11 @@ class Layout:
         return os.path.join(self.output, "statistics")
 
     @property
+    def listings(self) -> str:
+        """What the images of the last runs were, a file each, as ImageExampleGen reads them."""
+        return os.path.join(self.output, "listings")
+
+    @property
     def checkpoints(self) -> str:
         """Of trainings that were interrupted, a folder each."""
         return os.path.join(self.output, "checkpoints")

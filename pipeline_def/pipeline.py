@@ -102,7 +102,9 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
 def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
     validation = config.validation
-    example_gen = ImageExampleGen(folder=str(config.data), config=config.ingest)
+    example_gen = ImageExampleGen(
+        folder=str(config.data), config=config.ingest, listings=layout.listings
+    )
     statistics = StatisticsGen(
         examples=example_gen.outputs["examples"], stats_options=statistics_options()
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
@@ -30,9 +30,11 @@ class IngestConfig:
     """Which span to take when the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date
     counts as days since 1970-01-01). Unset: the newest."""
 
-    splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.8, "eval": 0.2})
-    """Share of the images in each split, by hash of the image's content or of its group, where
-    neither folder nor manifest names one. Needs `train` and `eval`; the shares add up to 1."""
+    splits: Mapping[str, float] | None = None
+    """Fraction of the images in each split, by hash of the image's content or of its group, where
+    neither folder nor manifest names one. Needs `train` and `eval`; the fractions add up to 1.
+    Unset: train 0.8, eval 0.1 and test 0.1; with fewer than 1,000 images, of which test would have
+    fewer than 100, train 0.8 and eval 0.2."""
 
     conflicts: Literal["keep", "drop", "fail"] = "keep"
     """What to do with an image that is found under two labels: keep every copy and list them,
@@ -61,10 +63,10 @@ class IngestConfig:
     """Write at least this many shards per split, so that a reader can interleave them."""
 
     min_shard_images: int = 16
-    """But never fewer images per shard than this: a handful of images needs no eight files."""
+    """Never write fewer images per shard than this: a handful of images needs no eight shards."""
 
     max_reject_fraction: float = 0.01
-    """Stop the run when more than this share of the files (0 to 1) are not usable images."""
+    """Stop the run when more than this fraction of the files (0 to 1) are not usable images."""
 
     max_image_mpixels: float = 100.0
     """Reject larger images (million pixels), from the header, before decoding them."""
@@ -80,20 +82,13 @@ class IngestConfig:
     interpreter lock. Unset: one per core."""
 
     requests: int = 512
-    """Files of a remote store that one worker asks for at the same time; gcsfs has 100 of them on
-    their way, the rest are read or wait."""
+    """Files of a remote store that one worker has under way at the same time; gcsfs opens 100
+    connections, so the others wait their turn or are being read."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        shares = dict(self.splits)
-        require(
-            {"train", "eval"} <= shares.keys(),
-            f"ingest.splits is {shares}: it needs at least train and eval.",
-        )
-        require(
-            all(v > 0 for v in shares.values()) and math.isclose(sum(shares.values()), 1.0),
-            f"ingest.splits is {shares}: each share must be above 0 and all must add up to 1.",
-        )
+        if self.splits is not None:
+            self._check_splits(dict(self.splits))
         for name in ("shard_mib", "max_image_mpixels", "max_image_mib"):
             value = getattr(self, name)
             require(value > 0, f"ingest.{name} is {value}: it must be above 0.")
@@ -111,6 +106,16 @@ class IngestConfig:
         require(
             0 <= self.max_reject_fraction <= 1,
             f"ingest.max_reject_fraction is {self.max_reject_fraction}: it must be from 0 to 1.",
+        )
+
+    def _check_splits(self, splits: dict[str, float]) -> None:
+        require(
+            {"train", "eval"} <= splits.keys(),
+            f"ingest.splits is {splits}: it needs at least train and eval.",
+        )
+        require(
+            all(v > 0 for v in splits.values()) and math.isclose(sum(splits.values()), 1.0),
+            f"ingest.splits is {splits}: each fraction must be above 0 and all must add up to 1.",
         )
 
     @property

@@ -10,8 +10,8 @@ from tfx.components.pusher import executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
-from components.storage.tfx_filesystem import register_object_stores
 from components.storage.text_artifact import CARD_FILE, read_text
+from components.storage.tfx_filesystem import register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Its name beside `saved_model.pb`."""

@@ -61,7 +61,7 @@ async def read_unchanged(fs: AbstractFileSystem, path: str, tag: str, end: int |
     A listing of S3 has no checksums, so this is how a change since then is noticed.
 
     Raises:
-        OSError: with the errno EINVAL, it has changed; FileNotFoundError, it is not there.
+        OSError: `was_changed` says whether it is for a change.
     """
     bucket, _, key = path.partition("/")
     wanted = {"IfMatch": tag, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
@@ -89,7 +89,9 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
         return StorageError(f"Access to {url} in {store} was refused ({reason}): check {_KEYS}.")
     if _error_code(error) == "NoSuchBucket":
         bucket = url.partition("://")[2].partition("/")[0]
-        return StorageError(f"There is no bucket {bucket} in {store}: create it or correct its name.")
+        return StorageError(
+            f"There is no bucket {bucket} in {store}: create it or correct its name."
+        )
     if isinstance(
         error,
         exceptions.NoCredentialsError
@@ -115,5 +117,3 @@ def _without_login(endpoint: str | None) -> str:
 def _error_code(error: Exception) -> str:
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
-
-

@@ -61,4 +61,6 @@ def prepare(config: Config, layout: Layout) -> Config:
         f"sees them at {config.transform.size} x {config.transform.size} pixels",
         flush=True,
     )
+    if listing.note:
+        print(f"        {listing.note}", flush=True)
     return config

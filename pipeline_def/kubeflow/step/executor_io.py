@@ -17,7 +17,7 @@ from typing import Any
 from components.contract.errors import UserError
 
 STORAGE = "{storage}"
-"""Stands in execution properties for where pushed models and checkpoints go."""
+"""Stands in execution properties for where pushed models, checkpoints and listings go."""
 
 STORAGE_PARAMETER = "storage"
 RESOLVED_PARAMETER = "resolved"
