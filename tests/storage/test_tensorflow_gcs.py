@@ -116,6 +116,7 @@ def test_delays(server: TlsGcsServer) -> None:
 
 
 # Each costs a second, for which TensorFlow waits.
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, "short"])
 def test_tensorflow_tries_again(server: TlsGcsServer, fault: Fault) -> None:
     server.put("memory", str(fault), b"0123456789")
