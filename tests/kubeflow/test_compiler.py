@@ -238,7 +238,13 @@ def secrets(documents: list[Spec]) -> set[str]:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({}, {"AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher", *LOOKUPS[:2]}),
+        (
+            {},
+            {
+                *("AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen"),
+                *("Pusher", *LOOKUPS),
+            },
+        ),
         ({"storage": "gs://bucket/models"}, set()),
         ({"pipeline_root": "gs://bucket/root"}, set()),
         ({"store_secret": ""}, set()),

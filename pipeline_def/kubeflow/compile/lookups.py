@@ -30,7 +30,7 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
     outputs: Spec = {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}}
     if not inputs.get("artifacts"):
         # Nothing is written there: its URI tells the lookup where the pipeline's folder is.
-        kind = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
+        kind = {"instanceSchema": "title: system.Artifact\ntype: object\n"}
         outputs["artifacts"] = {"place": {"artifactType": kind}}
     document.components[name] = {
         "executorLabel": label,
