@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.images.options import ImageOptions
 
-_COUNTS = ("min_shards", "min_shard_images", "min_image_pixels", "requests")
-_CHOICES = {
-    "conflicts": ("keep", "drop", "fail"),
-    "check": ("pixels", "header"),
-    "transcode": ("png", "jpeg"),
-}
+_COUNTS = ("min_shards", "min_shard_images", "requests", "threads")
+_CONFLICTS = ("keep", "drop", "fail")
 
 
 @dataclass(frozen=True)
-class IngestConfig:
+class IngestConfig(ImageOptions):
     """How image files become sharded TFRecords."""
 
     manifest: str | None = None
@@ -40,21 +37,6 @@ class IngestConfig:
     """What to do with an image that is found under two labels: keep every copy and list them,
     drop every copy into the rejects, or fail."""
 
-    check: Literal["pixels", "header"] = "pixels"
-    """pixels: decode every image once, so that a broken one is found here. header: look at header
-    and end only, several times as fast, for files that were checked before."""
-
-    shrink: int | None = None
-    """Resize images so that the shorter side has this many pixels, and store them as JPEG.
-    Smaller ones are left as they are. Unset: keep the original files."""
-
-    quality: int = 95
-    """JPEG quality, 1 to 100, of images that are shrunk or transcoded to JPEG."""
-
-    transcode: Literal["png", "jpeg"] = "png"
-    """How to store what TensorFlow would not decode to the pixels a person sees (WebP, TIFF, CMYK,
-    EXIF rotation, transparency): without loss, or at `quality` in a fifth of the bytes."""
-
     shard_mib: float = 128.0
     """Aim for shards of this many MiB: large enough to read in one stream, small enough to
     spread over readers."""
@@ -68,14 +50,8 @@ class IngestConfig:
     max_reject_fraction: float = 0.01
     """Stop the run when more than this fraction of the files (0 to 1) are not usable images."""
 
-    max_image_mpixels: float = 100.0
-    """Reject larger images (million pixels), from the header, before decoding them."""
-
     max_image_mib: float = 64.0
     """Reject larger files (MiB) without reading them."""
-
-    min_image_pixels: int = 1
-    """Reject images whose shorter side is below this many pixels."""
 
     threads: int | None = None
     """Shards written at the same time by one worker; reading, decoding and hashing release the
@@ -87,21 +63,20 @@ class IngestConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        super().__post_init__()
         if self.splits is not None:
             self._check_splits(dict(self.splits))
-        for name in ("shard_mib", "max_image_mpixels", "max_image_mib"):
+        for name in ("shard_mib", "max_image_mib"):
             value = getattr(self, name)
             require(value > 0, f"ingest.{name} is {value}: it must be above 0.")
-        for name in (*_COUNTS, "shrink", "threads"):
+        for name in _COUNTS:
             value = getattr(self, name)
             require(
                 value is None or value >= 1, f"ingest.{name} is {value}: it must be at least 1."
             )
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            require(value in allowed, f"ingest.{name} is {value!r}: it must be one of {allowed}.")
         require(
-            1 <= self.quality <= 100, f"ingest.quality is {self.quality}: it must be from 1 to 100."
+            self.conflicts in _CONFLICTS,
+            f"ingest.conflicts is {self.conflicts!r}: it must be one of {_CONFLICTS}.",
         )
         require(
             0 <= self.max_reject_fraction <= 1,
@@ -122,7 +97,3 @@ class IngestConfig:
     def workers(self) -> int:
         """Threads of one worker: `threads`, or one per core that this process may use."""
         return self.threads or len(os.sched_getaffinity(0))
-
-    def is_shrunk(self, width: int, height: int) -> bool:
-        """Say whether an image of this size, in pixels, is to be made smaller."""
-        return self.shrink is not None and min(width, height) > self.shrink

@@ -1,4 +1,4 @@
-"""Ingest from a listing to its shards, whoever does the plans: Beam's workers or this process."""
+"""Ingest, from a listing to its shards; Beam's workers or this process carry out the plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove
 
 WritePlans = Callable[[Sequence[ShardPlan], IngestJob], None]
-"""Does `write_plan` for each plan, in any order, and returns when all are done."""
+"""Calls `write_plan` for each plan, in any order, and returns when all are written."""
 
 
 def ingest_listing(
@@ -39,7 +39,7 @@ def ingest_listing(
         config: how.
         examples: folder or URL for the shards.
         rejects: folder or URL for the lists of rejects, skipped files and duplicates.
-        write: does the work.
+        write: carries out the plans.
 
     Returns:
         The splits that have examples, sorted.

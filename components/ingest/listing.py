@@ -97,7 +97,7 @@ def list_source(data: str, config: IngestConfig) -> Listing:
     """List the folder, or the span, that the pipeline's `data` and `ingest` mean now.
 
     Raises:
-        UserError: as `list_images`, or no folder matches.
+        DataError: as `list_images`, or no folder matches.
     """
     return list_images(find_span(data, config.span).folder, config.manifest, config.splits)
 
@@ -116,7 +116,7 @@ def list_images(
         fractions: of the splits, where `choose_splits` is not to choose them.
 
     Raises:
-        UserError: the folder does not exist, or holds nothing that could be labelled.
+        DataError: the folder does not exist, or holds nothing that could be labelled.
     """
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
@@ -136,7 +136,7 @@ def list_images(
 
 
 def _litter(entry: Found) -> str:
-    """Say why an entry is no candidate, or nothing."""
+    """Return why an entry is not a candidate; an empty text if it is one."""
     parts = entry.path.split("/")
     if not entry.is_file:
         return "not a regular file"

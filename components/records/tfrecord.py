@@ -88,7 +88,7 @@ def _varint(value: int) -> bytes:
 
 
 HEADER_BYTES = 12
-"""Of a record, before its data: the length and its checksum."""
+"""Size of what precedes the data of a record: their length and its checksum."""
 
 
 class RecordWriter:

@@ -128,11 +128,11 @@ def test_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "eval and train: 3" in out
 
 
-def test_a_look_loads_neither_tensorflow_nor_beam(tmp_path: Path) -> None:
+def test_a_look_loads_neither_tensorflow_nor_tfx_nor_beam(tmp_path: Path) -> None:
     write_folder(tmp_path, each=3)
     program = (
         "import sys, local_runner; status = local_runner.main(sys.argv[1:]); "
-        "sys.exit(status or any(name in sys.modules for name in ('tensorflow', 'apache_beam')))"
+        "sys.exit(status or any(name in sys.modules for name in ('tensorflow', 'tfx', 'apache_beam')))"
     )
     command = [sys.executable, "-c", program, "inspect", str(tmp_path)]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
