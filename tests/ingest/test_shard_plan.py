@@ -79,9 +79,19 @@ def test_split_of_content_keeps_to_the_fractions() -> None:
         assert found[split] / len(digests) == pytest.approx(fraction, abs=0.01)
 
 
-@pytest.mark.parametrize("digest", ["0" * 64, "f" * 64])
-def test_split_of_extreme_digests(digest: str) -> None:
-    assert split_of(LOOSE, digest, {"train": 0.9, "eval": 0.1}) in ("train", "eval")
+DIGESTS = {
+    "0" * 64: "eval",
+    # Only the first 13 digits count.
+    "0" * 13 + "f" * 51: "eval",
+    "2" + "f" * 63: "eval",
+    "4" + "0" * 63: "train",
+    "f" * 64: "train",
+}
+
+
+@pytest.mark.parametrize(("digest", "split"), DIGESTS.items())
+def test_split_of_a_digest(digest: str, split: str) -> None:
+    assert split_of(LOOSE, digest, {"eval": 0.2, "train": 0.8}) == split
 
 
 def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
