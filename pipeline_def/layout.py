@@ -42,6 +42,11 @@ class Layout:
         return os.path.join(self.output, "statistics")
 
     @property
+    def listings(self) -> str:
+        """What the images of the last runs were, a file each, as ImageExampleGen reads them."""
+        return os.path.join(self.output, "listings")
+
+    @property
     def checkpoints(self) -> str:
         """Checkpoints of interrupted trainings, a folder each."""
         return os.path.join(self.output, "checkpoints")

@@ -105,7 +105,9 @@ def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
     """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
     # The steps get what the file of the schema says, wherever it lies.
     validation = dataclasses.replace(config.validation, schema=None)
-    example_gen = ImageExampleGen(folder=str(config.data), config=config.ingest)
+    example_gen = ImageExampleGen(
+        folder=str(config.data), config=config.ingest, listings=layout.listings
+    )
     statistics = StatisticsGen(
         examples=example_gen.outputs["examples"], stats_options=statistics_options()
     )

@@ -74,9 +74,9 @@ def ingest(
     *,
     config: IngestConfig | None = None,
     beam_args: tuple[str, ...] = IN_MEMORY,
-    fingerprint: str | None = None,
+    listing: str | None = None,
 ) -> Ingested:
-    """Run ImageExampleGen on `folder`; `fingerprint` is what its driver has seen, if anything."""
+    """Run ImageExampleGen on `folder`; `listing` is what its driver has written, if anything."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
     rejects = _artifact(ImageRejects, target / "rejects")
     IngestExecutor(_context(beam_args)).Do(
@@ -85,7 +85,7 @@ def ingest(
         {
             "input_base": str(folder),
             "config": to_json(config or IngestConfig()),
-            "input_fingerprint": fingerprint,
+            "listing": listing,
         },
     )
     return Ingested(examples, rejects)

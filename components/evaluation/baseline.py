@@ -18,8 +18,8 @@ from tfx.utils import io_utils, path_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.lookup_driver import LookupDriver
-from components.storage.object_store import register_object_stores
 from components.storage.saved_model import model_digest, whole_versions
+from components.storage.tfx_filesystem import register_object_stores
 
 # The execution property that the driver resolves: the folder of the baseline, or "".
 FOUND_KEY = "found_baseline"

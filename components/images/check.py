@@ -105,7 +105,7 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
 
 
 class Probe(NamedTuple):
-    """What a quick look at a file shows."""
+    """What a look at a file without TensorFlow, which takes seconds to load, shows."""
 
     format: str
     """Pillow's name of it."""
@@ -113,11 +113,21 @@ class Probe(NamedTuple):
     """Pixels."""
     height: int
     stored: int
-    """Bytes that ingest would write, as far as can be told without TensorFlow."""
+    """Bytes that ingest would write, as far as can be told."""
+
+
+def probe_header(data: bytes, config: ImageOptions) -> Probe:
+    """Read the header of `data`, which may be the beginning of a file only.
+
+    Raises:
+        Rejected: as `check_image` does, for what the header shows.
+    """
+    image = _open(data, config)
+    return Probe(str(image.format), *image.size, len(data))
 
 
 def probe_image(data: bytes, config: ImageOptions) -> Probe:
-    """Decode `data` without TensorFlow, which takes seconds to load; a quick look, not the check.
+    """Decode `data`: a quick look, not the check.
 
     Raises:
         Rejected: as `check_image` does.

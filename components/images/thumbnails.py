@@ -19,7 +19,7 @@ SIDE = 96
 it is not shrunk, noise 18 KB: 330 of them are 1 to 2 MB, and at worst 6."""
 
 _JPEG_END = b"\xff\xd9"
-# Of the others, EPS would start Ghostscript, and ICO may hold more pixels than it says.
+# Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it says.
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 # Nobody knows which range of 32-bit pixels is black to white.
 _UNKNOWN_RANGE = frozenset({"F", "I"})
@@ -30,7 +30,7 @@ _MOST_PIXELS = 40e6
 
 # What is shown smaller than it is loses more to the resizing than to the encoding.
 _SHRUNK = {"quality": 80, "colorsubsampling": "420"}
-# Of what is shown as it is, each pixel may count.
+# In what is shown at its own size, each pixel may count.
 _WHOLE = {"quality": 90, "colorsubsampling": "444"}
 
 
@@ -59,7 +59,7 @@ def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:
 
 
 def _open(encoded: bytes) -> Image.Image:
-    """Read the header; raise if the image is too large, or of no kind that can be shown."""
+    """Read the header; raise if the image is too large, or its kind cannot be shown."""
     if encoded.startswith(jpeg_check.START):
         # A progressive JPEG that breaks off gives nothing before it knows that this is all.
         encoded += _JPEG_END

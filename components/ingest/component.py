@@ -1,7 +1,8 @@
 """ImageExampleGen: a folder of labelled images becomes sharded `tf.train.Example` records.
 
-Extends TFX's file-based ExampleGen with its own driver (a fingerprint that sees moved files), its
-own executor (a Beam element is a shard, never an image) and a second output, the rejected files.
+Extends TFX's file-based ExampleGen with its own driver (a listing, whose fingerprint sees moved
+files), its own executor (a Beam element is a shard, never an image) and a second output, the
+rejected files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from components.contract.configuration import to_json
 from components.ingest.config import IngestConfig
 from components.ingest.driver import Driver
 from components.ingest.executor import Executor
+from components.ingest.listing_file import LISTING_PROPERTY
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):
@@ -27,6 +29,8 @@ class ImageExampleGenSpec(component_spec.ComponentSpec):
     PARAMETERS = {
         **standard_component_specs.FileBasedExampleGenSpec.PARAMETERS,
         "config": component_spec.ExecutionParameter(type=str),
+        "listings": component_spec.ExecutionParameter(type=str),
+        LISTING_PROPERTY: component_spec.ExecutionParameter(type=str, optional=True),
     }
     INPUTS: dict[str, Any] = {}
     OUTPUTS = {
@@ -51,8 +55,14 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
     DRIVER_CLASS = Driver
 
-    def __init__(self, *, folder: str, config: IngestConfig) -> None:
-        """Ingest `folder` as `config` says."""
+    def __init__(self, *, folder: str, config: IngestConfig, listings: str) -> None:
+        """Ingest `folder` as `config` says.
+
+        Args:
+            folder: path or URL of the images.
+            config: how they become records.
+            listings: folder in which the driver leaves the listing that the executor reads.
+        """
         spec = ImageExampleGenSpec(
             input_base=folder,
             input_config=example_gen_pb2.Input(
@@ -62,6 +72,7 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
             output_data_format=example_gen_pb2.FORMAT_TF_EXAMPLE,
             output_file_format=example_gen_pb2.FORMAT_TFRECORDS_GZIP,
             config=to_json(config),
+            listings=listings,
             examples=types.Channel(type=standard_artifacts.Examples),
             rejects=types.Channel(type=ImageRejects),
         )

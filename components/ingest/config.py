@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
 from components.contract.machine import available_cpus
+from components.images.options import ImageOptions
 
-_COUNTS = ("min_shards", "min_shard_images", "min_image_pixels", "requests")
-_CHOICES = {
-    "conflicts": ("keep", "drop", "fail"),
-    "check": ("pixels", "header"),
-    "transcode": ("png", "jpeg"),
-}
+_COUNTS = ("min_shards", "min_shard_images", "requests", "threads")
+_CONFLICTS = ("keep", "drop", "fail")
 
 
 @dataclass(frozen=True)
-class IngestConfig:
+class IngestConfig(ImageOptions):
     """How image files become sharded TFRecords."""
 
     manifest: str | None = None
@@ -30,28 +27,15 @@ class IngestConfig:
     """Which span to take when the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date
     counts as days since 1970-01-01). Unset: the newest."""
 
-    splits: Mapping[str, float] = field(default_factory=lambda: {"train": 0.8, "eval": 0.2})
-    """Share of the images in each split, by hash of the image's content or of its group, where
-    neither folder nor manifest names one. Needs `train` and `eval`; the shares add up to 1."""
+    splits: Mapping[str, float] | None = None
+    """Fraction of the images in each split, by hash of the image's content or of its group, where
+    neither folder nor manifest names one. Needs `train` and `eval`; the fractions add up to 1.
+    Unset: train 0.8, eval 0.1 and test 0.1; with fewer than 1,000 images, of which test would have
+    fewer than 100, train 0.8 and eval 0.2."""
 
     conflicts: Literal["keep", "drop", "fail"] = "keep"
     """What to do with an image that is found under two labels: keep every copy and list them,
     drop every copy into the rejects, or fail."""
-
-    check: Literal["pixels", "header"] = "pixels"
-    """pixels: decode every image once, so that a broken one is found here. header: look at header
-    and end only, several times as fast, for files that were checked before."""
-
-    shrink: int | None = None
-    """Resize images so that the shorter side has this many pixels, and store them as JPEG.
-    Smaller ones are left as they are. Unset: keep the original files."""
-
-    quality: int = 95
-    """JPEG quality, 1 to 100, of images that are shrunk or transcoded to JPEG."""
-
-    transcode: Literal["png", "jpeg"] = "png"
-    """How to store what TensorFlow would not decode to the pixels a person sees (WebP, TIFF, CMYK,
-    EXIF rotation, transparency): without loss, or at `quality` in a fifth of the bytes."""
 
     shard_mib: float = 128.0
     """Aim for shards of this many MiB: large enough to read in one stream, small enough to
@@ -61,63 +45,55 @@ class IngestConfig:
     """Write at least this many shards per split, so that a reader can interleave them."""
 
     min_shard_images: int = 16
-    """But never fewer images per shard than this: a handful of images needs no eight files."""
+    """Never write fewer images per shard than this: a handful of images needs no eight shards."""
 
     max_reject_fraction: float = 0.01
-    """Stop the run when more than this share of the files (0 to 1) are not usable images."""
-
-    max_image_mpixels: float = 100.0
-    """Reject larger images (million pixels), from the header, before decoding them."""
+    """Stop the run when more than this fraction of the files (0 to 1) are not usable images."""
 
     max_image_mib: float = 64.0
     """Reject larger files (MiB) without reading them."""
-
-    min_image_pixels: int = 1
-    """Reject images whose shorter side is below this many pixels."""
 
     threads: int | None = None
     """Shards written at the same time by one worker; reading, decoding and hashing release the
     interpreter lock. Unset: one per core."""
 
     requests: int = 512
-    """Files of a remote store that one worker asks for at the same time; gcsfs has 100 of them on
-    their way, the rest are read or wait."""
+    """Files of a remote store that one worker has under way at the same time; gcsfs opens 100
+    connections, so the others wait their turn or are being read."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        shares = dict(self.splits)
-        require(
-            {"train", "eval"} <= shares.keys(),
-            f"ingest.splits is {shares}: it needs at least train and eval.",
-        )
-        require(
-            all(v > 0 for v in shares.values()) and math.isclose(sum(shares.values()), 1.0),
-            f"ingest.splits is {shares}: each share must be above 0 and all must add up to 1.",
-        )
-        for name in ("shard_mib", "max_image_mpixels", "max_image_mib"):
+        super().__post_init__()
+        if self.splits is not None:
+            self._check_splits(dict(self.splits))
+        for name in ("shard_mib", "max_image_mib"):
             value = getattr(self, name)
             require(value > 0, f"ingest.{name} is {value}: it must be above 0.")
-        for name in (*_COUNTS, "shrink", "threads"):
+        for name in _COUNTS:
             value = getattr(self, name)
             require(
                 value is None or value >= 1, f"ingest.{name} is {value}: it must be at least 1."
             )
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            require(value in allowed, f"ingest.{name} is {value!r}: it must be one of {allowed}.")
         require(
-            1 <= self.quality <= 100, f"ingest.quality is {self.quality}: it must be from 1 to 100."
+            self.conflicts in _CONFLICTS,
+            f"ingest.conflicts is {self.conflicts!r}: it must be one of {_CONFLICTS}.",
         )
         require(
             0 <= self.max_reject_fraction <= 1,
             f"ingest.max_reject_fraction is {self.max_reject_fraction}: it must be from 0 to 1.",
         )
 
+    def _check_splits(self, splits: dict[str, float]) -> None:
+        require(
+            {"train", "eval"} <= splits.keys(),
+            f"ingest.splits is {splits}: it needs at least train and eval.",
+        )
+        require(
+            all(v > 0 for v in splits.values()) and math.isclose(sum(splits.values()), 1.0),
+            f"ingest.splits is {splits}: each fraction must be above 0 and all must add up to 1.",
+        )
+
     @property
     def workers(self) -> int:
         """Threads of one worker: `threads`, or one per core that this process may use."""
         return self.threads or available_cpus()
-
-    def is_shrunk(self, width: int, height: int) -> bool:
-        """Say whether an image of this size, in pixels, is to be made smaller."""
-        return self.shrink is not None and min(width, height) > self.shrink

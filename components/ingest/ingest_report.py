@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.contract.errors import UserError
+from components.contract.errors import DataError
+from components.contract.splits import EVAL, TRAIN
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.listing import Listing
 from components.ingest.shard_plan import ShardPlan, split_of
 from components.records.shard_files import UNFINISHED, shard_path
+from components.storage.artifact_files import make_folders, open_file
 
 REJECTS_FILE = "rejects.jsonl"
 SKIPPED_FILE = "skipped.jsonl"
@@ -26,7 +28,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Report:
+class PlanReport:
     """What became of the files of one plan."""
 
     plan: ShardPlan
@@ -58,25 +60,23 @@ def _report_path(examples_uri: str, plan: ShardPlan) -> str:
     return os.path.join(examples_uri, UNFINISHED, f"report-{plan.group}-{plan.index:05d}.json")
 
 
-def write_report(examples_uri: str, report: Report) -> None:
-    """Keep what a worker found where the executor reads it, on whatever runner Beam has."""
-    import tensorflow as tf
-
-    tf.io.gfile.makedirs(os.path.join(examples_uri, UNFINISHED))
+def write_report(examples_uri: str, report: PlanReport) -> None:
+    """Write what a worker found to where the executor reads it, whichever runner Beam has."""
+    make_folders(os.path.join(examples_uri, UNFINISHED))
     found = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
-    with tf.io.gfile.GFile(_report_path(examples_uri, report.plan), "w") as file:
+    with open_file(_report_path(examples_uri, report.plan), "w") as file:
         file.write(json.dumps(found))
 
 
-def read_report(examples_uri: str, plan: ShardPlan) -> Report:
+def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
     """Read what became of the files of `plan`."""
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(_report_path(examples_uri, plan)) as file:
-        return Report(plan=plan, **json.loads(file.read()))
+    with open_file(_report_path(examples_uri, plan)) as file:
+        return PlanReport(plan=plan, **json.loads(file.read()))
 
 
-def find_duplicates(reports: Sequence[Report], splits: Mapping[str, float]) -> list[Duplicate]:
+def find_duplicates(
+    reports: Sequence[PlanReport], fractions: Mapping[str, float]
+) -> list[Duplicate]:
     """Return the images that several files hold, in the order of their first paths."""
     seen: set[bytes] = set()
     twice: set[bytes] = set()
@@ -88,7 +88,7 @@ def find_duplicates(reports: Sequence[Report], splits: Mapping[str, float]) -> l
     for report in reports:
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
             if sha256 and bytes.fromhex(sha256) in twice:
-                entry = (file.path, file.label, split_of(file, sha256, splits))
+                entry = (file.path, file.label, split_of(file, sha256, fractions))
                 files.setdefault(sha256, []).append(entry)
     found = []
     for sha256, entries in files.items():
@@ -108,13 +108,11 @@ def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
 
 def write_rejects(
     rejects_uri: str,
-    reports: Sequence[Report],
+    reports: Sequence[PlanReport],
     listing: Listing,
     duplicates: Sequence[Duplicate],
 ) -> None:
     """Write the rejected, the skipped and the duplicate files, one a line, and their numbers."""
-    import tensorflow as tf
-
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
         # TFX removes the outputs of a node that fails; the log then still has the list.
@@ -135,23 +133,21 @@ def write_rejects(
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
     }
-    tf.io.gfile.makedirs(rejects_uri)
+    make_folders(rejects_uri)
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
-    with tf.io.gfile.GFile(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
+    with open_file(os.path.join(rejects_uri, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(summary, indent=1))
 
 
 def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(os.path.join(folder, name), "w") as file:
+    with open_file(os.path.join(folder, name), "w") as file:
         # In one call, which creates the file even when there are no lines.
         file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def check_reports(reports: Sequence[Report], listing: Listing, config: IngestConfig) -> None:
+def check_reports(reports: Sequence[PlanReport], listing: Listing, config: IngestConfig) -> None:
     """Raise unless every file is accounted for, few are rejected, and train has every class."""
     rejects = [reject for report in reports for reject in report.rejects]
     files, examples = len(listing.files), sum(report.examples for report in reports)
@@ -162,7 +158,7 @@ def check_reports(reports: Sequence[Report], listing: Listing, config: IngestCon
     if len(unusable) > config.max_reject_fraction * files:
         unusable.sort(key=lambda reject: reject["path"])
         named = "; ".join(f"{r['path']} ({r['category']})" for r in unusable[:_NAMED])
-        raise UserError(
+        raise DataError(
             f"{len(unusable) if examples else 'All'} of {files} files in {listing.root} are not "
             f"usable images, such as {named}: repair or remove them, or raise "
             f"ingest.max_reject_fraction above {config.max_reject_fraction:g}."
@@ -171,32 +167,32 @@ def check_reports(reports: Sequence[Report], listing: Listing, config: IngestCon
 
 
 def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> None:
-    """Raise `UserError` when an image has several labels and the configuration forbids it."""
+    """Raise `DataError` when an image has several labels and the configuration forbids it."""
     found = conflicts(duplicates)
     if found and config.conflicts == "fail":
         named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
-        raise UserError(
+        raise DataError(
             f"{len(found)} images have more than one label, such as {named}: remove the wrong "
             f"ones, or set ingest.conflicts to keep or drop."
         )
 
 
 def _check_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
-    for split in ("train", "eval"):
+    for split in (TRAIN, EVAL):
         if split not in found:
-            raise UserError(
+            raise DataError(
                 f"No image of {root} falls into the {split} split: add images, or sort them into "
                 f"train and eval folders."
             )
-    untrained = sorted(set().union(*found.values()) - found["train"].keys())
+    untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
     if untrained:
-        raise UserError(
+        raise DataError(
             f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
             f"remove the class."
         )
 
 
-def labels_per_split(reports: Iterable[Report]) -> dict[str, collections.Counter[str]]:
+def labels_per_split(reports: Iterable[PlanReport]) -> dict[str, collections.Counter[str]]:
     """Count the examples: split → label → examples."""
     found: dict[str, collections.Counter[str]] = {}
     for report in reports:
@@ -205,7 +201,7 @@ def labels_per_split(reports: Iterable[Report]) -> dict[str, collections.Counter
     return found
 
 
-def shards_of(report: Report, examples_uri: str = "") -> dict[str, str]:
+def shards_of(report: PlanReport, examples_uri: str = "") -> dict[str, str]:
     """Return the shards that a plan became: split → path."""
     plan = report.plan
     return {
@@ -213,7 +209,7 @@ def shards_of(report: Report, examples_uri: str = "") -> dict[str, str]:
     }
 
 
-def records_per_shard(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+def records_per_shard(reports: Iterable[PlanReport]) -> dict[str, dict[str, int]]:
     """Count the records: split → shard file name → records."""
     splits: dict[str, dict[str, int]] = {}
     for report in reports:

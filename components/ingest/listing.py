@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from components.contract.errors import UserError
+from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
 from components.ingest.manifest import Row, read_manifest
 from components.ingest.spans import find_span
+from components.ingest.splits import choose_splits
 from components.storage.folder import MISSING, Found, find_files
 
 # Names that people give to the folders of a split, and the split of the pipeline they mean.
@@ -67,6 +68,10 @@ class Listing:
     """The folder as it was given."""
     files: tuple[ImageFile, ...]
     skipped: tuple[Skipped, ...]
+    fractions: Mapping[str, float]
+    """Split → its fraction of the files whose split follows from a hash."""
+    note: str = ""
+    """What a person should know about the splits; empty if nothing."""
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -92,20 +97,26 @@ def list_source(data: str, config: IngestConfig) -> Listing:
     """List the folder, or the span, that the pipeline's `data` and `ingest` mean now.
 
     Raises:
-        UserError: as `list_images`, or no folder matches.
+        DataError: as `list_images`, or no folder matches.
     """
-    return list_images(find_span(data, config.span).folder, config.manifest)
+    return list_images(find_span(data, config.span).folder, config.manifest, config.splits)
 
 
-def list_images(folder: str, manifest: str | None = None) -> Listing:
+def list_images(
+    folder: str, manifest: str | None = None, fractions: Mapping[str, float] | None = None
+) -> Listing:
     """List `folder`, laid out as `label/…/file` or `split/label/…/file`, or as `manifest` says.
 
     The split layout is taken when every top-level folder is named after a split and one of them
-    is `train`. Without an eval split, `test` takes its place; without both, eval is taken from
-    train by hash. Sorted by path, so that the same folder always gives the same listing.
+    is `train`. Sorted by path, so that the same folder always gives the same listing.
+
+    Args:
+        folder: path or URL.
+        manifest: table of paths and labels, a path or URL.
+        fractions: of the splits, where `choose_splits` is not to choose them.
 
     Raises:
-        UserError: the folder does not exist, or holds nothing that could be labelled.
+        DataError: the folder does not exist, or holds nothing that could be labelled.
     """
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
@@ -113,20 +124,22 @@ def list_images(folder: str, manifest: str | None = None) -> Listing:
     visible = [entry for entry in found if entry.path not in litter]
     files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
     if not files:
-        raise UserError(
+        raise DataError(
             f"{folder} has no images in label folders: put them at label/image, such as "
             f"cat/1.jpg, or at split/label/image, such as train/cat/1.jpg."
         )
     reasons = {**litter, **unlabelled}
     skipped = (Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons)
-    return Listing(folder, tuple(sorted(files)), tuple(skipped))
+    choice = choose_splits(collections.Counter(file.split for file in files), fractions)
+    chosen = sorted(file._replace(split=choice.splits[file.split]) for file in files)
+    return Listing(folder, tuple(chosen), tuple(skipped), choice.fractions, choice.note)
 
 
 def _litter(entry: Found) -> str:
-    """Say why an entry is no candidate, or nothing."""
+    """Return why an entry is not a candidate; an empty text if it is one."""
     parts = entry.path.split("/")
     if not entry.is_file:
-        return "no file"
+        return "not a regular file"
     if any(part.startswith(".") for part in parts):
         return "hidden"
     return "left by the system" if not _LITTER.isdisjoint(parts) else ""
@@ -153,57 +166,47 @@ def _by_manifest(
 ) -> tuple[list[ImageFile], dict[str, str]]:
     """Label files by the manifest; what it names and the folder lacks is rejected later."""
     found = {entry.path: entry for entry in entries}
-    names = {row.split for row in rows.values()}
-    for name in sorted(filter(None, names)):
+    names = sorted({row.split for row in rows.values() if row.split})
+    for name in names:
         if not _SPLIT_NAME.fullmatch(name):
-            raise UserError(
+            raise DataError(
                 f"The manifest names a split {name!r}: take letters, digits, - and _ for its name."
             )
-    known = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names if name}
-    splits: dict[str | None, str | None] = {None: None}
-    splits.update(known if None in names else _complete(known))
+    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names}
     files = []
     for path, (label, split, group) in rows.items():
         _, _, size, version, checksum = found.get(path, Found(path, True, 0, MISSING, ""))
-        files.append(ImageFile(path, label, splits[split], size, version, group, checksum))
+        split = splits[split] if split else None
+        files.append(ImageFile(path, label, split, size, version, group, checksum))
     return files, dict.fromkeys(found.keys() - rows.keys(), "not in the manifest")
 
 
-def _split_folders(top_level: Iterable[str]) -> dict[str, str | None]:
+def _split_folders(top_level: Iterable[str]) -> dict[str, str]:
     """Map top-level folders to splits; empty when the folders are labels."""
     splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in top_level}
-    return {} if "train" not in splits.values() or "" in splits.values() else _complete(splits)
-
-
-def _complete(splits: Mapping[str, str]) -> dict[str, str | None]:
-    """Let test serve as eval where there is none; without either, divide train by hash."""
-    if "eval" in splits.values():
-        return dict(splits)
-    if "test" in splits.values():
-        return {name: "eval" if split == "test" else split for name, split in splits.items()}
-    return {name: None if split == "train" else split for name, split in splits.items()}
+    return {} if "train" not in splits.values() or "" in splits.values() else splits
 
 
 def check_labels(listing: Listing) -> None:
-    """Raise `UserError` unless there are two labels, and each split has images of every label."""
+    """Raise `DataError` unless there are two labels, and each split has images of every label."""
     counts = listing.labels_per_split()
     labels = sorted(set().union(*counts.values()))
     if len(labels) < 2:
-        raise UserError(
+        raise DataError(
             f"{listing.root} has one class only, {labels[0]!r}: a classifier needs at least two "
             f"label folders."
         )
     for label in labels:
         # The vocabulary is a text file with a label a line.
         if "\n" in label or "\r" in label or _is_not_utf8(label):
-            raise UserError(
-                f"The label {label!r} is no line of UTF-8 text: rename its folder, or mend the "
+            raise DataError(
+                f"The label {label!r} is not a line of UTF-8 text: rename its folder, or mend the "
                 f"manifest."
             )
     for split, of_split in counts.items():
         missing = [label for label in labels if label not in of_split]
         if missing:
-            raise UserError(
+            raise DataError(
                 f"Split {split!r} of {listing.root} has no images of class {missing[0]!r}"
                 f"{f' and {len(missing) - 1} more' if missing[1:] else ''}: add some, or remove "
                 f"the class from every split."

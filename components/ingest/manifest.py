@@ -9,9 +9,8 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import fsspec
-
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, DataError
+from components.storage.folder import open_folder, reason_of, storage_error
 
 _COLUMNS = ("path", "label")
 
@@ -32,23 +31,25 @@ def read_manifest(path: str) -> dict[str, Row]:
         that is given twice counts once.
 
     Raises:
-        UserError: the file cannot be read, lacks a column or a value, or contradicts itself.
+        ConfigurationError: its name does not say what kind of file it is.
+        DataError: it lacks a column or a value, or contradicts itself.
+        StorageError: it cannot be read.
     """
     rows: dict[str, Row] = {}
     for number, fields in enumerate(_read_table(path), start=1):
         missing = [name for name in _COLUMNS if fields.get(name) in (None, "")]
         if missing:
-            raise UserError(f"Row {number} of {path} has no {missing[0]}; it has {_names(fields)}.")
+            raise DataError(f"Row {number} of {path} has no {missing[0]}; it has {_names(fields)}.")
         name = posixpath.normpath(str(fields["path"]))
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
-            raise UserError(
+            raise DataError(
                 f"Row {number} of {path} contradicts an earlier one on {name}: {row.label!r} in "
                 f"split {row.split or 'any'}, but {rows[name].label!r} in "
                 f"{rows[name].split or 'any'} before."
             )
     if not rows:
-        raise UserError(f"{path} has no rows.")
+        raise DataError(f"{path} has no rows.")
     return rows
 
 
@@ -70,18 +71,18 @@ def _read_table(path: str) -> Iterable[Mapping[str, Any]]:
         "parquet": _read_parquet,
     }
     if suffix not in readers:
-        raise UserError(
+        raise ConfigurationError(
             f"ingest.manifest is {path}: its name must end in one of .{', .'.join(readers)}."
         )
+    fs, place = open_folder(path)
     try:
-        with fsspec.open(path, "rb") as file:
-            data: bytes = file.read()
+        data = fs.cat_file(place)
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read the manifest", path, error) from error
+    try:
         return list(readers[suffix](data))
-    except UserError:
-        raise
-    except Exception as error:  # Of the file system, of the text's encoding, or of Parquet.
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise UserError(f"Cannot read the manifest {path}: {reason}.") from error
+    except Exception as error:  # Of the text's encoding, of JSON or of Parquet.
+        raise DataError(f"Cannot read the manifest {path}: {reason_of(error)}.") from error
 
 
 def _read_csv(data: bytes) -> Iterator[Mapping[str, Any]]:
@@ -94,7 +95,7 @@ def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
         if line.strip():
             fields = json.loads(line)
             if not isinstance(fields, dict):
-                raise ValueError(f"{line[:40]!r} is no JSON object")
+                raise ValueError(f"{line[:40]!r} is not a JSON object")
             yield fields
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.contract import example
@@ -12,11 +13,10 @@ from components.contract.progress import add_progress
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_report import Report, write_report
+from components.ingest.ingest_report import PlanReport, write_report
 from components.ingest.listing import ImageFile
 from components.ingest.shard_plan import ShardPlan, split_of
 from components.records.shard_files import open_shard, shard_path
-from components.records.shard_work import ConcurrentDoFn
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Content, read_files
 
@@ -30,26 +30,12 @@ class IngestJob:
     examples_uri: str
     """Where the shards go."""
     config: IngestConfig
+    fractions: Mapping[str, float]
+    """Split → its fraction of the files whose split follows from a hash."""
     total: int
     """Files of all plans, for the progress."""
     dropped: frozenset[str] = frozenset()
     """SHA-256 digests of images that are left out because they have several labels."""
-
-
-class WriteShards(ConcurrentDoFn):
-    """Writes the shards of each plan and a report on it.
-
-    An image never leaves its thread: what Beam moves between workers are plans.
-    """
-
-    def __init__(self, job: IngestJob) -> None:
-        """Do the plans of `job`."""
-        super().__init__(job.config.workers)
-        self._job = job
-
-    def work(self, plan: ShardPlan) -> None:
-        """Write the shards of `plan`."""
-        write_plan(plan, self._job)
 
 
 def write_plan(plan: ShardPlan, job: IngestJob) -> None:
@@ -69,7 +55,7 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
                 rejects.append({**reject, "reason": str(rejected)})
                 digests.append("")
             else:
-                split = split_of(file, sha256, job.config.splits)
+                split = split_of(file, sha256, job.fractions)
                 if split not in writers:
                     path = shard_path(job.examples_uri, split, plan.index, plan.count)
                     writers[split] = stack.enter_context(open_shard(path))
@@ -78,7 +64,7 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
                 labels[split][file.label] += 1
                 digests.append(sha256)
             add_progress(task, 1, total=job.total, unit="images")
-    write_report(job.examples_uri, Report(plan, labels, rejects, digests))
+    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests))
 
 
 def _check(content: Content, job: IngestJob) -> tuple[CheckedImage, str]:

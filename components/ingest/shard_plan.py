@@ -28,7 +28,9 @@ class ShardPlan:
     files: tuple[ImageFile, ...]
 
 
-def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardPlan]:
+def plan_shards(
+    files: Iterable[ImageFile], config: IngestConfig, fractions: Mapping[str, float]
+) -> list[ShardPlan]:
     """Divide `files` into plans of about `config.shard_mib`, in the order of the paths' hashes.
 
     The order by hash mixes the classes, so that no shard holds one class only.
@@ -42,8 +44,7 @@ def plan_shards(files: Iterable[ImageFile], config: IngestConfig) -> list[ShardP
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
         group = sorted(groups[split], key=path_hash)
-        largest = 1.0 if split else max(config.splits.values())
-        count = _shard_count(group, config, share=largest)
+        count = _shard_count(group, config, fraction=1.0 if split else max(fractions.values()))
         bounds = [len(group) * i // count for i in range(count + 1)]
         plans += [
             ShardPlan(split or "hash", i, count, tuple(group[start:end]))
@@ -57,15 +58,15 @@ def path_hash(file: ImageFile) -> bytes:
     return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
 
 
-def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, share: float) -> int:
-    """Choose the number of plans whose shards of the largest split, a `share`, have the size."""
-    size = sum(file.size for file in files) * share
+def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: float) -> int:
+    """Choose the number of plans of which the largest split, a `fraction`, has whole shards."""
+    size = sum(file.size for file in files) * fraction
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_number = min(config.min_shards, len(files) // config.min_shard_images)
     return max(1, by_size, by_number)
 
 
-def split_of(file: ImageFile, sha256: str, shares: Mapping[str, float]) -> str:
+def split_of(file: ImageFile, sha256: str, fractions: Mapping[str, float]) -> str:
     """Choose the split of a file: the one given, or by the hash of its group or its content.
 
     The same content or group always falls into the same split, whatever other images there are.
@@ -73,15 +74,15 @@ def split_of(file: ImageFile, sha256: str, shares: Mapping[str, float]) -> str:
     Args:
         file: as it was listed.
         sha256: of its content, hexadecimal.
-        shares: split to its share of the images; the shares add up to 1.
+        fractions: split to its fraction of the images; they add up to 1.
     """
     if file.split is not None:
         return file.split
     if file.group is not None:
         sha256 = hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
     position = int(sha256[:13], 16) / 16**13
-    for split, share in shares.items():
-        position -= share
+    for split, fraction in fractions.items():
+        position -= fraction
         if position < 0:
             return split
-    return next(reversed(list(shares)))
+    return next(reversed(list(fractions)))

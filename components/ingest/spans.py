@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from components.contract.errors import UserError
+from components.contract.errors import ConfigurationError, DataError
 from components.storage.folder import list_folders
 
 _PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::(\d+))?\}")
@@ -33,7 +33,8 @@ def find_span(pattern: str, span: int | None = None, version: int | None = None)
     `{SPAN:4}` means four digits. A folder without any stands for itself, as span 0.
 
     Raises:
-        UserError: the pattern is wrong, or matches nothing or two folders of one span.
+        ConfigurationError: the pattern is wrong.
+        DataError: it matches nothing, or two folders of one span.
     """
     names = [name for name, _ in _PLACEHOLDER.findall(pattern)]
     _check_pattern(pattern, names, span)
@@ -46,10 +47,10 @@ def find_span(pattern: str, span: int | None = None, version: int | None = None)
     )
     if not found:
         wanted = f" with span {span}" if span is not None else ""
-        raise UserError(f"No folder matches {pattern}{wanted}.")
+        raise DataError(f"No folder matches {pattern}{wanted}.")
     newest = found[-1]
     if found[1:] and (found[-2].span, found[-2].version) == (newest.span, newest.version):
-        raise UserError(
+        raise DataError(
             f"{found[-2].folder} and {newest.folder} are the same span of {pattern}: remove one."
         )
     return newest
@@ -58,15 +59,15 @@ def find_span(pattern: str, span: int | None = None, version: int | None = None)
 def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
     dates = set(names) & set(_DATE)
     if not names and span:
-        raise UserError(
+        raise ConfigurationError(
             f"ingest.span is {span}, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
         )
     if len(set(names)) < len(names):
-        raise UserError(f"{pattern} has a placeholder twice.")
+        raise ConfigurationError(f"{pattern} has a placeholder twice.")
     if dates and dates != set(_DATE):
-        raise UserError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
+        raise ConfigurationError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
     if names and ("SPAN" in names) == bool(dates):
-        raise UserError(f"{pattern} needs either {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}.")
+        raise ConfigurationError(f"{pattern} needs either {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}.")
 
 
 def _matches(pattern: str) -> Iterator[Span]:
@@ -77,7 +78,7 @@ def _matches(pattern: str) -> Iterator[Span]:
         if span is None:
             try:
                 day = datetime.date(values["YYYY"], values["MM"], values["DD"])
-            except ValueError:  # A folder such as 2024-02-31 is no day.
+            except ValueError:  # A folder such as 2024-02-31 is not a date.
                 continue
             span = (day - _EPOCH).days
         yield Span(span, values.get("VERSION"), folder)

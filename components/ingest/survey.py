@@ -8,12 +8,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.contract.errors import UserError
-from components.images.check import probe_image
-from components.images.check_result import Rejected, usable
+from components.contract.errors import DataError
+from components.images.check import Probe, probe_header, probe_image
+from components.images.check_result import Category, Rejected, usable
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
-from components.storage.fetch import read_files
+from components.storage.fetch import Content, read_files
+
+SAMPLE = 256
+"""Files that are looked at. Their headers take less than a second from disk or from a bucket."""
+
+_HEADER_BYTES = 64 * 2**10
 
 
 @dataclass(frozen=True)
@@ -27,17 +32,13 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a sample of the images shows."""
+    """What the headers of a sample of the images show; it follows from the files alone."""
 
     formats: Mapping[str, int]
     """Pillow's name of the format → images."""
     sizes: tuple[tuple[int, int], ...]
-    """Width and height in pixels of each image that could be read."""
+    """Width and height in pixels of each image whose header could be read."""
     suspects: tuple[Suspect, ...]
-    stored_share: float
-    """Bytes that ingest would write for each byte of the files."""
-    images_per_second: float
-    """Read and checked by one thread."""
 
     @property
     def sampled(self) -> int:
@@ -50,40 +51,85 @@ class Survey:
         return round(statistics.median(min(size) for size in self.sizes))
 
 
-def take_survey(
-    listing: Listing, config: IngestConfig, *, most: int = 64, seconds: float = 2.0
-) -> Survey:
-    """Look at up to `most` files, evenly spread over the folder, for about `seconds`.
+@dataclass(frozen=True)
+class Trial:
+    """What decoding a part of the sample shows; how large a part is a matter of time."""
+
+    decoded: int
+    """Files."""
+    suspects: tuple[Suspect, ...]
+    stored_fraction: float
+    """Bytes that ingest would write for each byte of the files."""
+    images_per_second: float
+    """Read and checked by one thread."""
+
+
+def take_survey(listing: Listing, config: IngestConfig, *, most: int = SAMPLE) -> Survey:
+    """Read the headers of up to `most` files, evenly spread over the folder.
 
     Raises:
-        UserError: none of them is an image.
+        DataError: none of them is an image.
     """
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
     suspects: list[Suspect] = []
-    size = stored = 0
-    started = time.monotonic()
-    for file, content in read_files(listing.root, _spread(listing.files, most), config):
-        if time.monotonic() - started > seconds and sizes:
-            break
+    for file, content in read_files(
+        listing.root, _spread(listing.files, most), config, first=_HEADER_BYTES
+    ):
         try:
-            probe = probe_image(usable(content), config)
+            probe = _probe_header(listing, file, content, config)
         except Rejected as rejected:
-            suspects.append(Suspect(file.path, rejected.category.value, str(rejected)))
-            continue
-        formats[probe.format] += 1
-        sizes.append((probe.width, probe.height))
-        size, stored = size + file.size, stored + probe.stored
+            suspects.append(_suspect(file, rejected))
+        else:
+            formats[probe.format] += 1
+            sizes.append((probe.width, probe.height))
     if not sizes:
-        raise UserError(
+        raise DataError(
             f"None of the {len(suspects)} files looked at in {listing.root} is an image that can "
             f"be read, such as {suspects[0].path} ({suspects[0].category}): check that it is the "
             f"right folder."
         )
+    return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects))
+
+
+def _probe_header(
+    listing: Listing, file: ImageFile, content: Content, config: IngestConfig
+) -> Probe:
+    try:
+        return probe_header(usable(content), config)
+    except Rejected as rejected:
+        if rejected.category != Category.NOT_AN_IMAGE or file.size <= _HEADER_BYTES:
+            raise
+    # Its header is longer, or lies at the end, as TIFF allows.
+    [(_, whole)] = read_files(listing.root, [file], config)
+    return probe_header(usable(whole), config)
+
+
+def try_images(
+    listing: Listing, config: IngestConfig, *, seconds: float, most: int = SAMPLE
+) -> Trial:
+    """Read and decode files of the sample for about `seconds`, to estimate what ingest will take.
+
+    At least one file is decoded.
+    """
+    suspects: list[Suspect] = []
+    count = size = stored = 0
+    started = time.monotonic()
+    for file, content in read_files(listing.root, _spread(listing.files, most), config):
+        count += 1
+        try:
+            probe = probe_image(usable(content), config)
+            size, stored = size + file.size, stored + probe.stored
+        except Rejected as rejected:
+            suspects.append(_suspect(file, rejected))
+        if time.monotonic() - started > seconds and size:
+            break
     elapsed = time.monotonic() - started
-    rate = (len(sizes) + len(suspects)) / elapsed
-    share = stored / size
-    return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects), share, rate)
+    return Trial(count, tuple(suspects), stored / max(size, 1), count / elapsed)
+
+
+def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
+    return Suspect(file.path, rejected.category.value, str(rejected))
 
 
 def _spread(files: tuple[ImageFile, ...], most: int) -> list[ImageFile]:

@@ -12,9 +12,9 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from components.storage.object_store import register_object_stores
 from components.storage.saved_model import model_digest, whole_versions
 from components.storage.text_artifact import CARD_FILE, read_text
+from components.storage.tfx_filesystem import register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Its name beside `saved_model.pb`."""

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from components.contract.example import ENCODED, LABEL_ID
 from components.records.shard_files import open_shard
 from components.records.tfrecord import HEADER_BYTES, serialize
+from components.storage.artifact_files import make_folders, on_disk, open_file
 
-# Beside the split folders: TFX takes every file in those for a shard.
+# Beside the split folders, as TFX takes every file in those for a shard.
 FOLDER = "records"
 
 # Many small files of a bucket: time is spent waiting for answers.
@@ -65,13 +66,9 @@ def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[
 
 
 def _write_rows(path: str, rows: list[tuple[int, int, int]]) -> None:
-    import tensorflow as tf
-
-    buffer = io.BytesIO()
-    np.save(buffer, np.array(rows, np.int64).reshape(-1, 3))
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(buffer.getvalue())
+    make_folders(os.path.dirname(path))
+    with open_file(path, "wb") as file:
+        np.save(file, np.array(rows, np.int64).reshape(-1, 3))
 
 
 def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
@@ -81,18 +78,13 @@ def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
         FileNotFoundError: a shard has none, as another writer than our Transform wrote it.
     """
     paths = [index_path(examples_uri, split, shard) for shard in shards]
-    if "://" not in examples_uri:
-        return [np.load(path, allow_pickle=False) for path in paths]
+    if on_disk(examples_uri):
+        return [_load(path) for path in paths]
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return list(pool.map(_load, paths))
 
 
 def _load(path: str) -> Rows:
-    import tensorflow as tf
-
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            rows: Rows = np.load(io.BytesIO(file.read()), allow_pickle=False)
-    except tf.errors.NotFoundError as error:
-        raise FileNotFoundError(path) from error
+    with open_file(path, "rb") as file:
+        rows: Rows = np.load(io.BytesIO(file.read()), allow_pickle=False)
     return rows

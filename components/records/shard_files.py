@@ -11,6 +11,7 @@ from typing import Any
 
 from components.contract.example import INDEX_FILE
 from components.records.tfrecord import RecordWriter
+from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
 
 # The folder, next to the split folders, of what is still being written.
 UNFINISHED = ".unfinished"
@@ -28,47 +29,38 @@ def open_shard(path: str) -> Iterator[RecordWriter]:
 
     JPEG bytes do not compress; gzip would cost CPU time in every epoch.
     """
-    import tensorflow as tf
-
     # The unfinished file lies outside the split folder: readers take every file in there. Its
     # name is its own: distributed runners may have two workers write the same shard.
     split_folder, name = os.path.split(path)
     examples_uri, split = os.path.split(split_folder)
     unfinished = os.path.join(examples_uri, UNFINISHED, f"{split}-{name}-{uuid.uuid4().hex}")
     for folder in (split_folder, os.path.dirname(unfinished)):
-        tf.io.gfile.makedirs(folder)
+        make_folders(folder)
     with RecordWriter(unfinished) as writer:
         yield writer
-    tf.io.gfile.rename(unfinished, path, overwrite=True)
+    move(unfinished, path)
 
 
 def remove_shards(examples_uri: str) -> None:
     """Remove what an earlier attempt in the same place has left, finished or not."""
-    import tensorflow as tf
-
-    for pattern in (INDEX_FILE, "Split-*", UNFINISHED):
-        for path in tf.io.gfile.glob(os.path.join(examples_uri, pattern)):
-            (tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
+    for name in list_names(examples_uri):
+        if name in (INDEX_FILE, UNFINISHED) or name.startswith("Split-"):
+            remove(os.path.join(examples_uri, name))
 
 
 def write_index(examples_uri: str, splits: Mapping[str, Mapping[str, int]], **facts: Any) -> None:
     """Write the number of records of every shard, by split, and `facts` next to the shards."""
-    import tensorflow as tf
-
-    tf.io.gfile.makedirs(examples_uri)
+    make_folders(examples_uri)
     index = {"splits": {s: dict(sorted(splits[s].items())) for s in sorted(splits)}, **facts}
-    with tf.io.gfile.GFile(os.path.join(examples_uri, INDEX_FILE), "w") as file:
+    with open_file(os.path.join(examples_uri, INDEX_FILE), "w") as file:
         file.write(json.dumps(index, indent=1, sort_keys=True))
-    unfinished = os.path.join(examples_uri, UNFINISHED)
-    if tf.io.gfile.exists(unfinished):
-        tf.io.gfile.rmtree(unfinished)
+    if UNFINISHED in list_names(examples_uri):
+        remove(os.path.join(examples_uri, UNFINISHED))
 
 
 def read_index(examples_uri: str) -> dict[str, Any]:
     """Read the index next to the shards, with `splits`: split → shard file name → records."""
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(os.path.join(examples_uri, INDEX_FILE)) as file:
+    with open_file(os.path.join(examples_uri, INDEX_FILE)) as file:
         index: dict[str, Any] = json.loads(file.read())
     return index
 

@@ -13,7 +13,8 @@ import apache_beam as beam
 class ConcurrentDoFn(beam.DoFn):
     """Does each element in a thread of its own; yields nothing, results are files.
 
-    A bundle is done when all of its elements are, so that Beam repeats what has failed.
+    A bundle is done when all of its elements are. It fails once no thread works any longer, so that
+    nothing is written while, or after, Beam repeats it.
     """
 
     def __init__(self, workers: int) -> None:
@@ -28,6 +29,7 @@ class ConcurrentDoFn(beam.DoFn):
     def start_bundle(self) -> None:
         """Start the threads."""
         self._pool = ThreadPoolExecutor(self._workers)
+        self._running = set()
 
     def process(self, element: Any) -> Iterator[None]:
         """Begin `element` as soon as a thread is free."""
@@ -44,5 +46,7 @@ class ConcurrentDoFn(beam.DoFn):
 
     def _wait(self) -> None:
         done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()  # Raises what the thread raised.
+        failures = [error for future in done if (error := future.exception())]
+        if failures:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            raise failures[0]

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import google_crc32c
 
+from components.storage.artifact_files import on_disk, open_file
+
 # Tags of the fields 1 and 2 with wire type 2, and what fits under 128 with all that surrounds it.
 _TAG, _TAG_2, _SHORT = 0x0A, 0x12, 118
 
@@ -86,7 +88,7 @@ def _varint(value: int) -> bytes:
 
 
 HEADER_BYTES = 12
-"""Of a record, before its data: the length and its checksum."""
+"""Size of what precedes the data of a record: their length and its checksum."""
 
 
 class RecordWriter:
@@ -99,13 +101,9 @@ class RecordWriter:
         self._size = 0
         self.position = 0
         """Bytes written so far, which is where the next record begins."""
-        self._local = "://" not in path
-        if self._local:
-            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed in __exit__
-        else:
-            import tensorflow as tf
-
-            self._file = tf.io.gfile.GFile(path, "wb")
+        self._local = on_disk(path)
+        # Unbuffered, as records go to the system in parts; closed in __exit__.
+        self._file = open(path, "wb", buffering=0) if self._local else open_file(path, "wb")  # noqa: SIM115
 
     def write(self, record: Sequence[bytes]) -> None:
         """Append one record, given in parts.

@@ -18,6 +18,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.storage.folder import MISSING, is_local, open_folder
+from components.storage.object_store import read_unchanged, was_changed
 
 
 class ListedFile(Protocol):
@@ -41,7 +42,7 @@ class ListedFile(Protocol):
 
 
 class FetchOptions(Protocol):
-    """How much is read at the same time, and what is too large; see `FetchOptions`."""
+    """How much is read at the same time, and what is too large; part of `IngestConfig`."""
 
     @property
     def requests(self) -> int:
@@ -79,22 +80,32 @@ _FIRST_PAUSE_SECONDS = 0.2
 _PATIENCE_SECONDS = 180.0
 
 
+_CHANGED = Unread("it has changed since it was listed")
+_GONE = Unread("it has gone since it was listed")
+
+
 def read_files(
-    folder: str, files: Sequence[_File], config: FetchOptions
+    folder: str, files: Sequence[_File], config: FetchOptions, *, first: int | None = None
 ) -> Iterator[tuple[_File, Content]]:
     """Yield each file with its bytes, or with the reason why it cannot be used, in order.
 
-    What is yielded is what was listed: the size, the modification time on disk and, where the
-    store gives one, the checksum are compared.
+    What is yielded is what was listed: the modification time on disk, the ETag on S3, else the
+    checksum where the listing has one, and the size are compared.
+
+    Args:
+        folder: that was listed, a path or URL.
+        files: of it.
+        config: how much is read at the same time, and what is too large.
+        first: read this many bytes at the beginning of each file only, without their checksum.
     """
     fs, root = open_folder(folder)
     if is_local(fs):
         for file in files:
-            yield file, _local_content(f"{root}/{file.path}", file, config)
+            yield file, _local_content(f"{root}/{file.path}", file, config, first)
         return
     requests = max(1, config.requests // config.workers)
     batches = _batches(files, most=min(_BATCH_FILES, requests))
-    yield from _read_ahead(batches, _batch_reader(fs, root, config), requests)
+    yield from _read_ahead(batches, _batch_reader(fs, root, config, first), requests)
 
 
 def _refusal(file: ListedFile, config: FetchOptions) -> Unread | None:
@@ -107,26 +118,26 @@ def _refusal(file: ListedFile, config: FetchOptions) -> Unread | None:
     return None
 
 
-def _local_content(path: str, file: ListedFile, config: FetchOptions) -> Content:
+def _local_content(path: str, file: ListedFile, config: FetchOptions, first: int | None) -> Content:
     if refused := _refusal(file, config):
         return refused
+    size = file.size if first is None else min(first, file.size)
     try:
         # A pipe that took the place of the file would block for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            data = os.read(descriptor, file.size + 1)
-            while 0 < len(data) < file.size and (
-                more := os.read(descriptor, file.size - len(data))
-            ):
+            # One byte more than was listed shows that a file has grown.
+            data = os.read(descriptor, size + (first is None))
+            while 0 < len(data) < size and (more := os.read(descriptor, size - len(data))):
                 data += more
             version = str(os.fstat(descriptor).st_mtime_ns)
         finally:
             os.close(descriptor)
+    except FileNotFoundError:
+        return _GONE
     except OSError as error:
         return Unread(error.strerror or str(error))
-    if len(data) != file.size or version != file.version:
-        return Unread("it has changed since it was listed")
-    return data
+    return data if len(data) == size and version == file.version else _CHANGED
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:
@@ -167,14 +178,16 @@ def _bytes(batch: Iterable[_File]) -> int:
     return sum(file.size for file in batch)
 
 
-def _batch_reader(fs: AbstractFileSystem, root: str, config: FetchOptions) -> _Submit[_File]:
+def _batch_reader(
+    fs: AbstractFileSystem, root: str, config: FetchOptions, first: int | None
+) -> _Submit[_File]:
     """Return what starts reading a batch on fsspec's own event loop, where its sessions live."""
     loop = fsspec.asyn.get_loop()
     if not fs.async_impl:
         fs = AsyncFileSystemWrapper(fs)
 
     async def read(file: ListedFile) -> Content:
-        return _refusal(file, config) or await _read_remote(fs, f"{root}/{file.path}", file)
+        return _refusal(file, config) or await _read_remote(fs, f"{root}/{file.path}", file, first)
 
     async def read_batch(batch: list[_File]) -> list[Content]:
         return await asyncio.gather(*map(read, batch))
@@ -182,30 +195,49 @@ def _batch_reader(fs: AbstractFileSystem, root: str, config: FetchOptions) -> _S
     return lambda batch: asyncio.run_coroutine_threadsafe(read_batch(batch), loop)
 
 
-async def _read_remote(fs: AbstractFileSystem, path: str, file: ListedFile) -> Content:
+async def _read_remote(
+    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None
+) -> Content:
     """Read a file; try again after errors, short reads and wrong checksums, with longer pauses.
 
     gcsfs itself tries again after 429, 5xx and lost connections, not after the rest.
     """
     reason = ""
+    size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):
         if attempt:
             pause = _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
         try:
             # gcsfs itself would wait for ever.
-            data: bytes = await asyncio.wait_for(fs._cat_file(path), _PATIENCE_SECONDS)
+            data = await asyncio.wait_for(_ask(fs, path, file, size), _PATIENCE_SECONDS)
         except FileNotFoundError:
-            return Unread("it has gone since it was listed")
+            return _GONE
         except Exception as error:  # Each file system has errors of its own.
+            if _is_s3(fs) and was_changed(error):
+                return _CHANGED
             reason = " ".join(str(error).split()) or type(error).__name__
+            # gcsfs raises a plain OSError for 403, with the text of the answer.
             if isinstance(error, PermissionError) or "Forbidden" in reason:
                 break
             continue
-        if len(data) == file.size and _checksum_holds(data, file.checksum):
+        if len(data) == size and (size < file.size or _checksum_holds(data, file.checksum)):
             return data
-        reason = f"{len(data)} bytes, not the {file.size} that were listed, or other ones"
+        reason = f"{_CHANGED.reason}, or arrives damaged: {len(data)} of {size} bytes"
     return Unread(reason)
+
+
+async def _ask(fs: AbstractFileSystem, path: str, file: ListedFile, size: int) -> bytes:
+    """Ask once for the first `size` bytes of a file."""
+    end = size if 0 < size < file.size else None
+    if _is_s3(fs):
+        return await read_unchanged(fs, path, file.version, end)
+    data: bytes = await fs._cat_file(path, start=0 if end else None, end=end)
+    return data
+
+
+def _is_s3(fs: AbstractFileSystem) -> bool:
+    return "s3" in fs.protocol
 
 
 def _checksum_holds(data: bytes, checksum: str) -> bool:

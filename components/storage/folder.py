@@ -12,7 +12,7 @@ import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from components.contract.errors import UserError
+from components.contract.errors import DataError, StorageError
 from components.storage.object_store import SCHEMES, explain_error, open_store
 
 MISSING = "missing"
@@ -41,13 +41,13 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
     """Return the file system of `folder`, a path or URL, and the path within it.
 
     Raises:
-        UserError: there is no such kind of file system, or its package is missing.
+        StorageError: there is no such kind of file system, or its package is missing.
     """
     try:
         is_store = folder.startswith(SCHEMES)
         fs, root = open_store(folder) if is_store else fsspec.core.url_to_fs(folder)
     except (ImportError, ValueError) as error:
-        raise UserError(f"Cannot open {folder}: {error}.") from error
+        raise StorageError(f"Cannot open {folder}: {error}.") from error
     return fs, root.rstrip("/")
 
 
@@ -60,15 +60,16 @@ def find_files(folder: str) -> list[Found]:
     """List everything below `folder`, sorted by path.
 
     Raises:
-        UserError: it does not exist, is a file, or cannot be listed.
+        DataError: it does not exist, or is a file.
+        StorageError: it cannot be listed.
     """
     fs, root = open_folder(folder)
     if not is_local(fs):
         return sorted(_find_remote(fs, root, folder))
     if not os.path.exists(root):
-        raise UserError(f"{folder} does not exist: give a folder of label/image files.")
+        raise DataError(f"{folder} does not exist: give a folder of label/image files.")
     if not os.path.isdir(root):
-        raise UserError(f"{folder} is a file: give the folder above it, laid out as label/image.")
+        raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
     return sorted(_find_local(root))
 
 
@@ -76,7 +77,7 @@ def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
     Raises:
-        UserError: it cannot be listed.
+        StorageError: it cannot be listed.
     """
     fs, root = open_folder(folder)
     try:
@@ -84,16 +85,21 @@ def list_folders(folder: str) -> list[str]:
     except FileNotFoundError:
         return []
     except Exception as error:  # Each file system has errors of its own.
-        raise _cannot_list(folder, error) from error
+        raise storage_error("list", folder, error) from error
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
 
 
-def _cannot_list(folder: str, error: Exception) -> UserError:
-    if folder.startswith(SCHEMES) and (explained := explain_error(folder, error)):
+def storage_error(task: str, url: str, error: Exception) -> StorageError:
+    """Say in one sentence that `task`, such as "list", cannot be done with `url`, and why."""
+    if url.startswith(SCHEMES) and (explained := explain_error(url, error)):
         return explained
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return UserError(f"Cannot list {folder}: {reason}.")
+    return StorageError(f"Cannot {task} {url}: {reason_of(error)}.")
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of what a library says is wrong, without a full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Found]:
@@ -103,7 +109,7 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
         fs.invalidate_cache()
         objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
     except Exception as error:  # Each file system has errors of its own.
-        raise _cannot_list(folder, error) from error
+        raise storage_error("list", folder, error) from error
     for path, info in objects.items():
         is_file = info["type"] == "file" and not path.endswith("/")
         version = info.get("generation") or info.get("etag") or info.get("ETag")
@@ -131,7 +137,7 @@ def _find_local(
         with os.scandir(folder) as entries:
             children = list(entries)
     except OSError as error:
-        raise UserError(f"Cannot list {folder}: {error.strerror}.") from error
+        raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
     above |= {(status.st_dev, status.st_ino)}
     for entry in children:
         path = prefix + entry.name

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tfx.dsl.io import fileio
 
-from components.storage.object_store import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores
 
 _GRAPH = "saved_model.pb"
 _WEIGHTS = os.path.join("variables", "variables.index")

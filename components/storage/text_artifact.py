@@ -6,7 +6,7 @@ import os
 
 from tfx.dsl.io import fileio
 
-from components.storage.object_store import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores
 
 # Name the texts in a local run, where an artifact is a folder.
 PAGE_FILE = "report.html"

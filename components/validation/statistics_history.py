@@ -18,7 +18,7 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
 from components.contract.splits import TRAIN
-from components.storage.object_store import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores
 from components.validation.feature_statistics import Statistics, digest_statistics
 from components.validation.statistics import read_statistics
 

@@ -13,13 +13,12 @@ from rich.markup import escape
 from components.contract.printable import make_printable
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
-from components.ingest.survey import Survey, take_survey
+from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import Config, resolve
 
 _BAR_WIDTH = 40
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
-_SAMPLE = 500
 _SECONDS = 5.0
 
 # Below this a class hardly has an image in the eval split; a rule of thumb.
@@ -38,10 +37,11 @@ def inspect(config: Config) -> None:
     listing = list_source(str(config.data), config.ingest)
     _print_labels(console, listing)
     check_labels(listing)
-    survey = take_survey(listing, config.ingest, most=_SAMPLE, seconds=_SECONDS)
-    for name, text in _facts(listing, survey, config):
+    survey = take_survey(listing, config.ingest)
+    trial = try_images(listing, config.ingest, seconds=_SECONDS)
+    for name, text in (*_facts(listing, survey, config), *_estimates(listing, trial, config)):
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
-    for warning in _warnings(listing, survey, config):
+    for warning in _warnings(listing, survey, trial, config):
         console.print(f"[yellow]Warning[/yellow]      {escape(warning)}", soft_wrap=True)
 
 
@@ -79,12 +79,18 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     chosen = resolve(config, shorter_side=survey.shorter_side, images=len(listing.files))
     side = chosen.transform.size
     yield "Model", f"{chosen.model.name} at {side} x {side} pixels"
-    plans = plan_shards(listing.files, config.ingest)
+    plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
-    names = {"hash": " and ".join(config.ingest.splits)}
+    names = {"hash": " and ".join(listing.fractions)}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
-    seconds = len(listing.files) / (survey.images_per_second * config.ingest.workers)
-    written = _bytes(size * survey.stored_share)
+    if listing.note:
+        yield "Splits", listing.note
+
+
+def _estimates(listing: Listing, trial: Trial, config: Config) -> Iterator[tuple[str, str]]:
+    size = sum(file.size for file in listing.files)
+    seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
+    written = _bytes(size * trial.stored_fraction)
     yield "Ingest", f"about {written} to write and {_duration(seconds)} to check the images"
 
 
@@ -104,13 +110,14 @@ def _duration(seconds: float) -> str:
     return f"{max(1, seconds):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _warnings(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
-    for suspect in survey.suspects[:_MOST_SUSPECTS]:
+def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:
+    suspects = {suspect.path: suspect for suspect in (*survey.suspects, *trial.suspects)}
+    for suspect in list(suspects.values())[:_MOST_SUSPECTS]:
         yield f"{suspect.path}: {suspect.category}, {suspect.reason}"
-    share = len(survey.suspects) / survey.sampled
-    if share > config.ingest.max_reject_fraction:
+    rejected = len(trial.suspects) / trial.decoded
+    if rejected > config.ingest.max_reject_fraction:
         yield (
-            f"{share:.0%} of the sample would be rejected; a run stops above "
+            f"{rejected:.0%} of the sample would be rejected; a run stops above "
             f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
         )
     for alike in _alike({file.label for file in listing.files}):

@@ -58,4 +58,6 @@ def prepare(config: Config, layout: Layout) -> Config:
         f"sees them at {config.transform.size} x {config.transform.size} pixels",
         flush=True,
     )
+    if listing.note:
+        print(f"        {listing.note}", flush=True)
     return config

@@ -40,7 +40,10 @@ WRONG = {
     "wrong type": (["--training.epochs", "many"], "training.epochs.*many"),
     "not one of the choices": (["--model.name", "vgg"], "model.name.*cnn.*vgg"),
     "out of range": (["--transform.size", "4"], "transform.size is 4: it must be from 8"),
-    "shares that add up to more": (["--ingest.splits.train", "0.9"], "must add up to 1"),
+    "fractions that add up to more": (
+        ["--ingest.splits", '{"train": 0.9, "eval": 0.2}'],
+        "must add up to 1",
+    ),
     "no eval split": (["--ingest.splits", '{"train": 1}'], "at least train and eval"),
     "weights without a model for them": (
         ["--model.name", "cnn", "--model.weights", "imagenet"],

@@ -74,13 +74,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     listing = list_images(str(tmp_path))
     paths = [file.path for file in listing.files]
     assert paths == ["cat/1.jpg", "cat/gone.jpg", "cat/more/2.jpg", "dog/1.jpg", "elsewhere/2.jpg"]
-    assert listing.skipped == (("cat/up", "no file"),)
+    assert listing.skipped == (("cat/up", "not a regular file"),)
 
 
 def test_pipes_are_skipped(tmp_path: Path) -> None:
     touch(tmp_path, "cat/1.jpg")
     os.mkfifo(tmp_path / "cat/pipe.jpg")
-    assert list_images(str(tmp_path)).skipped == (("cat/pipe.jpg", "no file"),)
+    assert list_images(str(tmp_path)).skipped == (("cat/pipe.jpg", "not a regular file"),)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -107,8 +107,8 @@ def test_fingerprint_changes_with_the_folder(
 MISTAKES = {
     "one class": (["cat/1.jpg"], "one class only, 'cat'"),
     "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
-    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
-    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "no line of UTF-8"),
+    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
+    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
     "images outside label folders": (["1.jpg", "2.jpg"], "no images in label folders"),
     "nothing": ([], "no images in label folders"),
 }

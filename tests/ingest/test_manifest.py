@@ -106,7 +106,7 @@ MISTAKES = {
     "empty path": ("m.csv", "path,label\na.jpg,cat\n,cat\n", "Row 2 .* has no path"),
     "two labels": ("m.csv", "path,label\na,cat\n./a,dog\n", "Row 2 .* contradicts .* on a: 'dog'"),
     "no JSON": ("m.jsonl", "path,label\n", "Cannot read the manifest"),
-    "no object": ("m.jsonl", "[1]\n", "is no JSON object"),
+    "no object": ("m.jsonl", "[1]\n", "is not a JSON object"),
     "no Parquet": ("m.parquet", "path,label\n", "Cannot read the manifest"),
     "a split that is no folder": ("m.csv", "path,label,split\na,b,../c\n", r"a split '\.\./c'"),
 }

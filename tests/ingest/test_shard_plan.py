@@ -10,7 +10,7 @@ import pytest
 
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile
-from components.ingest.shard_plan import plan_shards, split_of
+from components.ingest.shard_plan import ShardPlan, plan_shards, split_of
 from components.records.shard_files import open_shard
 
 
@@ -22,16 +22,20 @@ def files(count: int, *, split: str | None = None, size: int = 1000) -> list[Ima
     ]
 
 
+def plans_of(listed: Iterable[ImageFile]) -> list[ShardPlan]:
+    return plan_shards(listed, IngestConfig(), {"train": 0.8, "eval": 0.2})
+
+
 def test_plans_hold_every_file_once_whatever_the_order_of_the_listing() -> None:
     listed = files(500)
-    plans = plan_shards(listed, IngestConfig())
+    plans = plans_of(listed)
     shuffled = random.Random(0).sample(listed, len(listed))
-    assert plan_shards(shuffled, IngestConfig()) == plans
+    assert plans_of(shuffled) == plans
     assert sorted(f.path for p in plans for f in p.files) == sorted(f.path for f in listed)
 
 
 def test_no_shard_holds_one_class_only() -> None:
-    for plan in plan_shards(files(500), IngestConfig()):
+    for plan in plans_of(files(500)):
         assert {file.label for file in plan.files} == {"cat", "dog", "owl"}
 
 
@@ -45,21 +49,21 @@ COUNTS = {
 
 @pytest.mark.parametrize(("count", "size", "expected"), COUNTS.values(), ids=COUNTS.keys())
 def test_number_of_shards(count: int, size: int, expected: int) -> None:
-    plans = plan_shards(files(count, size=size), IngestConfig())
+    plans = plans_of(files(count, size=size))
     assert [plan.count for plan in plans] == [expected] * expected
     sizes = [len(plan.files) for plan in plans]
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_given_splits_have_their_own_shards() -> None:
-    plans = plan_shards(files(64, split="train") + files(32, split="eval"), IngestConfig())
+    plans = plans_of(files(64, split="train") + files(32, split="eval"))
     groups = collections.Counter(plan.group for plan in plans)
     assert groups == {"train": 4, "eval": 2}
 
 
 def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
     mixed = files(64, split="train") + files(32)
-    plans = plan_shards(mixed, IngestConfig())
+    plans = plans_of(mixed)
     assert {plan.group for plan in plans} == {"hash"}
     assert {f for plan in plans for f in plan.files} == set(mixed)
 
@@ -67,27 +71,37 @@ def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
 LOOSE, GIVEN = files(1)[0], files(1, split="eval")[0]
 
 
-def test_split_of_content_keeps_to_the_shares() -> None:
-    shares = {"train": 0.7, "eval": 0.2, "test": 0.1}
+def test_split_of_content_keeps_to_the_fractions() -> None:
+    fractions = {"train": 0.7, "eval": 0.2, "test": 0.1}
     digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(20_000)]
-    found = collections.Counter(split_of(LOOSE, digest, shares) for digest in digests)
-    for split, share in shares.items():
-        assert found[split] / len(digests) == pytest.approx(share, abs=0.01)
+    found = collections.Counter(split_of(LOOSE, digest, fractions) for digest in digests)
+    for split, fraction in fractions.items():
+        assert found[split] / len(digests) == pytest.approx(fraction, abs=0.01)
 
 
-@pytest.mark.parametrize("digest", ["0" * 64, "f" * 64])
-def test_split_of_extreme_digests(digest: str) -> None:
-    assert split_of(LOOSE, digest, {"train": 0.9, "eval": 0.1}) in ("train", "eval")
+DIGESTS = {
+    "0" * 64: "eval",
+    # Only the first 13 digits count.
+    "0" * 13 + "f" * 51: "eval",
+    "2" + "f" * 63: "eval",
+    "4" + "0" * 63: "train",
+    "f" * 64: "train",
+}
+
+
+@pytest.mark.parametrize(("digest", "split"), DIGESTS.items())
+def test_split_of_a_digest(digest: str, split: str) -> None:
+    assert split_of(LOOSE, digest, {"eval": 0.2, "train": 0.8}) == split
 
 
 def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
-    shares = {"train": 0.5, "eval": 0.5}
+    fractions = {"train": 0.5, "eval": 0.5}
     digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(100)]
-    assert {split_of(GIVEN, digest, shares) for digest in digests} == {"eval"}
+    assert {split_of(GIVEN, digest, fractions) for digest in digests} == {"eval"}
     groups = [LOOSE._replace(group=f"film {i}") for i in range(100)]
     for file in groups:
-        assert len({split_of(file, digest, shares) for digest in digests}) == 1
-    assert {split_of(file, digests[0], shares) for file in groups} == {"train", "eval"}
+        assert len({split_of(file, digest, fractions) for digest in digests}) == 1
+    assert {split_of(file, digests[0], fractions) for file in groups} == {"train", "eval"}
 
 
 def write(path: Path, records: Iterable[bytes]) -> None:

@@ -251,7 +251,13 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({}, {"AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher", *LOOKUPS[:2]}),
+        (
+            {},
+            {
+                *("AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen"),
+                *("Pusher", *LOOKUPS),
+            },
+        ),
         ({"storage": "gs://bucket/models"}, set()),
         ({"pipeline_root": "gs://bucket/root"}, set()),
         ({"store_secret": ""}, set()),

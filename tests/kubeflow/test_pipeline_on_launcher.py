@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 BUCKET = "mlpipeline"
 PUSHED = f"{BUCKET}/v2/artifacts/images/pushed"
 LOOKUPS = {"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"}
+SECRETS = {"mlpipeline-minio-artifact": {"accesskey": ACCESS_KEY, "secretkey": SECRET_KEY}}
 STEPS = "{all: {volumes: {images: /mnt/images}, cpu: 2}}"
 
 
@@ -62,9 +63,7 @@ def kubeflow(tmp_path: Path) -> Iterator[Kubeflow]:
         cluster = Cluster(
             tmp_path / "store",
             volumes={"images": images},
-            secrets={
-                "mlpipeline-minio-artifact": {"accesskey": ACCESS_KEY, "secretkey": SECRET_KEY}
-            },
+            secrets=SECRETS,
             env={"AWS_ENDPOINT_URL": endpoint, "AWS_EC2_METADATA_DISABLED": "true"},
         )
         yield Kubeflow(compile_for_cluster(tmp_path), images, cluster)
@@ -105,6 +104,7 @@ def test_a_pipeline_on_kubeflow(kubeflow: Kubeflow, tmp_path: Path) -> None:
     resolved = yaml.safe_load(first.tasks["ImageExampleGen-lookup"].parameters["resolved"])
     assert examples["input_fingerprint"] == resolved["input_fingerprint"]
     assert examples["span"] == 0
+    assert resolved["listing"].startswith(f"minio://{BUCKET}/v2/artifacts/images/listings/")
     check_what_the_interface_shows(kubeflow, first)
 
     second = kubeflow.run()
@@ -178,6 +178,7 @@ def test_an_older_release_and_models_on_a_volume(tmp_path: Path) -> None:
     run = Kubeflow(spec, images, cluster).run(training_epochs=2)
     assert set(run.tasks) == {*NODES, *LOOKUPS}
     assert (tmp_path / "models" / "checkpoints").is_dir()
+    assert len(list((tmp_path / "models" / "listings").iterdir())) == 1
     blessed = run.tasks["Evaluator"].outputs["blessing"].metadata["blessed"]
     assert len(list((tmp_path / "models").glob("pushed/*/saved_model.pb"))) == blessed
 
@@ -185,7 +186,7 @@ def test_an_older_release_and_models_on_a_volume(tmp_path: Path) -> None:
 def test_a_users_mistake_is_one_sentence_in_the_log(tmp_path: Path) -> None:
     images = tmp_path / "images"
     (images / "only").mkdir(parents=True)
-    cluster = Cluster(tmp_path / "store", volumes={"images": images})
+    cluster = Cluster(tmp_path / "store", volumes={"images": images}, secrets=SECRETS)
     run = cluster.run(compile_for_cluster(tmp_path), {})
     failed = run.tasks["ImageExampleGen-lookup"]
     assert failed.state == "FAILED"

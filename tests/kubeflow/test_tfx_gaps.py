@@ -52,7 +52,9 @@ def codes(job: Spec) -> set[str]:
 
 
 def example_gen() -> ImageExampleGen:
-    return ImageExampleGen(folder="gs://b/images", config=IngestConfig())
+    return ImageExampleGen(
+        folder="gs://b/images", config=IngestConfig(), listings="gs://b/listings"
+    )
 
 
 def importer() -> Importer:

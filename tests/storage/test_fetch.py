@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -14,10 +15,9 @@ from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, list_images
 from components.ingest.spans import find_span
-from components.records.shard_files import count_examples, read_index
 from components.storage import fetch
 from components.storage.fetch import Content, Unread, read_files
-from tests import nodes
+from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
 
 CONFIG = IngestConfig()
@@ -30,8 +30,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
         options = {"endpoint_url": server.endpoint, "token": "anon"}
         monkeypatch.setitem(fsspec.config.conf, "gs", options)
         monkeypatch.setattr(fetch, "_FIRST_PAUSE_SECONDS", 0.01)
-        # gcsfs's own first pause is of a second and more.
-        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -0.99))
+        # gcsfs's own pauses are of a second and more.
+        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -32))
         yield server
         fs = fsspec.filesystem("gs")
         if fs.session:
@@ -66,7 +66,7 @@ def test_names_of_a_store_reach_their_objects(server: GcsServer) -> None:
     # A hidden part, as "..", and the marker of an empty folder are no images.
     reasons = dict(listing.skipped)
     assert reasons == {"cat/x/../y.jpg": "hidden"} | {
-        path: "no file" for path in reasons if path.rstrip("/") == "dog"
+        path: "not a regular file" for path in reasons if path.rstrip("/") == "dog"
     }
     taken = sorted(name for name in HOSTILE if ".." not in name)
     assert [file.path for file in listing.files] == taken
@@ -80,8 +80,8 @@ def test_a_page_of_the_listing_per_thousand_objects(server: GcsServer) -> None:
     assert len(listing.files) == 2500
     assert server.counts["list"] == 3
     assert server.counts["metadata"] == 0
-    assert content(listing.root, listing.files) == [b"x"] * 2500
-    assert server.counts["media"] == 2500
+    assert content(listing.root, listing.files[:200]) == [b"x"] * 200
+    assert server.counts["media"] == 200
     assert server.counts["metadata"] == 0
 
 
@@ -117,7 +117,7 @@ def test_tries_again(server: GcsServer, faults: list[Fault]) -> None:
 LASTING: dict[str, tuple[list[Fault], str]] = {
     "forbidden": ([403] * 100, "Forbidden"),
     "gone": ([404], "gone since it was listed"),
-    "damaged in the store": (["corrupt"] * 100, "or other ones"),
+    "damaged in the store": (["corrupt"] * 100, "arrives damaged"),
 }
 
 
@@ -154,17 +154,15 @@ def test_a_large_object_is_rejected_unread(server: GcsServer) -> None:
     assert server.counts["media"] == 0
 
 
-def test_a_bucket_gives_the_same_shards_as_a_folder(
-    server: GcsServer, image_folder: Path, ingested: nodes.Ingested, tmp_path: Path
-) -> None:
-    for path in image_folder.rglob("*"):
-        if path.is_file():
-            name = f"images/{path.relative_to(image_folder)}"
-            server.put("bucket", name, path.read_bytes())
+def test_a_bucket_gives_the_same_shards_as_a_folder(server: GcsServer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=20)
+    for path in folder.glob("*/*"):
+        server.put("bucket", f"images/{path.relative_to(folder)}", path.read_bytes())
     server.fault_every = {9: "corrupt", 31: "short"}
-    remote = nodes.ingest("gs://bucket/images", tmp_path)
-    assert nodes.shard_bytes(remote.examples) == nodes.shard_bytes(ingested.examples)
-    assert nodes.shard_bytes(remote.rejects) == nodes.shard_bytes(ingested.rejects)
+    remote, local = ingest("gs://bucket/images", tmp_path / "a"), ingest(folder, tmp_path / "b")
+    for split in ("train", "eval"):
+        assert remote.shards(split) == local.shards(split)
+    assert remote.summary == local.summary
 
 
 def test_spans_and_manifests_of_a_bucket(server: GcsServer, tmp_path: Path) -> None:
@@ -179,9 +177,8 @@ def test_spans_and_manifests_of_a_bucket(server: GcsServer, tmp_path: Path) -> N
     server.put("bucket", "manifest.csv", "\n".join(rows).encode())
     pattern = "gs://bucket/days/{YYYY}/{MM}/{DD}/v{VERSION}"
     assert find_span(pattern).folder == "gs://bucket/days/2025/03/04/v2"
-    config = IngestConfig(manifest="gs://bucket/manifest.csv")
-    found = nodes.ingest(pattern, tmp_path / "out", config=config)
-    assert sum(count_examples(read_index(found.examples.uri)).values()) == 24
+    config = dataclasses.replace(HEADER, manifest="gs://bucket/manifest.csv")
+    assert sum(ingest(pattern, tmp_path / "out", config).counts.values()) == 24
 
 
 @pytest.mark.parametrize("folder", ["gs://nobucket/images", "gs://bucket/nothing"])
@@ -249,6 +246,13 @@ def test_a_file_that_changes_while_it_is_read_is_rejected(
     monkeypatch.setattr(os, "read", slow_read)
     [rejected] = content(str(tmp_path), files)
     assert "changed since it was listed" in str(rejected)
+
+
+@pytest.mark.parametrize("first", [1, 100, 10_000])
+def test_the_beginning_of_a_file(tmp_path: Path, first: int) -> None:
+    path, files = one_file(tmp_path)
+    [(_, data)] = read_files(str(tmp_path), files, CONFIG, first=first)
+    assert data == path.read_bytes()[:first]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

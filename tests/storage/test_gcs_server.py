@@ -13,14 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import md5
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import fsspec
 import fsspec.asyn
 import pytest
-from apache_beam.internal.gcp import auth
-from apache_beam.io.gcp import gcsio
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import exceptions, storage
 from google.oauth2 import service_account
@@ -276,7 +275,11 @@ def test_downloads_go_wrong_as_asked(server: GcsServer) -> None:
     assert [ask(server, target)[0] for _ in range(6)] == [200, 200, 503] * 2
 
 
-def test_gcsfs_tries_again_but_does_not_look_at_checksums(server: GcsServer, fs: Any) -> None:
+def test_gcsfs_tries_again_but_does_not_look_at_checksums(
+    server: GcsServer, fs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its own pauses are of a second and more.
+    monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -32))
     for fault in FAULTS:
         server.put("memory", str(fault), b"0123456789")
         server.faults[str(fault)] = [fault]
@@ -311,6 +314,9 @@ def test_google_cloud_storage(server: GcsServer, client: Any, name: str) -> None
 def test_beam_with_a_throw_away_key(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from apache_beam.internal.gcp import auth
+    from apache_beam.io.gcp import gcsio
+
     server.write_key(tmp_path / "key.json")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))

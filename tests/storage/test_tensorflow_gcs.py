@@ -13,6 +13,10 @@ import tensorflow as tf
 
 from benchmarks.gcs_server import Fault
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
+from components.contract.example import ENCODED, LABEL_ID
+from components.records.record_index import read_rows, write_indexed_shard
+from components.records.shard_files import list_shards, read_index, remove_shards, write_index
+from components.storage.artifact_files import list_names
 
 gfile = tf.io.gfile
 RECORDS = [bytes([number]) * 10_000 for number in range(40)]
@@ -105,6 +109,27 @@ def test_folders(server: TlsGcsServer, folder: Path) -> None:
     assert not gfile.exists("gs://disk/run")
 
 
+@pytest.mark.parametrize("remote", [True, False])
+def test_shards_and_their_indexes(server: TlsGcsServer, tmp_path: Path, remote: bool) -> None:
+    examples = "gs://disk/examples" if remote else str(tmp_path)
+    records = [{ENCODED: bytes([n]) * 100, LABEL_ID: n} for n in range(3)]
+    assert write_indexed_shard(examples, "train", "shard-0", records) == 3
+    write_index(examples, {"train": {"shard-0": 3}})
+    assert read_index(examples) == {"splits": {"train": {"shard-0": 3}}}
+    assert list_names(examples) == ["Split-train", "index.json", "records"]
+    [shard] = list_shards(examples, "train")
+    [rows] = read_rows(examples, "train", ["shard-0"])
+    data = read(shard)
+    assert [(data[at : at + size], n) for at, size, n in rows] == [
+        (record[ENCODED], record[LABEL_ID]) for record in records
+    ]
+    with pytest.raises(FileNotFoundError):
+        read_rows(examples, "train", ["shard-1"])
+    remove_shards(examples)
+    assert list_names(examples) == ["records"]
+    assert list_names(f"{examples}/none") == []
+
+
 def test_delays(server: TlsGcsServer) -> None:
     server.put("memory", "slow", bytes(100_000))
     server.latency_ms, server.stream_mbps = 100, 4
@@ -116,6 +141,7 @@ def test_delays(server: TlsGcsServer) -> None:
 
 
 # Each costs a second, for which TensorFlow waits.
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, "short"])
 def test_tensorflow_tries_again(server: TlsGcsServer, fault: Fault) -> None:
     server.put("memory", str(fault), b"0123456789")

@@ -22,10 +22,16 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
         return
     task, name = component.id, lookup_of(component.id)
     consumer, label = document.tasks[task], executor_label(name)
+    inputs = _only(document.components[task], "inputDefinitions", driver)
+    outputs: Spec = {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}}
+    if not inputs.get("artifacts"):
+        # Nothing is written there: its URI tells the lookup where the pipeline's folder is.
+        kind = {"instanceSchema": "title: system.Artifact\ntype: object\n"}
+        outputs["artifacts"] = {"place": {"artifactType": kind}}
     document.components[name] = {
         "executorLabel": label,
-        "inputDefinitions": _only(document.components[task], "inputDefinitions", driver),
-        "outputDefinitions": {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}},
+        "inputDefinitions": inputs,
+        "outputDefinitions": outputs,
     }
     document.executors[label] = {"container": {"image": document.container(task)["image"]}}
     waits = consumer.get("dependentTasks", [])

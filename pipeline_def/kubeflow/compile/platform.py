@@ -18,8 +18,14 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 # These steps, or their lookups, read images; the report reads those that were rejected.
 _DATA_STEPS = ("ImageExampleGen", "ImageReport")
-# These steps, or their lookups, read or write pushed models or the statistics of earlier runs.
-_STORAGE_STEPS = ("AnomalyGate", "BaselineFinder", "ExampleValidator", "Pusher")
+# These, or their lookups, read or write pushed models, listings or statistics of earlier runs.
+_STORAGE_STEPS = (
+    "AnomalyGate",
+    "BaselineFinder",
+    "ExampleValidator",
+    "ImageExampleGen",
+    "Pusher",
+)
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
@@ -73,12 +79,12 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, where the step itself reads from it."""
     kubeflow = config.kubeflow
-    place = None
+    places = []
     if step in _DATA_STEPS:
-        place = config.data
+        places.append(str(config.data))
     if step in _STORAGE_STEPS:
-        place = kubeflow.storage or kubeflow.pipeline_root or "minio://"
-    needed = str(place).startswith(SCHEMES)
+        places.append(kubeflow.storage or kubeflow.pipeline_root or "minio://")
+    needed = any(place.startswith(SCHEMES) for place in places)
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 

@@ -102,7 +102,7 @@ def _register_stores(executor_input: Mapping[str, Any]) -> None:
     endpoint = store_endpoint(executor_input)
     if endpoint and not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
         os.environ["AWS_ENDPOINT_URL"] = endpoint
-    from components.storage.object_store import register_object_stores
+    from components.storage.tfx_filesystem import register_object_stores
 
     register_object_stores()
 

@@ -1,0 +1,78 @@
+"""A listing as a file: what the driver has fingerprinted is what the executor reads.
+
+A bucket that people write to is never at rest. One listing decides whether a result may come from
+the cache, and the same one says what is read; what has changed since is rejected, file by file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+
+from components.contract.errors import StorageError
+from components.ingest.listing import ImageFile, Listing, Skipped
+from components.storage.folder import is_local, open_folder, reason_of, storage_error
+
+LISTING_PROPERTY = "listing"
+"""The execution property that the driver resolves: the file that the executor reads."""
+
+_SUFFIX = ".jsonl.gz"
+_MOST_KEPT = 10
+
+
+def write_listing(listing: Listing, folder: str) -> str:
+    """Write a listing to `folder`, named by its fingerprint; return the path of the file.
+
+    The ten newest are kept.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    fs, root = open_folder(folder)
+    name = listing.fingerprint().rpartition(":")[2] + _SUFFIX
+    try:
+        if is_local(fs):
+            os.makedirs(root, exist_ok=True)
+            unfinished = f"{root}/{name}.{os.getpid()}"
+            fs.pipe_file(unfinished, _encode(listing))
+            os.replace(unfinished, f"{root}/{name}")
+        else:
+            fs.pipe_file(f"{root}/{name}", _encode(listing))
+        found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
+        for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
+            fs.rm_file(path)
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("write a listing to", folder, error) from error
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def _encode(listing: Listing) -> bytes:
+    head = {
+        "root": listing.root,
+        "fractions": listing.fractions,
+        "note": listing.note,
+        "files": len(listing.files),
+    }
+    lines = [head, *listing.files, *listing.skipped]
+    # Names that are not valid UTF-8 reach Python as surrogates, which JSON keeps as escapes.
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    return gzip.compress(text.encode("ascii"), compresslevel=1, mtime=0)
+
+
+def read_listing(path: str) -> Listing:
+    """Read what `write_listing` has written.
+
+    Raises:
+        StorageError: the file is not there, or not whole.
+    """
+    fs, place = open_folder(path)
+    try:
+        head, *lines = map(json.loads, gzip.decompress(fs.cat_file(place)).splitlines())
+        files = tuple(ImageFile(*fields) for fields in lines[: head["files"]])
+        skipped = tuple(Skipped(*fields) for fields in lines[head["files"] :])
+        return Listing(head["root"], files, skipped, head["fractions"], head["note"])
+    except Exception as error:  # Each file system has errors of its own.
+        raise StorageError(
+            f"Cannot read the listing {path} ({reason_of(error)}): run again, which lists anew."
+        ) from error

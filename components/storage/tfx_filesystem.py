@@ -1,0 +1,262 @@
+"""TFX's own file access, `fileio`, on `s3://` and `minio://`, for which TensorFlow has nothing.
+
+Listing, walking, reading and copying are fsspec's. What is done by hand here is where s3fs is not
+safe: its `rm` and `mv` take names such as `[x].jpg` for patterns, and delete other objects; they
+ignore the errors of S3's request for many deletions, which an old MinIO refuses; its `glob` takes a
+folder that may not be listed for an empty one; its files are stored even if writing them failed.
+`tests/storage/test_object_store.py` has a case for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.utils import glob_translate
+from tfx.dsl.io import filesystem, filesystem_registry
+
+from components.storage.object_store import SCHEMES, explain_error, find_endpoint, open_store
+
+_DELETES_AT_ONCE = 64
+
+_Path = str | bytes
+
+
+@contextlib.contextmanager
+def _store(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
+    """Open the store of `url`, and turn errors of the block into TFX's or the user's."""
+    try:
+        yield open_store(url)
+    except Exception as error:
+        if explained := explain_error(url, error):
+            raise explained from error
+        if isinstance(error, FileNotFoundError):
+            raise filesystem.NotFoundError(f"{url} does not exist.") from error
+        raise
+
+
+class _Upload(io.BytesIO):
+    """Becomes an object when closed; none if its `with` block fails, so that none is half."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self.failed = False
+
+    def __exit__(self, kind: Any, *details: Any) -> None:
+        self.failed = self.failed or kind is not None
+        self.close()
+
+    def close(self) -> None:
+        """Upload, once."""
+        if self.closed:
+            return
+        data = self.getvalue()
+        super().close()
+        if not self.failed:
+            with _store(self._url) as (fs, path):
+                fs.pipe_file(path, data)
+
+
+class _TextUpload(io.TextIOWrapper):
+    """The same for text."""
+
+    buffer: _Upload
+
+    def __exit__(self, kind: Any, *details: Any) -> None:
+        self.buffer.failed = kind is not None
+        self.close()
+
+
+class Statistics(NamedTuple):
+    """What TFX asks `stat` for; the names are TensorFlow's."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def _text(path: _Path) -> str:
+    return os.fsdecode(path).rstrip("/")
+
+
+def _read(fs: AbstractFileSystem, path: str) -> bytes:
+    """Read an object; once more if the connection breaks on the way."""
+    from botocore import exceptions  # type: ignore[import-untyped]
+
+    with contextlib.suppress(exceptions.HTTPClientError):
+        return bytes(fs.cat_file(path))
+    return bytes(fs.cat_file(path))
+
+
+def _objects_below(fs: AbstractFileSystem, root: str) -> list[str]:
+    """Return the paths of all objects below `root`, those that stand for folders among them."""
+    return [path for path in fs.find(root) if path.startswith(f"{root}/")]
+
+
+def _delete(fs: AbstractFileSystem, paths: list[str]) -> None:
+    """Delete objects, a request for each."""
+
+    async def delete_all() -> None:
+        for start in range(0, len(paths), _DELETES_AT_ONCE):
+            keys = (path.partition("/") for path in paths[start : start + _DELETES_AT_ONCE])
+            await asyncio.gather(
+                *(fs._call_s3("delete_object", Bucket=bucket, Key=key) for bucket, _, key in keys)
+            )
+
+    fsspec.asyn.sync(fs.loop, delete_all)
+
+
+class ObjectStoreFilesystem(filesystem.Filesystem):
+    """File access as TFX wants it; a folder exists while there are objects below it."""
+
+    SUPPORTED_SCHEMES = list(SCHEMES)
+
+    @staticmethod
+    def open(name: _Path, mode: str = "r") -> Any:
+        """Return a file: one read at once, or written at once when it is closed."""
+        url = _text(name)
+        if mode not in {"r", "rb", "w", "wb"}:
+            raise ValueError(f"An object store has no mode {mode!r} for {url}.")
+        # Lines end as they are written, as in TensorFlow's files.
+        if "w" in mode:
+            upload = _Upload(url)
+            return upload if mode == "wb" else _TextUpload(upload, "utf-8", newline="\n")
+        with _store(url) as (fs, path):
+            content = io.BytesIO(_read(fs, path))
+        return content if mode == "rb" else io.TextIOWrapper(content, "utf-8", newline="\n")
+
+    @staticmethod
+    def copy(src: _Path, dst: _Path, overwrite: bool = False) -> None:
+        """Copy an object, within a store without bringing it here."""
+        source, target = _text(src), _text(dst)
+        if not overwrite and ObjectStoreFilesystem.exists(target):
+            raise OSError(f"{target} already exists, and overwrite is false.")
+        if find_endpoint(source) == find_endpoint(target):
+            ObjectStoreFilesystem.stat(source)
+            with _store(target) as (fs, path):
+                fs.cp_file(open_store(source)[1], path)
+            return
+        with (
+            ObjectStoreFilesystem.open(source, "rb") as reader,
+            ObjectStoreFilesystem.open(target, "wb") as writer,
+        ):
+            writer.write(reader.read())
+
+    @staticmethod
+    def exists(path: _Path) -> bool:
+        """Say whether there is such an object or folder."""
+        # fsspec's own takes a bucket that it cannot reach for one that is not there.
+        with _store(_text(path)) as (fs, name), contextlib.suppress(FileNotFoundError):
+            return bool(fs.info(name))
+        return False
+
+    @staticmethod
+    def glob(pattern: _Path) -> list[str]:
+        """Return the objects and folders that match."""
+        url = _text(pattern)
+        scheme, _, wanted = url.partition("://")
+        root = re.split(r"[*?\[]", wanted, maxsplit=1)[0].rpartition("/")[0]
+        found: set[str] = set()
+        with _store(url) as (fs, _), contextlib.suppress(FileNotFoundError):
+            for path in (name.rstrip("/") for name in fs.find(root)):
+                while path and path not in found:
+                    found.add(path)
+                    path = path.rpartition("/")[0]
+        expression = re.compile(glob_translate(wanted))
+        return sorted(f"{scheme}://{path}" for path in found if expression.match(path))
+
+    @staticmethod
+    def isdir(path: _Path) -> bool:
+        """Say whether there are objects below `path`."""
+        with _store(_text(path)) as (fs, root):
+            return bool(fs.isdir(root))
+
+    @staticmethod
+    def listdir(path: _Path) -> list[str]:
+        """Return the names in a folder."""
+        with _store(_text(path)) as (fs, root):
+            paths = [found.rstrip("/") for found in fs.ls(root, detail=False)]
+            if paths == [root] and not fs.isdir(root):
+                raise NotADirectoryError(_text(path))
+        # An object named like the folder and a slash stands for the folder itself.
+        return sorted({found.rpartition("/")[2] for found in paths if found != root})
+
+    @staticmethod
+    def makedirs(path: _Path) -> None:
+        """Do nothing: a folder comes with its first object."""
+
+    @staticmethod
+    def mkdir(path: _Path) -> None:
+        """Do nothing: a folder comes with its first object."""
+
+    @staticmethod
+    def remove(path: _Path) -> None:
+        """Delete an object."""
+        if ObjectStoreFilesystem.stat(path).is_directory:
+            raise IsADirectoryError(_text(path))
+        with _store(_text(path)) as (fs, name):
+            _delete(fs, [name])
+
+    @staticmethod
+    def rename(src: _Path, dst: _Path, overwrite: bool = False) -> None:
+        """Move an object, or all those of a folder, one after the other."""
+        source, target = _text(src), _text(dst)
+        if not ObjectStoreFilesystem.stat(source).is_directory:
+            ObjectStoreFilesystem.copy(source, target, overwrite)
+            return ObjectStoreFilesystem.remove(source)
+        if not overwrite and ObjectStoreFilesystem.exists(target):
+            raise OSError(f"{target} already exists, and overwrite is false.")
+        with _store(source) as (fs, root):
+            names = [path[len(root) :] for path in _objects_below(fs, root)]
+        for name in names:
+            ObjectStoreFilesystem.copy(source + name, target + name, overwrite=True)
+        return ObjectStoreFilesystem.rmtree(source)
+
+    @staticmethod
+    def rmtree(path: _Path) -> None:
+        """Delete all objects below `path`."""
+        with _store(_text(path)) as (fs, root):
+            paths = _objects_below(fs, root)
+            if not paths:
+                raise FileNotFoundError(root)
+            _delete(fs, paths)
+
+    @staticmethod
+    def stat(path: _Path) -> Statistics:
+        """Return size and time of an object; a folder has neither."""
+        with _store(_text(path)) as (fs, name):
+            info = fs.info(name)
+        if info["type"] == "directory":
+            return Statistics(0, 0, True)
+        return Statistics(info["size"], int(info["LastModified"].timestamp()) * 10**9, False)
+
+    @staticmethod
+    def walk(
+        top: _Path, topdown: bool = True, onerror: Callable[..., None] | None = None
+    ) -> Iterable[tuple[str, list[str], list[str]]]:
+        """Yield each folder, the names of its folders and those of its objects."""
+        url = _text(top)
+
+        def report(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+            if onerror:
+                onerror(error)
+
+        with _store(url) as (fs, root):
+            for path, folders, files in fs.walk(root, topdown=topdown, on_error=report):
+                yield url + path[len(root) :], sorted(folders), sorted(filter(None, files))
+
+
+def register_object_stores() -> None:
+    """Let TFX's `fileio` use `s3://` and `minio://`; a second time changes nothing."""
+    # TensorFlow's claims s3:// with priority 10 and cannot serve it.
+    filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(ObjectStoreFilesystem, priority=0)

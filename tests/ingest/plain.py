@@ -1,0 +1,74 @@
+"""Ingest without Beam, TFX and TensorFlow: the same plans, done one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.ingest.config import IngestConfig
+from components.ingest.ingest_run import ingest_listing
+from components.ingest.listing import check_labels, list_source
+from components.ingest.plan_work import IngestJob, write_plan
+from components.ingest.shard_plan import ShardPlan
+from components.records.shard_files import count_examples, read_index
+
+HEADER = IngestConfig(check="header")
+"""Decodes no PNG, for which ingest would load TensorFlow."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What ingest has written."""
+
+    examples: Path
+    rejects: Path
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Split → examples."""
+        return count_examples(read_index(str(self.examples)))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.rejects / "summary.json").read_text())
+        return found
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """What a file of rejects, skipped files or duplicates holds."""
+        return [json.loads(line) for line in (self.rejects / name).read_text().splitlines()]
+
+    def rejected(self) -> list[tuple[str, str]]:
+        """Path and category of each reject."""
+        return [(r["path"], r["category"]) for r in self.lines("rejects.jsonl")]
+
+    def shards(self, split: str) -> bytes:
+        """All shards of a split, one after the other."""
+        return b"".join(p.read_bytes() for p in sorted(self.examples.glob(f"Split-{split}/*")))
+
+    def splits_of(self, *names: str) -> list[str]:
+        """The split that holds each file, whose name no other name contains."""
+        shards = {split: self.shards(split) for split in self.counts}
+        return [next(s for s, data in shards.items() if name.encode() in data) for name in names]
+
+
+def write_plans(plans: Sequence[ShardPlan], job: IngestJob) -> None:
+    for plan in plans:
+        write_plan(plan, job)
+
+
+def ingest(folder: Path | str, target: Path, config: IngestConfig = HEADER) -> Ingested:
+    """Ingest `folder` into `target`."""
+    listing = list_source(str(folder), config)
+    check_labels(listing)
+    made = Ingested(target / "examples", target / "rejects")
+    ingest_listing(
+        listing,
+        config,
+        examples=str(made.examples),
+        rejects=str(made.rejects),
+        write=write_plans,
+    )
+    return made

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import DataError
+from components.records.shard_files import read_index
+from tests.ingest.plain import HEADER, ingest
+from tests.pictures import encode, picture, write_folder
+
+
+def paths(folder: Path, pattern: str = "*/*") -> list[str]:
+    return [f"{p.parent.name}/{p.name}" for p in sorted(folder.glob(pattern))]
+
+
+def test_identical_images_fall_into_the_same_split_and_new_ones_move_none(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=20)
+    few = ingest(folder, tmp_path / "a")
+    before = dict(zip(paths(folder), few.splits_of(*paths(folder)), strict=True))
+    assert set(before.values()) == {"train", "eval"}
+    for path in sorted(folder.rglob("*.jpeg")):
+        shutil.copy(path, path.with_name(f"copy of {path.name}"))
+    more = ingest(folder, tmp_path / "b")
+    after = dict(zip(paths(folder), more.splits_of(*paths(folder)), strict=True))
+    assert after == {path: before[path.replace("copy of ", "")] for path in paths(folder)}
+    assert more.counts == collections.Counter(after.values())
+    assert (more.summary["duplicates"], more.summary["in_several_splits"]) == (45, 0)
+
+
+@pytest.fixture
+def contradictory(tmp_path: Path) -> Path:
+    """One image under two labels, and one twice under the same."""
+    folder = write_folder(tmp_path / "images", each=20)
+    shutil.copy(folder / "blue" / "001.jpeg", folder / "red" / "also blue.jpeg")
+    shutil.copy(folder / "blue" / "002.jpeg", folder / "blue" / "again.jpeg")
+    return folder
+
+
+def test_duplicates_and_conflicts_are_listed(contradictory: Path, tmp_path: Path) -> None:
+    made = ingest(contradictory, tmp_path / "out")
+    assert [made.summary[k] for k in ("examples", "duplicates", "label_conflicts")] == [62, 2, 1]
+    conflict, twice = made.lines("duplicates.jsonl")
+    assert conflict["paths"] == ["blue/001.jpeg", "red/also blue.jpeg"]
+    assert conflict["labels"] == ["blue", "red"]
+    assert (twice["paths"], twice["labels"]) == (["blue/002.jpeg", "blue/again.jpeg"], ["blue"])
+    assert len(conflict["splits"]) == len(twice["splits"]) == 1
+
+
+def test_conflicts_are_dropped_and_accounted_for(contradictory: Path, tmp_path: Path) -> None:
+    config = dataclasses.replace(HEADER, conflicts="drop", max_reject_fraction=0)
+    made = ingest(contradictory, tmp_path / "out", config)
+    dropped = ["blue/001.jpeg", "red/also blue.jpeg"]
+    assert made.rejected() == [(path, "label conflict") for path in dropped]
+    assert sum(made.counts.values()) == 60
+    # As if they had never been there, but for the shards' sizes.
+    data = made.shards("train") + made.shards("eval")
+    kept = {path for path in paths(contradictory) if path.encode() in data}
+    assert kept == set(paths(contradictory)) - set(dropped)
+
+
+def test_conflicts_may_stop_the_run(contradictory: Path, tmp_path: Path) -> None:
+    config = dataclasses.replace(HEADER, conflicts="fail")
+    with pytest.raises(DataError, match=r"1 images .* blue/001\.jpeg = red/also blue\.jpeg"):
+        ingest(contradictory, tmp_path / "out", config)
+
+
+def test_given_splits_are_kept_and_what_is_in_two_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    for number, split in enumerate(("train", "val", "test")):
+        write_folder(folder, each=4, split=split, first_seed=number * 100)
+    shutil.copy(folder / "train/red/001.jpeg", folder / "val/red/leaked.jpeg")
+    made = ingest(folder, tmp_path / "out")
+    assert made.counts == {"train": 12, "eval": 13, "test": 12}
+    assert b"val/red/001.jpeg" in made.shards("eval")
+    assert (made.summary["duplicates"], made.summary["in_several_splits"]) == (1, 1)
+    [leak] = made.lines("duplicates.jsonl")
+    assert leak["splits"] == ["eval", "train"]
+
+
+def test_groups_of_a_manifest_stay_together(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=30)
+    manifest = tmp_path / "manifest.csv"
+    rows = [f"{p},{p[: p.index('/')]},film {int(p[-8:-5].strip('/.')) // 5}" for p in paths(folder)]
+    manifest.write_text("\n".join(["path,label,group", *rows]))
+    splits = {"train": 0.5, "eval": 0.5}
+    config = dataclasses.replace(HEADER, manifest=str(manifest), splits=splits)
+    made = ingest(folder, tmp_path / "out", config)
+    films: dict[str, set[str]] = {}
+    for row, split in zip(rows, made.splits_of(*paths(folder)), strict=True):
+        films.setdefault(row.rpartition(",")[2], set()).add(split)
+    assert all(len(splits) == 1 for splits in films.values())
+    assert set.union(*films.values()) == {"train", "eval"}
+
+
+def test_the_span_that_is_asked_for_or_the_newest(tmp_path: Path) -> None:
+    for day, each in (("2025-01-01", 8), ("2025-01-02", 12)):
+        write_folder(tmp_path / day, each=each)
+    pattern = tmp_path / "{YYYY}-{MM}-{DD}"
+    assert sum(ingest(pattern, tmp_path / "new").counts.values()) == 36
+    old = ingest(pattern, tmp_path / "old", dataclasses.replace(HEADER, span=20089))
+    assert sum(old.counts.values()) == 24
+
+
+def test_nothing_of_an_earlier_attempt_is_left(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=10)
+    for name in ("Split-train/data_tfrecord-00009-of-00010", "index.json", ".unfinished/x"):
+        path = tmp_path / "again" / "examples" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"left by a killed run")
+    made = [ingest(folder, tmp_path / name) for name in ("once", "again")]
+    once, again = ({p.name for p in m.examples.rglob("*")} for m in made)
+    assert once == again
+    assert made[0].shards("train") == made[1].shards("train")
+    # The lists are there even when they are empty.
+    names = {"rejects.jsonl", "skipped.jsonl", "duplicates.jsonl", "summary.json"}
+    assert {path.name for path in made[0].rejects.iterdir()} == names
+
+
+def break_files(folder: Path, pattern: str) -> Path:
+    for path in folder.glob(pattern):
+        path.write_bytes(b"broken")
+    return folder
+
+
+def test_too_many_rejects_stop_the_run_and_are_named(tmp_path: Path) -> None:
+    folder = break_files(write_folder(tmp_path / "images", each=20), "blue/00[0-3].*")
+    with pytest.raises(DataError, match=r"4 of 60 files .* such as blue/00.\.\w+ \(not an image\)"):
+        ingest(folder, tmp_path / "out")
+    config = dataclasses.replace(HEADER, max_reject_fraction=0.1)
+    assert sum(ingest(folder, tmp_path / "again", config).counts.values()) == 56
+    with pytest.raises(DataError, match="All of 60 files"):
+        ingest(break_files(folder, "*/*"), tmp_path / "nothing", config)
+
+
+def test_a_class_without_a_usable_image_is_named(tmp_path: Path) -> None:
+    folder = break_files(write_folder(tmp_path / "images", each=20), "green/*")
+    config = dataclasses.replace(HEADER, max_reject_fraction=0.5)
+    made = ingest(folder, tmp_path / "out", config)
+    assert read_index(str(made.examples))["labels"]["train"].keys() == {"blue", "red"}
+    for split in ("train", "eval"):
+        write_folder(tmp_path / "untrained", each=4, split=split)
+    break_files(tmp_path / "untrained", "train/green/*")
+    with pytest.raises(DataError, match=r"Class 'green' .* no usable image to train on"):
+        ingest(tmp_path / "untrained", tmp_path / "out2", config)
+
+
+def test_too_few_images_for_two_splits(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=1)
+    config = dataclasses.replace(HEADER, splits={"train": 0.999999, "eval": 0.000001})
+    with pytest.raises(DataError, match="falls into the eval split"):
+        ingest(folder, tmp_path / "out", config)
+
+
+HOSTILE = [
+    b"a b.jpg",
+    "новый.jpg".encode(),
+    b"100%2e%2e.jpg",
+    b"line\nbreak.jpg",
+    b"..jpg",
+    b"-rf",
+    b"#1?.jpg",
+    b"*.jpg",
+    b"{0}$(reboot).jpg",
+    b"caf\xe9.jpg",
+    b"x" * 255,
+    b"CASE.jpg",
+    b"case.jpg",
+    b"no extension",
+    b"wrong.gif",
+]
+
+
+def test_hostile_names_and_links(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=10)
+    for number, name in enumerate(HOSTILE):
+        path = os.path.join(os.fsencode(folder / "red"), name)
+        Path(os.fsdecode(path)).write_bytes(encode(picture(1000 + number), "JPEG"))
+    (folder / "blue" / "loop").symlink_to(folder / "blue")
+    (folder / "blue" / "itself.jpg").symlink_to("itself.jpg")
+    (folder / "blue" / "nowhere.jpg").symlink_to("nothing")
+    made = ingest(folder, tmp_path / "out", dataclasses.replace(HEADER, max_reject_fraction=0.1))
+    records = made.shards("train") + made.shards("eval")
+    # A name that begins with a dot is hidden.
+    assert [name for name in HOSTILE if b"red/" + name not in records] == [b"..jpg"]
+    assert made.rejected() == [
+        ("blue/itself.jpg", "unreadable"),
+        ("blue/nowhere.jpg", "unreadable"),
+    ]
+    assert made.lines("skipped.jsonl") == [
+        {"path": "blue/loop", "reason": "not a regular file"},
+        {"path": "red/..jpg", "reason": "hidden"},
+    ]

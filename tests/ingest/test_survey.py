@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from PIL import Image
+
+from components.contract.errors import DataError
+from components.ingest.config import IngestConfig
+from components.ingest.listing import list_images
+from components.ingest.survey import take_survey, try_images
+from components.storage import fetch
+from tests.pictures import encode, picture, write_folder
+
+CONFIG = IngestConfig()
+
+
+def test_the_sample_is_spread_over_all_classes(tmp_path: Path) -> None:
+    write_folder(tmp_path, each=40)
+    sizes = {"blue": 30, "green": 40, "red": 50}
+    for label, width in sizes.items():
+        for path in (tmp_path / label).iterdir():
+            path.write_bytes(encode(picture(1, width=width), "PNG"))
+    found = take_survey(list_images(str(tmp_path)), CONFIG, most=12)
+    assert found.sampled == 12
+    assert {width for width, _ in found.sizes} == set(sizes.values())
+    assert (found.shorter_side, found.formats) == (24, {"PNG": 12})
+
+
+def test_a_slow_disk_gives_the_same_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, each=10)
+    for number in range(10):
+        small = encode(picture(number, height=8, width=8), "PNG")
+        (tmp_path / "red" / f"small {number}.png").write_bytes(small)
+    listing = list_images(str(tmp_path))
+    quick = take_survey(listing, CONFIG)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", itertools.count(0, 60).__next__)
+        slow = take_survey(listing, CONFIG)
+    assert slow == quick
+    assert (quick.sampled, quick.shorter_side) == (40, 24)
+
+
+def noise(height: int, width: int) -> Image.Image:
+    return Image.frombytes("RGB", (width, height), random.Random(0).randbytes(height * width * 3))
+
+
+def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = fsspec.filesystem("memory")
+    long_header = {"exif": b"Exif\0\0" + bytes(60_000), "icc_profile": bytes(60_000)}
+    images = {
+        "a/1.jpg": (encode(noise(300, 200), "JPEG", quality=100), 2**16),
+        "a/2.png": (encode(noise(301, 200), "PNG"), 2**16),
+        "b/1.jpg": (encode(noise(302, 200), "JPEG", quality=100, **long_header), None),
+        "b/3.jpg": (encode(noise(30, 20), "JPEG"), None),
+    }
+    for name, (data, _) in images.items():
+        fs.pipe(f"/large/{name}", data)
+    asked: dict[str, list[int | None]] = {}
+    ask = fetch._ask
+
+    async def noted(fs: Any, path: str, file: Any, size: int) -> bytes:
+        asked.setdefault(file.path, []).append(size if size < file.size else None)
+        return await ask(fs, path, file, size)
+
+    monkeypatch.setattr(fetch, "_ask", noted)
+    found = take_survey(list_images("memory://large"), CONFIG)
+    fs.rm("/large", recursive=True)
+    assert sorted(height for _, height in found.sizes) == [30, 300, 301, 302]
+    assert not found.suspects
+    assert {name: sizes[-1] for name, sizes in asked.items()} == {
+        name: size for name, (_, size) in images.items()
+    }
+
+
+def test_what_is_broken_is_found_by_header_or_by_decoding(tmp_path: Path) -> None:
+    write_folder(tmp_path, each=5)
+    whole = encode(picture(1, height=200, width=200), "JPEG")
+    (tmp_path / "red" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "red" / "page.jpg").write_text("<html>")
+    listing = list_images(str(tmp_path))
+    assert [s.path for s in take_survey(listing, CONFIG).suspects] == ["red/page.jpg"]
+    tried = try_images(listing, CONFIG, seconds=60)
+    assert {s.path: s.category for s in tried.suspects} == {
+        "red/cut.jpg": "truncated",
+        "red/page.jpg": "not an image",
+    }
+    assert tried.decoded == 17
+    assert tried.stored_fraction == 1
+    assert try_images(listing, CONFIG, seconds=0).decoded == 1
+
+
+def test_a_folder_without_any_image_is_a_users_mistake(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"text")
+    with pytest.raises(DataError, match=r"None of the 2 files .* such as a/1.jpg \(not an image\)"):
+        take_survey(list_images(str(tmp_path)), CONFIG)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from components.records.shard_work import ConcurrentDoFn
+
+
+class Work(ConcurrentDoFn):
+    """Element → seconds that it takes; a negative one fails."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.written: list[float] = []
+        self._busy = threading.Semaphore(workers)
+
+    def work(self, seconds: float) -> None:
+        assert self._busy.acquire(blocking=False)
+        time.sleep(abs(seconds))
+        self._busy.release()
+        if seconds < 0:
+            raise OSError("disk full")
+        self.written.append(seconds)
+
+
+def do(work: Work, *elements: float) -> None:
+    work.start_bundle()
+    for element in elements:
+        list(work.process(element))
+    work.finish_bundle()
+
+
+def test_a_bundle_is_done_when_all_its_elements_are() -> None:
+    work = Work(2)
+    do(work, 0.03, 0.0, 0.02, 0.01)
+    assert sorted(work.written) == [0.0, 0.01, 0.02, 0.03]
+
+
+@pytest.mark.parametrize("elements", [(-0.01, 0.1), (0.1, -0.01, 0.1)], ids=["last", "in between"])
+def test_nothing_is_written_after_a_failure_is_reported(elements: tuple[float, ...]) -> None:
+    work = Work(2)
+    with pytest.raises(OSError, match="disk full"):
+        do(work, *elements)
+    reported = list(work.written)
+    time.sleep(0.15)
+    assert work.written == reported
+    # Beam may repeat the bundle with the same object.
+    do(work, 0.0)
+    assert work.written == [*reported, 0.0]

@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from botocore.exceptions import ResponseStreamingError  # type: ignore[import-untyped]
+from s3fs import S3FileSystem
+from tfx.components.pusher.executor import Executor as PusherExecutor
+from tfx.dsl.io import fileio
+from tfx.types import standard_artifacts
+from tfx.utils import io_utils
+
+from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
+from components.contract.errors import UserError
+from components.evaluation.baseline import FOUND_KEY, BaselineFinder, find_baseline
+from components.storage import object_store
+from components.storage.folder import find_files, list_folders
+from components.storage.tfx_filesystem import register_object_stores
+from tests.evaluation.saved_model_sample import saved_model
+from tests.storage.s3_server import (
+    ACCESS_KEY,
+    SECRET_KEY,
+    empty,
+    forget_clients,
+    serve_s3,
+    set_up_client,
+)
+
+STORE = "minio://bucket/run"
+NAMES = ["a b.txt", "c+d&e=f.txt", "новый.txt", "100%2e.txt", "[x]*?.txt", "#1.txt"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """An S3 server with two buckets, which TFX can use."""
+    register_object_stores()
+    register_object_stores()
+    with serve_s3("bucket", "other") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def endpoint(server: str) -> Iterator[str]:
+    """The same for one test, which starts and ends with empty buckets."""
+    yield server
+    empty(server, "bucket", "other")
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[Any]:
+    """A second client, which shares nothing with fsspec."""
+    client = boto3.client("s3", endpoint_url=server, region_name="us-east-1")
+    yield client
+    client.close()
+
+
+def write(url: str, text: str = "") -> str:
+    with fileio.open(url, "w") as file:
+        file.write(text or url)
+    return url
+
+
+def read(url: str) -> str:
+    with fileio.open(url) as file:
+        return str(file.read())
+
+
+@pytest.fixture
+def tree(endpoint: str) -> str:
+    """`STORE`/tree with x, y/1, y/2 and z/deep/3."""
+    for name in ("x", "y/1", "y/2", "z/deep/3"):
+        write(f"{STORE}/tree/{name}", name)
+    return f"{STORE}/tree"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "minio"])
+def test_what_is_written_is_read(endpoint: str, scheme: str) -> None:
+    url = f"{scheme}://bucket/new/folder/file"
+    for data in (b"", bytes(range(256)), os.urandom(2**20)):
+        with fileio.open(url, "wb") as file:
+            file.write(data)
+        with fileio.open(url, "rb") as file:
+            assert file.read() == data
+        assert fileio.stat(url).length == len(data)
+    write(url, "ä\r\nb\n")
+    assert list(fileio.open(url)) == ["ä\r\n", "b\n"]
+    assert read(url.replace(scheme, "s3")) == read(url.replace(scheme, "minio"))
+
+
+@pytest.mark.parametrize("breaks", [1, 2])
+def test_a_read_that_breaks_is_tried_once_more(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, breaks: int
+) -> None:
+    write(f"{STORE}/file", "whole")
+    whole, asked = S3FileSystem._call_s3, []
+
+    async def broken(self: Any, method: str, *details: Any, **options: Any) -> Any:
+        asked.append(method)
+        if len(asked) <= breaks:
+            raise ResponseStreamingError(error="closed")
+        return await whole(self, method, *details, **options)
+
+    monkeypatch.setattr(S3FileSystem, "_call_s3", broken)
+    if breaks == 1:
+        assert read(f"{STORE}/file") == "whole"
+    else:
+        assert "Cannot reach" in said(lambda _: read(f"{STORE}/file"))
+    assert asked == ["get_object"] * 2
+
+
+def test_a_failed_write_leaves_no_object(endpoint: str) -> None:
+    def fail(mode: str) -> None:
+        with fileio.open(f"{STORE}/half", mode) as file:
+            file.write("half" if mode == "w" else b"half")
+            raise RuntimeError
+
+    for mode in ("w", "wb"):
+        with pytest.raises(RuntimeError):
+            fail(mode)
+    assert not fileio.exists(f"{STORE}/half")
+    with pytest.raises(ValueError, match="no mode 'a'"):
+        fileio.open(f"{STORE}/half", "a")
+
+
+def test_folders_are_what_has_objects_below(tree: str, client: Any) -> None:
+    client.put_object(Bucket="bucket", Key="run/marked/")
+    fileio.makedirs(f"{STORE}/made")
+    found = {name: fileio.isdir(f"{STORE}/{name}") for name in ("tree", "tree/", "tree/y", "made")}
+    assert found == {"tree": True, "tree/": True, "tree/y": True, "made": False}
+    assert fileio.exists(f"{tree}/y")
+    assert not fileio.isdir(f"{tree}/x")
+    assert not fileio.exists(f"{STORE}/tre")
+    assert fileio.isdir(f"{STORE}/marked")
+    assert fileio.listdir(f"{STORE}/marked") == []
+    assert sorted(fileio.listdir(tree)) == ["x", "y", "z"]
+    fileio.rmtree(f"{STORE}/marked")
+    assert not fileio.exists(f"{STORE}/marked")
+    assert not fileio.isdir("minio://no-such-bucket/run")
+    assert not fileio.exists("minio://no-such-bucket/run")
+
+
+def test_walk(tree: str) -> None:
+    expected = [
+        (tree, ["y", "z"], ["x"]),
+        (f"{tree}/y", [], ["1", "2"]),
+        (f"{tree}/z", ["deep"], []),
+        (f"{tree}/z/deep", [], ["3"]),
+    ]
+    assert list(fileio.walk(f"{tree}/")) == expected
+    assert sorted(fileio.walk(tree, topdown=False)) == expected
+    errors: list[OSError] = []
+    assert list(fileio.walk(f"{tree}/none", onerror=errors.append)) == []
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*", ["x", "y", "z"]),
+        ("y/*", ["y/1", "y/2"]),
+        ("*/[1-3]", ["y/1", "y/2"]),
+        ("**/3", ["z/deep/3"]),
+        ("x", ["x"]),
+        ("none/*", []),
+        ("?/?", ["y/1", "y/2"]),
+    ],
+)
+def test_glob(tree: str, pattern: str, expected: list[str]) -> None:
+    assert fileio.glob(f"{tree}/{pattern}") == [f"{tree}/{name}" for name in expected]
+
+
+def test_copy_and_rename_and_remove(tree: str) -> None:
+    fileio.copy(f"{tree}/x", f"{STORE}/copy")
+    with pytest.raises(OSError, match="already exists"):
+        fileio.copy(f"{tree}/y/1", f"{STORE}/copy")
+    fileio.copy(f"{tree}/y/1", "s3://other/copy", overwrite=True)
+    assert (read(f"{STORE}/copy"), read("minio://other/copy")) == ("x", "y/1")
+    fileio.rename(f"{STORE}/copy", f"{STORE}/moved")
+    assert not fileio.exists(f"{STORE}/copy")
+    fileio.rename(tree, f"{STORE}/moved tree")
+    assert not fileio.exists(tree)
+    assert read(f"{STORE}/moved tree/z/deep/3") == "z/deep/3"
+    fileio.remove(f"{STORE}/moved tree/y/1")
+    # As a pattern, this would be the object that is left.
+    fileio.rename(f"{STORE}/moved tree/x", f"{STORE}/moved tree/y/[2]")
+    fileio.remove(f"{STORE}/moved tree/y/[2]")
+    assert fileio.listdir(f"{STORE}/moved tree/y") == ["2"]
+    fileio.rmtree(f"{STORE}/moved tree")
+    assert fileio.listdir(STORE) == ["moved"]
+
+
+MISSING: dict[str, Callable[[str], Any]] = {
+    "open": fileio.open,
+    "listdir": fileio.listdir,
+    "remove": fileio.remove,
+    "rmtree": fileio.rmtree,
+    "stat": fileio.stat,
+    "copy": lambda url: fileio.copy(url, f"{STORE}/y"),
+    "rename": lambda url: fileio.rename(url, f"{STORE}/y"),
+}
+
+
+@pytest.mark.parametrize("operation", MISSING.values(), ids=MISSING.keys())
+def test_what_is_not_there(endpoint: str, operation: Callable[[str], Any]) -> None:
+    with pytest.raises(fileio.NotFoundError, match="minio://bucket/run/none does not exist"):
+        operation(f"{STORE}/none")
+
+
+def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> None:
+    for name in NAMES:
+        (tmp_path / "from" / "below").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "from" / "below" / name).write_text(name)
+    write(f"{STORE}/copy/old")
+    io_utils.copy_dir(str(tmp_path / "from"), f"{STORE}/copy")
+    io_utils.copy_dir(f"{STORE}/copy", f"{STORE}/again")
+    io_utils.copy_dir(f"{STORE}/again", str(tmp_path / "to"))
+    copied = {file.name: file.read_text() for file in (tmp_path / "to" / "below").iterdir()}
+    assert copied == {name: name for name in NAMES}
+    assert fileio.listdir(f"{STORE}/copy") == ["below"]
+    io_utils.copy_file(f"{STORE}/copy/below/a b.txt", f"{STORE}/copy/below/#1.txt", overwrite=True)
+    assert read(f"{STORE}/copy/below/#1.txt") == "a b.txt"
+    fileio.rmtree(f"{STORE}/copy")
+    assert not fileio.exists(f"{STORE}/copy")
+    assert io_utils.read_string_file(f"{STORE}/again/below/#1.txt") == "#1.txt"
+
+
+def test_changes_of_another_client_are_seen(tree: str, client: Any) -> None:
+    assert fileio.listdir(f"{tree}/y") == ["1", "2"]
+    assert list_folders(tree) == ["y", "z"]
+    client.put_object(Bucket="bucket", Key="run/tree/y/3", Body=b"new")
+    client.put_object(Bucket="bucket", Key="run/tree/w/1", Body=b"new")
+    client.delete_object(Bucket="bucket", Key="run/tree/y/1")
+    assert fileio.listdir(f"{tree}/y") == ["2", "3"]
+    assert list_folders(tree) == ["w", "y", "z"]
+    assert not fileio.exists(f"{tree}/y/1")
+    client.put_object(Bucket="bucket", Key="run/tree/y/3", Body=b"newer")
+    assert (read(f"{tree}/y/3"), fileio.stat(f"{tree}/y/3").length) == ("newer", 5)
+
+
+def push(model: Path, destination: str, archive: Path) -> standard_artifacts.PushedModel:
+    """What TFX's own Pusher does with a model it may push."""
+    artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    artifact.uri = str(model)
+    blessing.set_int_custom_property("blessed", 1)
+    pushed = standard_artifacts.PushedModel()
+    pushed.uri = str(archive)
+    to = {"filesystem": {"base_directory": destination}}
+    PusherExecutor().Do(
+        {"model": [artifact], "model_blessing": [blessing]},
+        {"pushed_model": [pushed]},
+        {"push_destination": json.dumps(to)},
+    )
+    return pushed
+
+
+def test_the_baseline_is_found_among_pushed_models(endpoint: str, tmp_path: Path) -> None:
+    old = saved_model(tmp_path / "old" / "Format-Serving", weights=b"old").parent
+    new = saved_model(tmp_path / "new" / "Format-Serving", weights=b"new")
+    models = f"{STORE}/pushed"
+    assert find_baseline(models, str(new)) == ""
+    pushed = push(old, models, tmp_path / "archive")
+    version = pushed.get_string_custom_property("pushed_version")
+    assert sorted(fileio.listdir(f"{models}/{version}")) == ["saved_model.pb", "variables"]
+    assert find_baseline(models, str(new)) == f"{models}/{version}"
+    assert find_baseline(models, str(old / "Format-Serving")) == ""
+
+    half = int(version) + 1
+    io_utils.copy_dir(str(new), f"{models}/{half}", deny_regex_patterns=[r"saved_model\.pb"])
+    io_utils.copy_dir(str(new), f"{models}/latest")
+    io_utils.copy_dir(str(new), f"{models}/{half + 1}")
+    write(f"{models}/{half + 2}")
+    assert find_baseline(models, str(new)) == f"{models}/{version}"
+    assert find_baseline(models, f"{models}/{half + 1}") == f"{models}/{version}"
+    assert find_baseline(models, str(old / "Format-Serving")) == f"{models}/{half + 1}"
+
+
+@pytest.mark.parametrize("store", ["minio://bucket/artifacts", ""])
+def test_the_executor_copies_the_baseline(endpoint: str, store: str, tmp_path: Path) -> None:
+    model = saved_model(tmp_path / "model", weights=b"old")
+    io_utils.copy_dir(str(model), f"{STORE}/pushed/7")
+    baseline = standard_artifacts.Model()
+    baseline.uri = f"{store or tmp_path}/baseline"
+    found = {FOUND_KEY: f"{STORE}/pushed/7", "pushed_models": f"{STORE}/pushed"}
+    executor = BaselineFinder.EXECUTOR_SPEC.executor_class()
+    executor.Do({"model": [standard_artifacts.Model()]}, {"baseline": [baseline]}, found)
+    assert baseline.get_int_custom_property(FOUND_PROPERTY) == 1
+    assert baseline.get_string_custom_property(VERSION_PROPERTY) == "7"
+    index = f"{baseline.uri}/Format-Serving/variables/variables.index"
+    assert io_utils.read_bytes_file(index) == b"old"
+
+
+ASKING: dict[str, Callable[[str], Any]] = {
+    "isdir": fileio.isdir,
+    "exists": fileio.exists,
+    "exists, of a bucket": lambda _: fileio.exists("minio://bucket"),
+    "listdir": fileio.listdir,
+    "glob": lambda url: fileio.glob(f"{url}/*"),
+    "walk": lambda url: list(fileio.walk(url)),
+    "read": fileio.open,
+    "write": write,
+    "find_baseline": lambda url: find_baseline(url, "/candidate"),
+    "find_files": find_files,
+    "list_folders": list_folders,
+}
+
+
+@pytest.fixture(scope="module")
+def dead_port() -> Iterator[int]:
+    """A port that nothing listens at."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
+
+
+@pytest.fixture
+def nowhere(server: str, dead_port: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An endpoint that nothing listens at, which clients try once."""
+    endpoint = f"http://127.0.0.1:{dead_port}"
+    set_up_client(monkeypatch, endpoint)
+    monkeypatch.setitem(object_store._CONNECTION, "retries", {"total_max_attempts": 1})
+    return endpoint
+
+
+def said(operation: Callable[[str], Any]) -> str:
+    with pytest.raises(UserError) as caught:
+        operation("minio://bucket/run")
+    message = str(caught.value)
+    assert message.endswith(".")
+    assert "\n" not in message
+    assert not any(secret in message for secret in (ACCESS_KEY, SECRET_KEY, "password"))
+    return message
+
+
+@pytest.mark.parametrize("operation", ASKING.values(), ids=ASKING.keys())
+def test_a_dead_endpoint_gives_one_sentence(nowhere: str, operation: Callable[[str], Any]) -> None:
+    message = said(operation)
+    assert f"Cannot reach the object store at {nowhere} (EndpointConnectionError)" in message
+    assert "set AWS_ENDPOINT_URL" in message
+
+
+@pytest.mark.parametrize("endpoint", ["http://me:password@127.0.0.1:1", "127.0.0.1:9000", "minio"])
+def test_a_wrong_endpoint_gives_one_sentence(
+    server: str, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setitem(object_store._CONNECTION, "retries", {"total_max_attempts": 1})
+    assert "set AWS_ENDPOINT_URL" in said(fileio.isdir)
+    assert "set AWS_ENDPOINT_URL" in said(find_files)
+
+
+@pytest.mark.parametrize("missing", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_missing_credentials_give_one_sentence(
+    server: str, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.delenv(missing)
+    forget_clients()
+    for operation in (fileio.isdir, write, find_files):
+        assert said(operation) == (
+            f"There are no credentials for the object store at {server}: "
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    forget_clients()
+
+
+@pytest.mark.parametrize("operation", [write, fileio.open, fileio.listdir, find_files])
+def test_a_missing_bucket_is_named(endpoint: str, operation: Callable[[str], Any]) -> None:
+    message = said(lambda _: operation("minio://no-such-bucket/run"))
+    assert message.startswith(
+        f"There is no bucket no-such-bucket in the object store at {endpoint}"
+    )
+
+
+def test_refused_access_gives_one_sentence(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("Access Denied.")
+
+    monkeypatch.setattr(S3FileSystem, "_call_s3", refuse)
+    message = said(lambda url: fileio.open(f"{url}/x"))
+    assert message == (
+        f"Access to minio://bucket/run/x in the object store at {endpoint} was refused "
+        "(Access Denied): check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    )
