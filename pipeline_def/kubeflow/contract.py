@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 STORAGE = "{storage}"
-"""Stands in execution properties for the folder of pushed models, checkpoints, listings and statistics."""
+"""Stands in properties for the folder of pushed models, checkpoints, listings and statistics."""
 
 STORAGE_PARAMETER = "storage"
 """Parameter of the run that sets this folder."""
