@@ -5,11 +5,13 @@ Nothing here imports TensorFlow or TFX before a test asks for it.
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before TensorFlow is imported: errors only, as there is no GPU to report on.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +27,40 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a folder in one process, so that its fixtures are made once."""
+# Folders whose tests take longest; the others fill the gaps at the end.
+_LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
+
+# Importing TensorFlow and TFX makes millions of objects, none of which is garbage.
+gc.disable()
+
+
+# A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Keep the fast tests of a folder in one process, so that its fixtures are made once.
+
+    Those that name a group of their own stay in that; slow ones go wherever there is time.
+    """
     for item in items:
-        folder = item.path.relative_to(_TESTS).parts[0]
-        item.add_marker(pytest.mark.xdist_group(folder))
+        if not any(item.iter_markers("xdist_group")) and not any(item.iter_markers("slow")):
+            item.add_marker(pytest.mark.xdist_group(_folder(item)))
+    items.sort(key=_rank)
+    yield
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, but not among what was imported."""
+    gc.freeze()
+    gc.enable()
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).parts[0]
+
+
+def _rank(item: pytest.Item) -> int:
+    folder = _folder(item)
+    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 @pytest.fixture(scope="session")

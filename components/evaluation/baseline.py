@@ -32,8 +32,8 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
     """
-    same = model_digest(candidate)
-    versions = whole_versions(pushed_models)
+    versions = list(whole_versions(pushed_models))
+    same = model_digest(candidate) if versions else ""
     return next((version for version in versions if model_digest(version) != same), "")
 
 

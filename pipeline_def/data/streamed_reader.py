@@ -20,6 +20,9 @@ from pipeline_def.data.read_plan import ReadPlan
 # 3,400 without, as the streams then wait for one another, and 7,200 with 1 MiB.
 _READ_BYTES = 4 * 2**20
 
+# `DEFAULT_GRAPH_SEED` of tensorflow/python/framework/random_seed.py.
+_DEFAULT_GRAPH_SEED = 87654321
+
 # A rough size of a stored image per pixel, bytes, to tell how many records that is.
 _BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0}
 
@@ -59,6 +62,7 @@ def _shuffled_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
     first_epoch, position = divmod(order.start * plan.batch_size, sum(counts))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+        _accept_seeds_that_are_tensors()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
         shards = tf.data.Dataset.from_tensor_slices(paths).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
@@ -78,6 +82,16 @@ def _shuffled_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
     # follows from its number, so a run that is continued skips what it has seen of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return epochs.flat_map(read_epoch).skip(position)
+
+
+def _accept_seeds_that_are_tensors() -> None:
+    """Give the graph that is being traced TensorFlow's default seed where its seed is 0.
+
+    With a global seed of 0, as after `set_random_seed(0)`, TensorFlow compares the shuffle's own
+    seed with 0 in Python, which fails for a tensor.
+    """
+    if tf.compat.v1.get_default_graph().seed == 0:
+        tf.compat.v1.set_random_seed(_DEFAULT_GRAPH_SEED)
 
 
 def _open(config: TransformConfig, shard: tf.Tensor) -> tf.data.Dataset:

@@ -141,6 +141,21 @@ def test_more_streaming_workers_than_shards_is_an_error(shard_folder: ShardFolde
         shard_folder.dataset("train", options=READERS["streamed"], order=order)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_streamed_reader_shuffles_under_the_seed_that_training_sets(
+    shard_folder: ShardFolder, seed: int
+) -> None:
+    options, order = READERS["streamed"], TrainingOrder(seed=seed)
+    tf.random.set_seed(seed)
+    try:
+        batches = shard_folder.dataset("train", options=options, order=order)
+        epoch = list(examples(batches.take(len(shard_folder.stored("train")) // BATCH)))
+    finally:
+        tf.random.set_seed(None)
+    assert len(set(epoch)) == len(epoch)
+    assert epoch != shard_folder.stored("train")[: len(epoch)]
+
+
 def test_the_streamed_reader_needs_no_python(shard_folder: ShardFolder) -> None:
     for name, python in (("streamed", False), ("indexed", True)):
         batches = shard_folder.dataset("train", options=READERS[name], order=TrainingOrder())

@@ -7,30 +7,43 @@ the credentials are anonymous, and the bucket of the pipeline root is not looked
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 import yaml
+from google.auth import exceptions as auth_exceptions
+from google.auth.credentials import AnonymousCredentials
 
 import kfp_runner
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
 from pipeline_def.kubeflow.client.vertex_client import Location, follow_run, start_run
 
-grpc = pytest.importorskip("grpc")
-pytest.importorskip("google.cloud.aiplatform")
 
-from google.auth import exceptions as auth_exceptions  # noqa: E402
-from google.auth.credentials import AnonymousCredentials  # noqa: E402
-from google.cloud.aiplatform import initializer  # noqa: E402
-from google.cloud.aiplatform.utils import gcs_utils  # noqa: E402
-from google.cloud.aiplatform_v1.services.pipeline_service import transports  # noqa: E402
-from google.cloud.aiplatform_v1.types import pipeline_job, pipeline_service  # noqa: E402
+@functools.cache
+def google() -> Any:
+    """Import Google's library when a test needs it: it takes two seconds."""
+    from google.cloud.aiplatform import initializer
+    from google.cloud.aiplatform.utils import gcs_utils
+    from google.cloud.aiplatform_v1.services.pipeline_service import transports
+    from google.cloud.aiplatform_v1.types import pipeline_job, pipeline_service
+
+    return SimpleNamespace(
+        initializer=initializer,
+        gcs_utils=gcs_utils,
+        transports=transports,
+        pipeline_job=pipeline_job,
+        pipeline_service=pipeline_service,
+    )
+
 
 SERVICE = "google.cloud.aiplatform.v1.PipelineService"
 PLACE = Location("my-project", "us-central1")
@@ -66,21 +79,21 @@ class Vertex:
     def create(self, request: Any, context: Any) -> Any:
         self._refuse(context)
         self.created.append(request)
-        job = pipeline_job.PipelineJob(request.pipeline_job)
+        job = google().pipeline_job.PipelineJob(request.pipeline_job)
         job.name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
         return job
 
     def get(self, request: Any, context: Any) -> Any:
         self._refuse(context)
         answer = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
-        return pipeline_job.PipelineJob(name=request.name, **answer)
+        return google().pipeline_job.PipelineJob(name=request.name, **answer)
 
     def _refuse(self, context: Any) -> None:
         if self.refusal:
             context.abort(*self.refusal)
 
     def handler(self) -> Any:
-        types = pipeline_service
+        types = google().pipeline_service
         methods = {
             "CreatePipelineJob": (self.create, types.CreatePipelineJobRequest),
             "GetPipelineJob": (self.get, types.GetPipelineJobRequest),
@@ -91,7 +104,7 @@ class Vertex:
                 name: grpc.unary_unary_rpc_method_handler(
                     call,
                     request_deserializer=request.deserialize,
-                    response_serializer=pipeline_job.PipelineJob.serialize,
+                    response_serializer=google().pipeline_job.PipelineJob.serialize,
                 )
                 for name, (call, request) in methods.items()
             },
@@ -107,11 +120,11 @@ def vertex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vertex]:
     server.start()
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
     monkeypatch.setattr(
-        transports.PipelineServiceGrpcTransport, "create_channel", lambda *_, **__: channel
+        google().transports.PipelineServiceGrpcTransport, "create_channel", lambda *_, **__: channel
     )
-    monkeypatch.setattr(initializer.global_config, "_credentials", AnonymousCredentials())
+    monkeypatch.setattr(google().initializer.global_config, "_credentials", AnonymousCredentials())
     monkeypatch.setattr(
-        gcs_utils,
+        google().gcs_utils,
         "create_gcs_bucket_for_pipeline_artifacts_if_it_does_not_exist",
         lambda **_: None,
     )
@@ -162,7 +175,7 @@ def test_the_job_that_is_asked_for(
     assert values["rate"].number_value == 0.5
     assert values["name"].string_value == "300"
     assert values["augment"].bool_value is True
-    sent = pipeline_job.PipelineJob.to_dict(job)["pipeline_spec"]
+    sent = google().pipeline_job.PipelineJob.to_dict(job)["pipeline_spec"]
     assert sent["root"]["dag"]["tasks"]["trainer"]["cachingOptions"] == {"enableCache": False}
     assert sent["deploymentSpec"] == SPEC["deploymentSpec"]
     name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
@@ -204,7 +217,7 @@ def test_no_credentials(vertex: Vertex, spec: str, monkeypatch: pytest.MonkeyPat
     def nothing(*_: object, **__: object) -> None:
         raise auth_exceptions.DefaultCredentialsError("long\ntext")
 
-    monkeypatch.setattr(initializer.global_config, "_credentials", None)
+    monkeypatch.setattr(google().initializer.global_config, "_credentials", None)
     monkeypatch.setattr("google.auth.default", nothing)
     assert "gcloud auth application-default login" in sentence(spec)
     assert vertex.created == []
@@ -293,7 +306,7 @@ def test_our_own_pipeline_is_submitted(vertex: Vertex, tmp_path: Path) -> None:
     assert kfp_runner.main(["compile", *options, *images]) == 0
     start(str(file), pipeline_root=None, parameters={"training_epochs": 3})
     [request] = vertex.created
-    job = pipeline_job.PipelineJob.to_dict(request.pipeline_job)
+    job = google().pipeline_job.PipelineJob.to_dict(request.pipeline_job)
     assert job["runtime_config"]["gcs_output_directory"] == "gs://bucket/compiled"
     assert job["runtime_config"]["parameter_values"] == {"training_epochs": 3.0}
     compiled = yaml.safe_load(file.read_text())
