@@ -10,6 +10,8 @@ import os
 
 # Before TensorFlow is imported: errors only, as there is no GPU to report on.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+# Several processes share the cores: threads of each would only get in the way of the others.
+os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 from collections.abc import Iterator
 from pathlib import Path

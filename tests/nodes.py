@@ -6,20 +6,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components.statistics_gen import executor as statistics_gen
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
+from tfx.utils import io_utils
 
 from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
+from components.contract.example import (
+    CHANNELS,
+    ENCODED,
+    FILE_SIZE,
+    FILENAME,
+    FORMAT,
+    HEIGHT,
+    LABEL,
+    LUMINANCE,
+    SHA256,
+    WIDTH,
+)
 from components.ingest.config import IngestConfig
 from components.ingest.executor import Executor as IngestExecutor
 from components.transform.config import TransformConfig
 from components.transform.executor import Executor as TransformExecutor
-from components.validation import schema_gen as image_schema_gen
-from components.validation.statistics import statistics_options
 from pipeline_def.config.config import Config
+
+TEXTS = [ENCODED, FILENAME, FORMAT, LABEL, SHA256]
+INTEGERS = [CHANNELS, FILE_SIZE, HEIGHT, WIDTH]
 
 # The nodes of the pipeline, in the order in which they run.
 NODES = [
@@ -91,17 +105,18 @@ def ingest(
     return Ingested(examples, rejects)
 
 
-def infer_schema(ingested: Ingested, target: Path) -> types.Artifact:
-    """Run StatisticsGen and ImageSchemaGen."""
-    statistics = _artifact(standard_artifacts.ExampleStatistics, target / "statistics")
-    schema = _artifact(standard_artifacts.Schema, target / "schema")
-    statistics_gen.Executor(_context(IN_MEMORY)).Do(
-        {"examples": [ingested.examples]},
-        {"statistics": [statistics]},
-        {"stats_options_json": statistics_options().to_json()},
-    )
-    image_schema_gen.Executor().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
-    return schema
+def write_schema(target: Path) -> types.Artifact:
+    """Write as much of ImageSchemaGen's schema as Transform needs, without statistics."""
+    kinds = {schema_pb2.BYTES: TEXTS, schema_pb2.INT: INTEGERS, schema_pb2.FLOAT: [LUMINANCE]}
+    schema = schema_pb2.Schema()
+    for kind, names in kinds.items():
+        for name in names:
+            feature = schema.feature.add(name=name, type=kind)
+            feature.presence.min_fraction = 1
+            feature.shape.dim.add(size=1)
+    artifact = _artifact(standard_artifacts.Schema, target / "schema")
+    io_utils.write_pbtxt_file(str(target / "schema" / "schema.pbtxt"), schema)
+    return artifact
 
 
 def transform(
@@ -111,11 +126,11 @@ def transform(
     config: TransformConfig,
     beam_args: tuple[str, ...] = IN_MEMORY,
 ) -> Transformed:
-    """Run StatisticsGen, ImageSchemaGen and ImageTransform."""
+    """Run ImageTransform."""
     examples = _artifact(standard_artifacts.Examples, target / "examples")
     graph = _artifact(standard_artifacts.TransformGraph, target / "graph")
     TransformExecutor(_context(beam_args)).Do(
-        {"examples": [ingested.examples], "schema": [infer_schema(ingested, target)]},
+        {"examples": [ingested.examples], "schema": [write_schema(target)]},
         {"transformed_examples": [examples], "transform_graph": [graph]},
         {
             "preprocessing_fn": "components.transform.preprocessing.preprocessing_fn",

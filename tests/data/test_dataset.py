@@ -175,8 +175,9 @@ def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
 @pytest.mark.parametrize(
     ("name", "margin"),
     [
-        *(("indexed", 0), ("decoded in memory", 0)),
-        *(("indexed", 8), ("decoded in memory", 8), ("streamed", 8)),
+        pytest.param("indexed", 0, marks=pytest.mark.slow),
+        *(("decoded in memory", 0), ("indexed", 8), ("streamed", 8)),
+        pytest.param("decoded in memory", 8, marks=pytest.mark.slow),
     ],
 )
 def test_windows_and_flips_are_random_in_training_and_neither_in_evaluation(

@@ -96,6 +96,7 @@ def draw_models(seed: int) -> Evaluated:
     return as_evaluated(candidate, replace(candidate, probabilities=blurred))
 
 
+@pytest.mark.slow
 def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
     comparison = compare(draw_models(300))
     samples = []
@@ -121,6 +122,7 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
             assert holds(found[name], seen.mean()), name
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_value_of_many_rare_classes() -> None:
     model = draw_predictions([5] * 150, sureness=3)
     comparison = compare(as_evaluated(model))

@@ -27,6 +27,9 @@ from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
 from pipeline_def.kubeflow.client.vertex_client import Location, follow_run, start_run
 
+# Google's library takes four seconds to import.
+pytestmark = pytest.mark.slow
+
 
 @functools.cache
 def google() -> Any:

@@ -50,7 +50,7 @@ def mobilenet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return ModelConfig(name="mobilenet_v2")
 
 
-@pytest.mark.parametrize("name", ["cnn", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["cnn", pytest.param("mobilenet_v2", marks=pytest.mark.slow)])
 def test_uint8_images_in_one_float32_logit_per_class_out(name: Any) -> None:
     model = build(ModelConfig(name=name))
     logits = model(IMAGES)

@@ -83,7 +83,14 @@ MARKS = """(() => {
 
 @pytest.mark.parametrize(
     ("name", "width"),
-    [*itertools.product(["small", "nasty"], [390, 1440]), ("empty", 390), ("huge", 390)],
+    [
+        ("small", 390),
+        ("small", 1440),
+        ("huge", 390),
+        pytest.param("nasty", 390, marks=pytest.mark.slow),
+        pytest.param("nasty", 1440, marks=pytest.mark.slow),
+        pytest.param("empty", 390, marks=pytest.mark.slow),
+    ],
 )
 def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, width: int) -> None:
     browser.open(folder / f"{name}.html", width=width)
@@ -118,7 +125,7 @@ def read_tree(page: Page) -> list[tuple[str, str, Mapping[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["small", "empty"])
+@pytest.mark.parametrize("name", ["small", pytest.param("empty", marks=pytest.mark.slow)])
 def test_what_a_screen_reader_is_told(browser: Page, folder: Path, name: str) -> None:
     browser.open(folder / f"{name}.html", width=1440)
     browser.evaluate(OPEN_ALL)

@@ -321,11 +321,12 @@ def test_a_slow_input_shows_as_waiting(shard_folder: ShardFolder, tmp_path: Path
     assert history[WAIT_FRACTION][1] > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
         pytest.param({"profile_steps": 2, "epochs": 1}, id="of a training of four steps"),
-        pytest.param({"profile_steps": 1}, id="after the tenth step", marks=pytest.mark.slow),
+        pytest.param({"profile_steps": 1}, id="after the tenth step"),
     ],
 )
 def test_a_profile_on_request(

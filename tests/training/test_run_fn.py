@@ -73,7 +73,7 @@ def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFac
         transformed.examples.uri,
         transformed.graph.uri,
         tmp_path_factory.mktemp("trained"),
-        epochs=4,
+        epochs=2,
     )
     models = []
 
@@ -138,7 +138,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
         trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
     )
     failures: list[tuple[str, Any]] = [
-        *(("_write", fail_to_write(name)) for name in (HISTORY_FILE, INPUT_FILE, TRAINING_FILE)),
+        ("_write", fail_to_write(HISTORY_FILE)),
         ("export_model", fail),
         ("remove_checkpoints", fail),
     ]
@@ -230,7 +230,7 @@ def test_a_kill_after_the_last_step_does_not_cost_the_training(
 
 def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> None:
     history = json.loads((trained.run / HISTORY_FILE).read_text())
-    assert len(history["val_accuracy"]) == len(history["loss"]) == 4
+    assert len(history["val_accuracy"]) == len(history["loss"]) == 2
     assert history["loss"][-1] < history["loss"][0]
     facts = json.loads((trained.run / TRAINING_FILE).read_text())
     assert set(facts["config"]) == {"transform", "input", "augmentation", "model", "training"}
