@@ -18,8 +18,10 @@ _ROOT = Path(__file__).resolve().parent.parent
 _OURS = ("components", "pipeline_def")
 
 # Step → the modules that its component names: executor, driver, and functions by dotted path.
+# StatisticsGen is TFX's own; ours are the options that it is given.
 _ENTRIES = {
     "ImageExampleGen": ("components.ingest.driver", "components.ingest.executor"),
+    "StatisticsGen": ("components.validation.statistics",),
     "SchemaGen": ("components.validation.schema_gen",),
     "ExampleValidator": ("components.validation.validator",),
     "AnomalyGate": ("components.validation.gate",),
@@ -34,7 +36,6 @@ _ENTRIES = {
 # Libraries whose packages on PyPI have other names than their modules.
 _DISTRIBUTIONS = {
     "PIL": "pillow",
-    "botocore": "botocore",
     "cv2": "opencv-python-headless",
     "google.protobuf": "protobuf",
     "google_crc32c": "google-crc32c",
@@ -44,7 +45,7 @@ _DISTRIBUTIONS = {
 
 
 def code_digest(step: str) -> str:
-    """Return 16 hexadecimal digits that change with the code of `step`; "" for TFX's own steps."""
+    """Return 16 hexadecimal digits that change with the code of `step`; "" for steps of others."""
     return _digest(_ENTRIES[step]) if step in _ENTRIES else ""
 
 
