@@ -41,6 +41,36 @@ MUTANTS = {
         "0",
         "tests/records/test_tfrecord.py",
     ),
+    "the checkpoint goes before the model is exported": Mutant(
+        "pipeline_def/training/run_fn.py",
+        "    export_model(model, graph,",
+        "    remove_checkpoints(checkpoint_dir)\n    export_model(model, graph,",
+        "tests/training/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
+    ),
+    "a checkpoint is resumed by other code": Mutant(
+        "pipeline_def/training/run_fn.py",
+        'code_digest("Trainer")',
+        '""',
+        "tests/training/test_run_fn.py",
+    ),
+    "a model below the majority class is blessed": Mutant(
+        "components/evaluation/executor.py",
+        "max(config.min_accuracy, accuracy)",
+        "config.min_accuracy",
+        "tests/evaluation/test_eval_config.py",
+    ),
+    "the model in use is pushed again": Mutant(
+        "components/push/executor.py",
+        "if newest and model_digest(newest) ==",
+        "if not newest and model_digest(newest) ==",
+        "tests/push/test_component.py",
+    ),
+    "every epoch has the same order": Mutant(
+        "pipeline_def/data/order.py",
+        "default_rng([self._seed, epoch])",
+        "default_rng([self._seed, 0])",
+        "tests/data/test_dataset.py",
+    ),
     "the cache does not see the code": Mutant(
         "pipeline_def/code_digest.py",
         "(_ROOT / name).read_bytes()",

@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
-from components.contract.printable import make_printable
+from components.contract.printable import format_duration, make_printable
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.survey import Survey, Trial, take_survey, try_images
@@ -91,7 +91,7 @@ def _estimates(listing: Listing, trial: Trial, config: Config) -> Iterator[tuple
     size = sum(file.size for file in listing.files)
     seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
     written = _bytes(size * trial.stored_fraction)
-    yield "Ingest", f"about {written} to write and {_duration(seconds)} to check the images"
+    yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
 
 
 def _range(values: tuple[int, ...]) -> str:
@@ -104,10 +104,6 @@ def _bytes(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
-
-
-def _duration(seconds: float) -> str:
-    return f"{max(1, seconds):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:
