@@ -55,20 +55,78 @@ def create_pipeline(config: Config) -> Pipeline:
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:
-    data = _data_components(config, layout)
-    example_gen, _, schema_gen, validator, gate = data
-    examples = example_gen.outputs["examples"]
+    data = _ingest_and_validate(config, layout)
+    example_gen, _, schema_gen, _, gate = data
     transform = ImageTransform(
-        examples=examples,
+        examples=example_gen.outputs["examples"],
         schema=schema_gen.outputs["schema"],
         preprocessing_fn="components.transform.preprocessing.preprocessing_fn",
         disable_statistics=True,
         disable_analyzer_cache=True,
         custom_config=to_dict(config.transform),
-    )
+    ).with_id("Transform")
     transform.add_upstream_node(gate)
-    trainer = _trainer(config, layout, transform)
-    model = trainer.outputs["model"]
+    trainer = _train(config, layout, transform)
+    before = [*data, transform, trainer]
+    return [*before, *_evaluate_and_push(config, layout, before)]
+
+
+def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
+    """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
+    # The steps get what the file of the schema says, wherever it lies.
+    validation = dataclasses.replace(config.validation, schema=None)
+    example_gen = ImageExampleGen(
+        folder=str(config.data), config=config.ingest, listings=layout.listings
+    )
+    statistics = StatisticsGen(
+        examples=example_gen.outputs["examples"], stats_options=statistics_options()
+    )
+    schema_gen = ImageSchemaGen(
+        statistics=statistics.outputs["statistics"],
+        config=validation,
+        curated=read_schema(config.validation.schema) if config.validation.schema else None,
+    ).with_id("SchemaGen")
+    validator = ImageValidator(
+        statistics=statistics.outputs["statistics"],
+        schema=schema_gen.outputs["schema"],
+        statistics_history=layout.statistics,
+        config=validation,
+    ).with_id("ExampleValidator")
+    gate = AnomalyGate(
+        anomalies=validator.outputs["anomalies"],
+        statistics=statistics.outputs["statistics"],
+        statistics_history=layout.statistics,
+        config=to_json(validation),
+    )
+    return [example_gen, statistics, schema_gen, validator, gate]
+
+
+def _train(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:
+    return Trainer(
+        run_fn="pipeline_def.training.run_fn.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        train_args=trainer_pb2.TrainArgs(splits=["train"]),
+        eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
+        custom_config=to_dict(
+            TrainerConfig(
+                transform=config.transform,
+                input=config.input,
+                augmentation=config.augmentation,
+                model=config.model,
+                training=config.training,
+                checkpoints=layout.checkpoints,
+            )
+        ),
+    )
+
+
+def _evaluate_and_push(
+    config: Config, layout: Layout, before: list[BaseComponent]
+) -> list[BaseComponent]:
+    """From the model to its verdict: against the model in use, for people, and into service."""
+    example_gen, _, _, validator, _, transform, trainer = before
+    examples, model = example_gen.outputs["examples"], trainer.outputs["model"]
     baseline = BaselineFinder(model=model, pushed_models=layout.pushed)
     evaluator = ImageEvaluator(
         examples=examples,
@@ -89,64 +147,11 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         evaluation=evaluator.outputs["evaluation"],
         blessing=evaluator.outputs["blessing"],
     )
+    pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
     pusher = ImagePusher(
         model=model,
         model_blessing=evaluator.outputs["blessing"],
         card=report.outputs["card"],
-        push_destination=pusher_pb2.PushDestination(
-            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
-        ),
-    )
-    transform, pusher = transform.with_id("Transform"), pusher.with_id("Pusher")
-    return [*data, transform, trainer, baseline, evaluator, report, pusher]
-
-
-def _data_components(config: Config, layout: Layout) -> list[BaseComponent]:
-    """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
-    # The steps get what the file of the schema says, wherever it lies.
-    validation = dataclasses.replace(config.validation, schema=None)
-    example_gen = ImageExampleGen(
-        folder=str(config.data), config=config.ingest, listings=layout.listings
-    )
-    statistics = StatisticsGen(
-        examples=example_gen.outputs["examples"], stats_options=statistics_options()
-    )
-    schema_gen = ImageSchemaGen(
-        statistics=statistics.outputs["statistics"],
-        config=validation,
-        curated=read_schema(config.validation.schema) if config.validation.schema else None,
-    )
-    validator = ImageValidator(
-        statistics=statistics.outputs["statistics"],
-        schema=schema_gen.outputs["schema"],
-        statistics_history=layout.statistics,
-        config=validation,
-    )
-    gate = AnomalyGate(
-        anomalies=validator.outputs["anomalies"],
-        statistics=statistics.outputs["statistics"],
-        statistics_history=layout.statistics,
-        config=to_json(validation),
-    )
-    schema, checked = schema_gen.with_id("SchemaGen"), validator.with_id("ExampleValidator")
-    return [example_gen, statistics, schema, checked, gate]
-
-
-def _trainer(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:
-    return Trainer(
-        run_fn="pipeline_def.training.run_fn.run_fn",
-        examples=transform.outputs["transformed_examples"],
-        transform_graph=transform.outputs["transform_graph"],
-        train_args=trainer_pb2.TrainArgs(splits=["train"]),
-        eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
-        custom_config=to_dict(
-            TrainerConfig(
-                transform=config.transform,
-                input=config.input,
-                augmentation=config.augmentation,
-                model=config.model,
-                training=config.training,
-                checkpoints=layout.checkpoints,
-            )
-        ),
-    )
+        push_destination=pusher_pb2.PushDestination(filesystem=pushed),
+    ).with_id("Pusher")
+    return [baseline, evaluator, report, pusher]

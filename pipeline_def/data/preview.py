@@ -14,7 +14,7 @@ from components.images.canonical import decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.data.augmentation import augment
+from pipeline_def.data.augmentation.augment import augment
 
 Pixels = npt.NDArray[np.uint8]
 

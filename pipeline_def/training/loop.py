@@ -18,7 +18,7 @@ from components.contract.model_run import RATE, WAIT_FRACTION
 from components.contract.progress import report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.augmentation import augment
+from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
 from pipeline_def.training.log import TrainingLog
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageEnhance
 from tensorflow.python.framework import config as framework_config
 
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation import augment
+from pipeline_def.data.augmentation.augment import augment
 from tests.pictures import picture
 
 Array = np.ndarray[Any, Any]

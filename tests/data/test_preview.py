@@ -12,7 +12,7 @@ from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.augmentation import augment
+from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.preview import preview
 from tests.data.shard_folder import ShardFolder
 from tests.pictures import encode, picture

@@ -10,7 +10,7 @@ import math
 import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation_random import AugmentationRandom, signed
+from pipeline_def.data.augmentation.augmentation_random import AugmentationRandom, signed
 
 # Weight of each channel in gray: ITU-R BT.601, as in Pillow and torchvision.
 _LUMA = (0.299, 0.587, 0.114)

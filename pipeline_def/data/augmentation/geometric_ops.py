@@ -10,7 +10,7 @@ import math
 import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation_random import AugmentationRandom, pixels, signed
+from pipeline_def.data.augmentation.augmentation_random import AugmentationRandom, pixels, signed
 
 _LOG_ASPECT = math.log(4 / 3)
 

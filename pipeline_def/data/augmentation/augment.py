@@ -12,9 +12,13 @@ import math
 import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.data.augmentation_random import AugmentationRandom, beta, draw_numbers
-from pipeline_def.data.colour import change_colours, mean_colours
-from pipeline_def.data.geometric_ops import apply_geometry
+from pipeline_def.data.augmentation.augmentation_random import (
+    AugmentationRandom,
+    beta,
+    draw_numbers,
+)
+from pipeline_def.data.augmentation.colour import change_colours, mean_colours
+from pipeline_def.data.augmentation.geometric_ops import apply_geometry
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 

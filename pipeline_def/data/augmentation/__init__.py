@@ -1,0 +1,1 @@
+"""Random changes of training images, in the training step; `augment.py` is the door."""
