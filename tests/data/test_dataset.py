@@ -39,7 +39,16 @@ Stream = list[tuple[bytes, int]]
 First = Callable[[InputConfig, TrainingOrder], Stream]
 
 
-@pytest.fixture(params=list(READERS.values()), ids=list(READERS))
+# What differs from another one in where its pixels are kept only.
+SLOW_READERS = ("decoded in memory, streamed", "file")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(options, id=name, marks=[pytest.mark.slow] if name in SLOW_READERS else [])
+        for name, options in READERS.items()
+    ]
+)
 def options(request: pytest.FixtureRequest) -> InputConfig:
     return request.param  # type: ignore[no-any-return]
 

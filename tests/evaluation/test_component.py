@@ -30,6 +30,10 @@ THRESHOLDS = [
 ]
 
 
+# The real Evaluator: TFMA takes seconds for each run.
+pytestmark = [pytest.mark.xdist_group("evaluated"), pytest.mark.slow]
+
+
 @pytest.fixture(scope="module")
 def predictions() -> Predictions:
     return make_predictions(LABELS, each=EACH)
@@ -152,7 +156,6 @@ def test_the_reasons_of_the_blessing(
     )
 
 
-@pytest.mark.slow
 def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> None:
     predictions = make_predictions(LABELS[:3], each=EACH)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
@@ -177,7 +180,6 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     assert files[0] == files[1]
 
 
-@pytest.mark.slow
 def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
     predictions = make_predictions(("a", "b"), each=40)
     examples = write_examples(tmp_path / "examples", "eval", predictions)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.browser import Page, browse, find_chromium
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +87,9 @@ MARKS = """(() => {
         ("small", 390),
         ("small", 1440),
         ("huge", 390),
-        pytest.param("nasty", 390, marks=pytest.mark.slow),
-        pytest.param("nasty", 1440, marks=pytest.mark.slow),
-        pytest.param("empty", 390, marks=pytest.mark.slow),
+        ("nasty", 390),
+        ("nasty", 1440),
+        ("empty", 390),
     ],
 )
 def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, width: int) -> None:
@@ -125,7 +125,7 @@ def read_tree(page: Page) -> list[tuple[str, str, Mapping[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["small", pytest.param("empty", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["small", "empty"])
 def test_what_a_screen_reader_is_told(browser: Page, folder: Path, name: str) -> None:
     browser.open(folder / f"{name}.html", width=1440)
     browser.evaluate(OPEN_ALL)
