@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -147,8 +148,6 @@ def _is_module(root: Path, name: str) -> bool:
 
 def _distribution(module: str) -> str:
     """Return the distribution of a library's module; "" for Python's own."""
-    import sys
-
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or module == "google":
         return ""

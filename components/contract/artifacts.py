@@ -6,7 +6,37 @@ anything (`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflo
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from tfx import types
+
+Artifacts: TypeAlias = dict[str, list[types.Artifact]]
+"""What TFX gives an executor: name of an input or output → its artifacts."""
+
+FOLDER_PROPERTY = "folder"
+"""Of the examples: the folder that ingest read."""
+
+CONFIG_PROPERTY = "ingest"
+"""Of the examples: the configuration of ingest, JSON."""
+
+FOUND_PROPERTY = "found"
+"""Of the baseline: 1 if there is a model in use, else 0."""
+
+VERSION_PROPERTY = "version"
+"""Of the baseline: its version among the pushed models."""
+
+SPLIT_PROPERTY = "split"
+"""Of the evaluation: the split that judged the model."""
+
+MAJORITY_PROPERTY = "share_of_most_frequent_class"
+"""Of the evaluation: the majority-class accuracy on that split, 0 to 1."""
+
+
+class ImageRejects(types.Artifact):
+    """The files that ingest did not use, and duplicates: one JSON object a line."""
+
+    # Kubeflow Pipelines takes names of the form <namespace>.<Type> only.
+    TYPE_NAME = "images.ImageRejects"
 
 
 class Html(types.Artifact):
@@ -31,29 +61,3 @@ class ClassificationMetrics(types.Artifact):
     """A confusion matrix and a ROC curve, each a custom property."""
 
     TYPE_NAME = "system.ClassificationMetrics"
-
-
-# Custom properties of the examples: the folder that was read, and how.
-FOLDER_PROPERTY = "folder"
-
-
-CONFIG_PROPERTY = "ingest"
-
-
-class ImageRejects(types.Artifact):
-    """The files that ingest did not use, and duplicates: one JSON object a line."""
-
-    # Kubeflow Pipelines takes names of the form <namespace>.<Type> only.
-    TYPE_NAME = "images.ImageRejects"
-
-
-FOUND_PROPERTY = "found"
-
-
-VERSION_PROPERTY = "version"
-
-
-SPLIT_PROPERTY = "split"
-
-
-MAJORITY_PROPERTY = "share_of_most_frequent_class"

@@ -18,7 +18,12 @@ from tfx.types.standard_component_specs import (
 )
 from tfx.utils import json_utils, path_utils, proto_utils
 
-from components.contract.artifacts import FOUND_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
+from components.contract.artifacts import (
+    FOUND_PROPERTY,
+    MAJORITY_PROPERTY,
+    SPLIT_PROPERTY,
+    Artifacts,
+)
 from components.contract.configuration import from_json
 from components.contract.example import ENCODED
 from components.contract.splits import EVAL, TEST, TRAIN
@@ -39,10 +44,7 @@ class Executor(executor.Executor):
     """Chooses the split to evaluate on, and leaves out a baseline that does not exist."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Evaluate on `TEST` where there is one: `EVAL` has chosen the weights."""
         examples = artifact_utils.get_single_instance(input_dict["examples"])
@@ -100,7 +102,7 @@ def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
 
 def _without_empty_baseline(
     input_dict: Mapping[str, list[types.Artifact]],
-) -> dict[str, list[types.Artifact]]:
+) -> Artifacts:
     """Drop the baseline on a first run; TFX then ignores the change thresholds."""
     found = [b for b in input_dict[BASELINE_MODEL_KEY] if b.get_int_custom_property(FOUND_PROPERTY)]
     others = {name: of for name, of in input_dict.items() if name != BASELINE_MODEL_KEY}

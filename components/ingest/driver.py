@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfx import types
 from tfx.components.example_gen import driver, utils
 
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.ingest.config import IngestConfig
 from components.ingest.listing import check_labels, list_images
@@ -26,9 +26,7 @@ class Driver(driver.Driver):
         return {**exec_properties, **self.look_up({}, exec_properties)}
 
     @staticmethod
-    def look_up(
-        input_dict: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]
-    ) -> dict[str, Any]:
+    def look_up(input_dict: Artifacts, exec_properties: dict[str, Any]) -> dict[str, Any]:
         """List the folder; on Kubeflow Pipelines, which runs no drivers, in a step before."""
         config = from_json(IngestConfig, exec_properties["config"])
         found = find_span(exec_properties["input_base"], config.span)

@@ -13,7 +13,7 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.contract.artifacts import CONFIG_PROPERTY, FOLDER_PROPERTY
+from components.contract.artifacts import CONFIG_PROPERTY, FOLDER_PROPERTY, Artifacts
 from components.contract.configuration import from_json, to_json
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
@@ -44,10 +44,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     """Checks every image once and writes the shards, their index and the rejects."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Ingest the folder `exec_properties["input_base"]`.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tfx import types
 from tfx.components.pusher import executor
 from tfx.dsl.io import fileio
 from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
+from components.contract.artifacts import Artifacts
 from components.storage.saved_model import model_digest, whole_versions
 from components.storage.text_artifact import CARD_FILE, read_text
 from components.storage.tfx_filesystem import register_object_stores
@@ -19,14 +19,12 @@ from components.storage.tfx_filesystem import register_object_stores
 PUSHED_CARD = "MODEL_CARD.md"
 """Its name beside `saved_model.pb`."""
 
-_Artifacts = dict[str, list[types.Artifact]]
-
 
 class Executor(executor.Executor):
     """Pushes as TFX does, but no model twice in a row, and writes the card beside it."""
 
     def Do(
-        self, input_dict: _Artifacts, output_dict: _Artifacts, exec_properties: dict[str, Any]
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Push a blessed model and its card; do nothing for any other.
 
@@ -48,7 +46,7 @@ class Executor(executor.Executor):
         if pushed.get_int_custom_property("pushed"):
             _write_card(text, pushed.get_string_custom_property("pushed_destination"))
 
-    def _find_version(self, input_dict: _Artifacts, exec_properties: dict[str, Any]) -> str | None:
+    def _find_version(self, input_dict: Artifacts, exec_properties: dict[str, Any]) -> str | None:
         """Return the path of the newest version if it holds the model that is to be pushed."""
         if not self.CheckBlessing(input_dict):
             return None

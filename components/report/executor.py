@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
+from components.contract.artifacts import Artifacts
 from components.report.card.card import write_card
 from components.report.metrics_file import METRICS_FILE, write_metrics
 from components.report.page.document import render
@@ -20,10 +20,7 @@ class Executor(base_executor.BaseExecutor):
     """Gathers the facts once and writes them in each form."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Report on the split that the Evaluator has chosen."""
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}

@@ -10,8 +10,6 @@ from components.storage.tfx_filesystem import register_object_stores
 
 # Name the texts in a local run, where an artifact is a folder.
 PAGE_FILE = "report.html"
-
-
 CARD_FILE = "model_card.md"
 
 

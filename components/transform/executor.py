@@ -11,13 +11,13 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
-from tfx import types
 from tfx.components.transform import executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from components.contract.artifacts import Artifacts
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
 from components.records.record_index import write_indexed_shard
@@ -32,10 +32,7 @@ class Executor(executor.Executor):
     """Analyses the train split with TFX's executor, then transforms every shard."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Write the transform graph and the transformed examples, with their index."""
         key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY

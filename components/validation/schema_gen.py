@@ -17,6 +17,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, json_utils
 
 from components.contract import example
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.splits import TRAIN
 from components.validation.config import ValidationConfig
@@ -41,10 +42,7 @@ class Executor(executor.Executor):
     """Infers the schema of the train split, so that the other splits are checked against it."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Write the curated schema, or the corrected one."""
         uri = artifact_utils.get_single_uri(output_dict["schema"])

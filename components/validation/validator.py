@@ -19,6 +19,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import writer_utils
 
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.lookup_driver import LookupDriver
 from components.contract.splits import TRAIN
@@ -61,10 +62,7 @@ class Executor(executor.Executor):
     """Validates each split with TFDV, and with `record_checks` what TFDV does not check."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> Any:
         """Write the anomalies of every split, as ExampleValidator does."""
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])

@@ -30,7 +30,8 @@ from pipeline_def.training.input_report import report_input
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.training_input import TrainingInput
 
-# TensorFlow has no file system for these.
+# TensorFlow has no file system for these. Not imported from `object_store`: an edit of how stores
+# are read is no reason to train again.
 _NOT_FOR_TENSORFLOW = ("minio://", "s3://")
 
 
