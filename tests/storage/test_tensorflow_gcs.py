@@ -18,6 +18,9 @@ from components.records.record_index import read_rows, write_indexed_shard
 from components.records.shard_files import list_shards, read_index, remove_shards, write_index
 from components.storage.artifact_files import list_names
 
+# TensorFlow's own client against a real server, with its pauses.
+pytestmark = pytest.mark.slow
+
 gfile = tf.io.gfile
 RECORDS = [bytes([number]) * 10_000 for number in range(40)]
 NAMES = ["a b+c&d=e", "новый/фото.jpg", "100%2e.jpg", "#1?", "{}", "-rf"]
@@ -141,7 +144,6 @@ def test_delays(server: TlsGcsServer) -> None:
 
 
 # Each costs a second, for which TensorFlow waits.
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, "short"])
 def test_tensorflow_tries_again(server: TlsGcsServer, fault: Fault) -> None:
     server.put("memory", str(fault), b"0123456789")

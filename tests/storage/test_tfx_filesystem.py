@@ -32,6 +32,9 @@ from tests.storage.s3_server import (
     set_up_client,
 )
 
+# Hundreds of requests to a real S3 server, through TFX.
+pytestmark = pytest.mark.slow
+
 STORE = "minio://bucket/run"
 NAMES = ["a b.txt", "c+d&e=f.txt", "новый.txt", "100%2e.txt", "[x]*?.txt", "#1.txt"]
 
@@ -212,7 +215,6 @@ def test_what_is_not_there(endpoint: str, operation: Callable[[str], Any]) -> No
         operation(f"{STORE}/none")
 
 
-@pytest.mark.slow
 def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / "from" / "below").mkdir(parents=True, exist_ok=True)
@@ -231,7 +233,6 @@ def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> No
     assert io_utils.read_string_file(f"{STORE}/again/below/#1.txt") == "#1.txt"
 
 
-@pytest.mark.slow
 def test_changes_of_another_client_are_seen(tree: str, client: Any) -> None:
     assert fileio.listdir(f"{tree}/y") == ["1", "2"]
     assert list_folders(tree) == ["y", "z"]
@@ -261,7 +262,6 @@ def push(model: Path, destination: str, archive: Path) -> standard_artifacts.Pus
     return pushed
 
 
-@pytest.mark.slow
 def test_the_baseline_is_found_among_pushed_models(endpoint: str, tmp_path: Path) -> None:
     old = saved_model(tmp_path / "old" / "Format-Serving", weights=b"old").parent
     new = saved_model(tmp_path / "new" / "Format-Serving", weights=b"new")
@@ -347,7 +347,6 @@ def test_a_dead_endpoint_gives_one_sentence(nowhere: str, operation: Callable[[s
     assert "set AWS_ENDPOINT_URL" in message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("endpoint", ["http://me:password@127.0.0.1:1", "127.0.0.1:9000", "minio"])
 def test_a_wrong_endpoint_gives_one_sentence(
     server: str, monkeypatch: pytest.MonkeyPatch, endpoint: str
@@ -372,7 +371,6 @@ def test_missing_credentials_give_one_sentence(
     forget_clients()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operation", [write, fileio.open, fileio.listdir, find_files])
 def test_a_missing_bucket_is_named(endpoint: str, operation: Callable[[str], Any]) -> None:
     message = said(lambda _: operation("minio://no-such-bucket/run"))
