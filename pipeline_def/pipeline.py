@@ -115,6 +115,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> Trainer
                 augmentation=config.augmentation,
                 model=config.model,
                 training=config.training,
+                transfer=config.transfer,
                 checkpoints=layout.checkpoints,
             )
         ),

@@ -11,7 +11,7 @@ class CanonicalForm(Protocol):
     """The form of stored images; the fields of `TransformConfig` say more."""
 
     @property
-    def fit(self) -> Literal["crop", "stretch"]:
+    def fit(self) -> Literal["crop", "stretch", "letterbox"]:
         """How other shapes become square."""
 
     @property

@@ -18,9 +18,10 @@ class TransformConfig:
     64, 96 or 224, the first not below the usual shorter side of the images, but at most 96 for
     the model cnn."""
 
-    fit: Literal["crop", "stretch"] = "crop"
+    fit: Literal["crop", "stretch", "letterbox"] = "crop"
     """crop: the largest central square, so that shapes stay true. stretch: the whole image, for
-    objects that reach the edges."""
+    objects that reach the edges. letterbox: the whole image with its shape, and bars of its mean
+    colour beside it."""
 
     margin: int = 0
     """Store images this many pixels larger than the model sees them: training then cuts a window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from components.contract.configuration import require
 
@@ -17,6 +18,8 @@ _RANGES = {
     "cutout": (0, 1),
     "mixup": (0, 100),
     "cutmix": (0, 100),
+    "rand_operations": (1, 8),
+    "rand_magnitude": (0, 1),
 }
 
 
@@ -72,6 +75,18 @@ class AugmentationConfig:
     """Replace a rectangle of each image, and that fraction of its label, by another one's; the
     fraction is drawn from Beta(cutmix, cutmix), 0 to 100 (Yun et al., 2019). 0 is off, 1 is usual.
     With mixup on as well, every batch gets one of the two at random."""
+
+    policy: Literal["none", "trivial", "rand"] = "none"
+    """trivial: one operation at a random strength for each image, nothing to tune (TrivialAugment:
+    Müller and Hutter, 2021). rand: `rand_operations` of them at `rand_magnitude` (RandAugment:
+    Cubuk et al., 2020). Off, because some of them change colours and shapes, which may be what
+    tells the classes apart; trivial is a good first choice for photographs."""
+
+    rand_operations: int = 2
+    """Operations that policy rand applies to each image, one after the other, 1 to 8."""
+
+    rand_magnitude: float = 0.3
+    """Strength of the operations of policy rand, 0 to 1."""
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""

@@ -46,7 +46,7 @@ def make_parser(prog: str, description: str, *, output: bool = True) -> jsonargp
         usage=f"{prog} [--config FILE] [--data DIR] {own}[OPTION ...]",
     )
     parser.add_argument("--config", action="config", help="YAML file with any of the options.")
-    parser.add_class_arguments(Config)
+    parser.add_class_arguments(Config, skip={"given"})
     if not output:
         [action] = [action for action in parser._actions if action.dest == "output"]
         action.help = argparse.SUPPRESS
@@ -63,10 +63,13 @@ def parse(
         SystemExit: after --help or --print_config.
     """
     try:
-        values: Any = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        values: Any = parser.parse_args(arguments)
+        given = tuple(sorted(parser.parse_args(arguments, defaults=False).keys()))
         options = parser.instantiate(values).as_dict()
-        fields = {field.name: options.pop(field.name) for field in dataclasses.fields(Config)}
-        return Config(**fields), options
+        names = {field.name for field in dataclasses.fields(Config)} - {"given"}
+        fields = {name: options.pop(name) for name in names}
+        return Config(**fields, given=given), options
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
 

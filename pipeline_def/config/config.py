@@ -15,8 +15,10 @@ from components.validation.config import ValidationConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
+from pipeline_def.config.recipes import ENOUGH_FOR_CIFAR, SMALL_SIDE, apply_recipe, find_recipe
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.transfer import TransferConfig
 
 # Sizes that the models below were made for; the first that is not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
@@ -51,8 +53,13 @@ class Config:
     input: InputConfig = field(default_factory=InputConfig)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
+
+    given: tuple[str, ...] = ()
+    """Fields, as `section.field`, that the user has named; no recipe changes them. Filled in by the
+    command line."""
 
     beam_pipeline_args: list[str] = field(
         default_factory=lambda: [
@@ -74,16 +81,27 @@ def resolve(config: Config, *, shorter_side: int, images: int) -> Config:
         shorter_side: the usual one of the images, pixels.
         images: number of them.
     """
+    model = config.model
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
     size = config.transform.size or next(sizes, _STANDARD_SIZES[-1])
-    name = config.model.name
-    if name == "auto":
-        enough = config.model.weights != "none" or images >= _ENOUGH_TO_START_AT_RANDOM
-        name = "mobilenet_v2" if enough and size >= _SMALL_IMAGE else "cnn"
-    if name == "cnn" and config.transform.size is None:
-        size = min(size, _SMALL_IMAGE)
+    name = model.name
+    if name == "auto" and not model.build_fn:
+        name = _choose_network(model.weights, size=size, images=images)
+    if config.transform.size is None:
+        if name in OWN_NETWORKS:
+            size = min(size, _SMALL_IMAGE)
+        elif model.weights == "imagenet":
+            size = NATIVE_SIZES[name]
+    recipe = find_recipe(config, images=images, size=size)
     return dataclasses.replace(
-        config,
+        apply_recipe(config, recipe),
         transform=dataclasses.replace(config.transform, size=size),
-        model=dataclasses.replace(config.model, name=name),
+        model=dataclasses.replace(apply_recipe(config, recipe).model, name=name),
     )
+
+
+def _choose_network(weights: str, *, size: int, images: int) -> str:
+    enough = weights != "none" or images >= _ENOUGH_TO_START_AT_RANDOM
+    if size >= _SMALL_IMAGE:
+        return "mobilenet_v2" if enough else "cnn"
+    return "resnet9" if size <= SMALL_SIDE and images >= ENOUGH_FOR_CIFAR else "cnn"

@@ -9,6 +9,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.transfer import TransferConfig
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class TrainerConfig:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
 
     checkpoints: str = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet."""

@@ -46,7 +46,7 @@ def build_model(
     if config.name == "mobilenet_v2":
         features = _mobilenet_v2(inputs, config, mean, variance)
     else:
-        features = _cnn(_normalized(inputs, mean, variance), config.width)
+        features = _cnn(_normalized(inputs, mean, variance), config.width or 32)
     features = _Dropout(config.dropout, seed)(features)
     logits = layers.Dense(classes, dtype="float32", name="logits")(features)
     return tf_keras.Model(inputs, logits, name=config.name)
@@ -115,5 +115,5 @@ def _mobilenet_v2(
                 layer.momentum = _BATCH_NORM_MOMENTUM
         return backbone(_normalized(inputs, mean, variance))
     # Pretrained weights expect the pixels they were trained on: -1 to 1.
-    backbone.trainable = config.fine_tune
+    backbone.trainable = False
     return backbone(layers.Rescaling(1 / 127.5, offset=-1)(inputs))

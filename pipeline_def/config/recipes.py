@@ -1,0 +1,127 @@
+"""Recipes: values of training, augmentation and transfer that go together, and which one to take.
+
+After BiT-HyperRule (Kolesnikov et al., 2020): the length of a training follows from the number of
+images, augmentation from their number and size, so that nobody has to tune to begin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline_def.config.config import Config
+
+SMALL_SIDE = 64
+"""Pixels; images up to this are for networks that keep their resolution at first."""
+ENOUGH_FOR_CIFAR = 2_000
+"""Images from which on recipe cifar was better than recipe small, on subsets of CIFAR-10."""
+
+Values = Mapping[str, Any]
+"""`section.field` → value."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe for given images."""
+
+    name: str
+    why: str
+    """The reason for taking it; a clause that follows "as"."""
+    values: Values
+    """What it sets, unless the user has."""
+
+
+def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
+    """Return the recipe that `training.recipe` names, or the one that suits the images.
+
+    Args:
+        config: as the user gave it.
+        images: to train on; 0 if nobody knows yet.
+        size: side of the images that the model sees, pixels.
+    """
+    name, why = config.training.recipe, "you asked for it"
+    if name == "auto":
+        name, why = _choose(config, images=images, size=size)
+    values = dict(_RECIPES[name](images))
+    if config.training.recipe == "auto" and size <= SMALL_SIDE:
+        # Text and digits are not symmetric, and images of this size often are just that.
+        values.pop("augmentation.flip", None)
+    return Recipe(name, why, values)
+
+
+def apply_recipe(config: Config, recipe: Recipe) -> Config:
+    """Set what the recipe sets and the user has not: neither by name, nor to another value."""
+    sections: dict[str, dict[str, Any]] = {"training": {"recipe": recipe.name}}
+    defaults = type(config)()
+    for key, value in recipe.values.items():
+        section, field = key.split(".")
+        ours, default = (getattr(getattr(c, section), field) for c in (config, defaults))
+        if key not in config.given and ours == default:
+            sections.setdefault(section, {})[field] = value
+    changed = {
+        name: dataclasses.replace(getattr(config, name), **fields)
+        for name, fields in sections.items()
+    }
+    return dataclasses.replace(config, **changed)
+
+
+def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
+    if config.model.weights != "none":
+        return "transfer", f"it starts from model.weights {config.model.weights}"
+    if size > SMALL_SIDE:
+        return "photos", f"images have {size} pixels, and weights are random"
+    if images >= ENOUGH_FOR_CIFAR:
+        return "cifar", f"there are {images:,} images of {size} pixels, and weights are random"
+    return "small", f"there are {images:,} images of {size} pixels, and weights are random"
+
+
+def _small(images: int) -> Values:
+    return {}
+
+
+def _cifar(images: int) -> Values:
+    """After Page (2018) and Jordan (2024): a large batch, a large rate, and few epochs."""
+    return {
+        "training.batch_size": 512 if images >= 20_000 else 128,
+        "training.epochs": _epochs(images, seen=400_000, least=8, most=60),
+        "training.patience": 60,
+        "training.optimizer": "sgd",
+        "training.learning_rate": 0.75 if images >= 20_000 else 0.2,
+        "training.momentum": 0.85,
+        "training.schedule": "linear",
+        "training.warmup_epochs": 2.0,
+        "training.weight_decay": 1.3e-3,
+        "training.label_smoothing": 0.2,
+        "training.metric": "accuracy",
+        "augmentation.flip": True,
+        "model.dropout": 0.0,
+    }
+
+
+def _photos(images: int) -> Values:
+    return {
+        "training.epochs": _epochs(images, seen=200_000, least=20, most=60),
+        "training.patience": 15,
+        "augmentation.flip": True,
+    }
+
+
+def _transfer(images: int) -> Values:
+    return {
+        "training.epochs": _epochs(images, seen=100_000, least=5, most=30),
+        "training.learning_rate": 1e-4,
+        "training.warmup_epochs": 1.0,
+        "augmentation.flip": True,
+    }
+
+
+def _epochs(images: int, *, seen: int, least: int, most: int) -> int:
+    """Return how many epochs show the network about `seen` images, within limits."""
+    return min(most, max(least, math.ceil(seen / max(images, 1))))
+
+
+_RECIPES = {"small": _small, "cifar": _cifar, "photos": _photos, "transfer": _transfer}
