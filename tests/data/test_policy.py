@@ -266,7 +266,8 @@ def test_a_policy_comes_after_geometry_and_before_colours(
 ) -> None:
     [(operations, strengths)] = drawn(monkeypatch, AugmentationConfig(policy="trivial"), count=64)
     monkeypatch.undo()
-    geometry, colours = {"flip": True, "rotation": 20.0}, {"brightness": 0.4}
+    geometry: dict[str, Any] = {"flip": True, "rotation": 20.0}
+    colours: dict[str, Any] = {"brightness": 0.4}
     images = augmented(np.tile(SMOOTH, (64, 1, 1, 1)), **geometry)
     images = augmented(eagerly(images, operations, strengths, TRIVIAL), **colours)
     np.testing.assert_array_equal(changed_by("trivial", **geometry, **colours), images)
