@@ -34,6 +34,9 @@ class Recipe:
     values: Values
     """What it sets, unless the user has."""
 
+    def __str__(self) -> str:
+        return f"{self.name}, as {self.why}"
+
 
 def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images.
@@ -73,10 +76,10 @@ def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
     if config.model.weights != "none":
         return "transfer", f"it starts from model.weights {config.model.weights}"
     if size > SMALL_SIDE:
-        return "photos", f"images have {size} pixels, and weights are random"
-    if images >= ENOUGH_FOR_CIFAR:
-        return "cifar", f"there are {images:,} images of {size} pixels, and weights are random"
-    return "small", f"there are {images:,} images of {size} pixels, and weights are random"
+        return "photos", f"images have {size} pixels, and there are no weights to start from"
+    name = "cifar" if images >= ENOUGH_FOR_CIFAR else "small"
+    why = f"there are {images:,} images of {size} pixels to train on, and no weights to start from"
+    return name, why
 
 
 def _small(images: int) -> Values:
