@@ -46,7 +46,8 @@ def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
         images: to train on; 0 if nobody knows yet.
         size: side of the images that the model sees, pixels.
     """
-    name, why = config.training.recipe, "you asked for it"
+    name: str = config.training.recipe
+    why = "you asked for it"
     if name == "auto":
         name, why = _choose(config, images=images, size=size)
     values = dict(_RECIPES[name](images))
