@@ -129,7 +129,7 @@ def apply_operations(
     Returns:
         uint8 of the same shape.
     """
-    # Images of one family side by side, and back: 11 ms of CPU time, where a policy takes 187.
+    # Images of one family side by side, and back: 11 ms of CPU time, where a policy takes 209.
     order = tf.argsort(operations)
     counts = tf.reduce_sum(tf.one_hot(operations, len(Operation), dtype=tf.int32), axis=0)
     moves, tables = tf.reduce_sum(counts[_MOVES]), tf.reduce_sum(counts[_TABLES])
