@@ -111,7 +111,7 @@ def freeze(
     """
     parts = Parts.of(model)
     blocks = parts.blocks
-    number = {"all": len(blocks), "none": 0}.get(unfreeze, unfreeze)
+    number = {"all": len(blocks), "none": 0}[unfreeze] if isinstance(unfreeze, str) else unfreeze
     if number > len(blocks):
         raise ConfigurationError(
             f"transfer.unfreeze is {unfreeze}: {model.name} has only {len(blocks)} blocks; all "
