@@ -122,7 +122,7 @@ def _checkpoint_dir(fn_args: Any) -> str:
     config = dict(fn_args.custom_config)
     folder = config.pop("checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
-    facts = [*data, config, code_digest("Trainer")]
+    facts = [*data, config, code_digest("Trainer", config["model"].get("build_fn"))]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     if folder.startswith(_NOT_FOR_TENSORFLOW):
         logging.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)
