@@ -19,7 +19,7 @@ from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, file_cache, read_plan
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.labels import read_labels
-from pipeline_def.data.moments import pixel_moments
+from pipeline_def.data.moments import patch_covariance, pixel_moments
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
 from tests.data.shard_folder import (
@@ -377,3 +377,12 @@ def test_moments_are_exact() -> None:
     white = np.full((2, 256, 256, 3), 255, np.uint8)
     batches = tf.data.Dataset.from_tensors((white, [0, 0]))
     assert pixel_moments(batches) == ([255.0] * 3, [0.0] * 3)
+
+
+def test_covariance_of_patches() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 5, 5, 3), np.uint8)
+    batches = tf.data.Dataset.from_tensors((images, np.zeros(3, np.int64)))
+    windows = np.lib.stride_tricks.sliding_window_view(images, (2, 2), axis=(1, 2))
+    vectors = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, 12)
+    expected = np.cov(vectors, rowvar=False, bias=True)
+    np.testing.assert_allclose(patch_covariance(batches), expected)

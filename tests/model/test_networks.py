@@ -11,6 +11,7 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError, ModelError
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.model.layers import Whitening
 from pipeline_def.model.own_networks import build_resnet9
 from pipeline_def.model.parts import Parts
 from tests.model.networks import CLASSES, IMAGES, SIZE, STATISTICS, build, generators, layers_of
@@ -94,7 +95,7 @@ def test_backbones_need_images_of_32_pixels() -> None:
     ],
 )
 def test_resnet9_takes_small_images_down_to_one_pixel(size: int, smallest: int) -> None:
-    network = build_resnet9(size, 2)
+    network = build_resnet9(size, 2, np.eye(12).tolist())
     assert network.get_layer("block_3_add").output_shape == (None, smallest, smallest, 8)
     assert np.isfinite(network(np.ones([2, size, size, 3], np.float32))).all()
 
@@ -135,3 +136,24 @@ def test_logits_and_statistics_of_pixels_stay_float32_in_mixed_precision() -> No
     pixels = parts.backbone.get_layer("standardization")(IMAGES)
     expected = (IMAGES - np.array(STATISTICS["mean"])) / np.sqrt(STATISTICS["variance"])
     np.testing.assert_allclose(pixels, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_whitened_patches_are_independent_and_of_the_same_scale() -> None:
+    random = np.random.default_rng(0)
+    smooth = random.normal(size=[8, 12, 12, 3]).cumsum(axis=1).cumsum(axis=2).astype(np.float32)
+    vectors = tf.reshape(
+        tf.image.extract_patches(smooth, [1, 2, 2, 1], [1] * 4, [1] * 4, "VALID"), [-1, 12]
+    )
+    covariance = np.cov(vectors, rowvar=False)
+    whitened = Whitening(covariance.tolist())(smooth)
+    assert whitened.shape == [8, 11, 11, 24]
+    found = np.cov(tf.reshape(whitened, [-1, 24])[:, :11], rowvar=False)
+    np.testing.assert_allclose(found, np.eye(11), atol=0.05)
+    np.testing.assert_allclose(whitened[..., :12], -whitened[..., 12:], atol=1e-5)
+
+
+def test_convolutions_of_resnet9_begin_as_identities() -> None:
+    network = build_resnet9(8, 24, np.eye(12).tolist())
+    convolution = network.get_layer("block_2_entry_conv")
+    images = tf.random.stateless_uniform([2, 4, 4, 24], [0, 1])
+    np.testing.assert_allclose(convolution(images)[..., :24], images, atol=1e-6)
