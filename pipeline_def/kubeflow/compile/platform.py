@@ -8,6 +8,7 @@ from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
+from pipeline_def.kubeflow.compile.worker_groups import TRAINER
 from pipeline_def.kubeflow.specification import Spec, Target
 
 _GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
@@ -45,8 +46,10 @@ def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target
 
 
 def _step(config: KubeflowConfig, task: str) -> StepConfig:
-    step = step_of(task)
-    return config.lookup(task, step) if step else config.step(task)
+    if step := step_of(task):
+        return config.lookup(task, step)
+    starts_workers = task == TRAINER and config.workers > 1
+    return config.starter(task) if starts_workers else config.step(task)
 
 
 def _resources(step: StepConfig, target: Target) -> Spec:
