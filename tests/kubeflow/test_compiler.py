@@ -301,12 +301,15 @@ def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
 
 def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "kubeflow.md").read_text()
-    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == 2
+    found = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    blocks = [block for block in found if not block.startswith("apiVersion:")]
+    assert len(blocks) == 4
     for block in blocks:
         file = tmp_path / "cluster.yaml"
         file.write_text(block)
-        assert compile_file(tmp_path / "pipeline.yaml", "--config", str(file))
+        target = "vertex" if "region:" in block else "oss"
+        argv = ("--config", str(file), "--target", target)
+        assert compile_file(tmp_path / "pipeline.yaml", *argv)
 
 
 MISTAKES = {

@@ -55,9 +55,10 @@ def _check_shared(config: Config) -> None:
     root, storage = kubeflow.pipeline_root or "", kubeflow.storage or kubeflow.pipeline_root
     check_storage(storage, kubeflow.step(TRAINER).volumes.values())
     if str(storage).startswith("gs://") and not root.startswith("gs://"):
+        place = root or "the cluster's own store"
         raise ConfigurationError(
             f"kubeflow.workers is {kubeflow.workers}, and artifacts are in "
-            f"{root or 'the store of the cluster'}, which the workers cannot read: set "
+            f"{place}, which the workers cannot read: set "
             "kubeflow.pipeline_root to gs://…, or kubeflow.storage to a folder on a ReadWriteMany "
             "volume."
         )

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
+from components.storage.artifact_files import list_names, on_disk, open_file, remove
 from pipeline_def.kubeflow.contract import STORAGE_PARAMETER
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path
 
@@ -27,8 +29,9 @@ def check_storage(storage: str | None, mounts: Iterable[str]) -> str:
     folders = tuple(f"{mount.rstrip('/')}/" for mount in mounts)
     if storage and f"{storage}/".startswith((_CLOUD, *folders)):
         return storage
+    place = storage or "the cluster's own store"
     raise ConfigurationError(
-        f"Several workers cannot share checkpoints in {storage or "the cluster's own store"}: set "
+        f"Several workers cannot share checkpoints in {place}: set "
         "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
         "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
     )
@@ -48,6 +51,18 @@ class ArtifactExchange:
     """Folder on gs:// or on a volume that the step and all workers mount."""
     job: str
 
+    def __post_init__(self) -> None:
+        """Make sure that all workers can reach the artifacts.
+
+        Raises:
+            ConfigurationError: they are not on gs://, and the storage is no folder.
+        """
+        require(
+            self.in_place or on_disk(self.storage),
+            "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
+            "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
+        )
+
     @property
     def folder(self) -> str:
         """Folder of this job; nothing in it outlives the step."""
@@ -59,17 +74,9 @@ class ArtifactExchange:
         return all(artifact["uri"].startswith(_CLOUD) for artifact in self._artifacts())
 
     def send(self) -> dict[str, Any]:
-        """Return the executor input for all workers, after copying what they cannot reach.
-
-        Raises:
-            ConfigurationError: there is no folder that all workers can reach.
-        """
-        if not self.in_place and self.storage.startswith(_CLOUD):
-            raise ConfigurationError(
-                "Several workers cannot read artifacts that are not on gs://: set the pipeline "
-                "root to gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume."
-            )
-        self.remove()
+        """Return the executor input for all workers, after copying what they cannot reach."""
+        if list_names(self.folder):
+            remove(self.folder)
         sent = copy.deepcopy(dict(self.executor_input))
         inputs = sent.setdefault("inputs", {})
         # Workers cannot tell it from URIs that have changed.
@@ -86,9 +93,7 @@ class ArtifactExchange:
 
     def receive(self) -> dict[str, Any]:
         """Return the chief's executor output, after copying its artifacts back."""
-        from tfx.dsl.io import fileio
-
-        with fileio.open(f"{self.folder}/{_OUTPUT_FILE}", "r") as file:
+        with open_file(f"{self.folder}/{_OUTPUT_FILE}") as file:
             output: dict[str, Any] = json.load(file)
         original = {
             self._place(artifact["uri"]): artifact["uri"]
@@ -101,12 +106,13 @@ class ArtifactExchange:
             artifact["uri"] = uri
         return output
 
-    def remove(self) -> None:
-        """Remove what was copied, of an earlier attempt at the same job too."""
-        from tfx.dsl.io import fileio
-
-        if fileio.exists(self.folder):
-            fileio.rmtree(self.folder)
+    def discard(self) -> None:
+        """Remove what was copied; what cannot be removed is said, and hides no result."""
+        try:
+            if list_names(self.folder):
+                remove(self.folder)
+        except Exception as error:  # of the disk, or any of TensorFlow's
+            print(f"{self.folder} is left: {error}", flush=True)
 
     def _artifacts(self) -> list[dict[str, Any]]:
         return list(artifacts_of(self.executor_input))

@@ -74,7 +74,7 @@ def run_workers(
             return exchange.receive()
         finally:
             job.remove()
-            exchange.remove()
+            exchange.discard()
 
 
 def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
