@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.worker_groups import check_workers
 from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.specification import Spec, Target
+from tests.kubeflow.conftest import compile_file
 
 ROOT = "gs://bucket/root"
 STEPS = {
@@ -79,11 +82,28 @@ def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
     assert interface(spec, "Transform").workers is None
 
 
-def test_one_worker_is_the_steps_own_pod() -> None:
-    [spec] = compiler.compile_documents(
-        config(workers=1, pipeline_root=ROOT), target="oss", image="i"
-    )
-    assert interface(spec).workers is None
+def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
+    assert interface(compiled[0]).workers is None
+    assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
+
+
+@pytest.mark.parametrize(
+    ("target", "printed", "executor"),
+    [
+        ("oss", "in a TFJob", "tfx.components.trainer.executor.GenericExecutor"),
+        ("vertex", "in a custom job", "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"),
+    ],
+)
+def test_what_the_docs_say_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, printed: str, executor: str
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "kubeflow.md").read_text()
+    blocks = re.findall(r"```yaml\n(kubeflow:[^`]*  workers:[^`]*)```", text)
+    (tmp_path / "cluster.yaml").write_text(blocks[("oss", "vertex").index(target)])
+    argv = ("--config", str(tmp_path / "cluster.yaml"), "--target", target)
+    [spec] = compile_file(tmp_path / "pipeline.yaml", *argv)
+    assert f"4 workers train together, {printed}." in capsys.readouterr().out
+    assert interface(spec).executor == executor
 
 
 def test_on_vertex_the_step_is_tfxs_own_extension() -> None:
