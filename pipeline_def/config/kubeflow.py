@@ -12,6 +12,9 @@ from components.contract.configuration import require
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
 
+GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
+"""Target → accelerators that a step gets whose `gpu_type` is unset."""
+
 EVERY_STEP = "all"
 """The name under `steps` that stands for every step."""
 

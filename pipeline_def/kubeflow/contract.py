@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 
 from pipeline_def.config.kubeflow import StepConfig
 
+COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
+"""Command of every step, and of each worker that does a part of it."""
+
+FAILED = 1
+"""Exit status of a step that ends with a bug, or because others ended; a user's mistake has 2."""
+
 STORAGE = "{storage}"
 """Stands in properties for the folder of pushed models, checkpoints, listings and statistics."""
 

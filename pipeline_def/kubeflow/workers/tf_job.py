@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
 from pipeline_def.kubeflow.contract import WorkerGroup
 
 Manifest = dict[str, Any]
@@ -113,7 +113,7 @@ def _resources(step: StepConfig) -> Manifest:
     limits = dict(amounts)
     if step.gpus:
         # Kubernetes takes devices as limits, and their requests from there.
-        limits[step.gpu_type or "nvidia.com/gpu"] = str(step.gpus)
+        limits[step.gpu_type or GPU_TYPES["oss"]] = str(step.gpus)
     return _without_empty({"requests": amounts, "limits": limits})
 
 

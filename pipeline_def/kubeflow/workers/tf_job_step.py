@@ -21,14 +21,13 @@ from typing import Any
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.errors import Unreachable
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.contract import COMMAND, StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
 from pipeline_def.kubeflow.workers.worker_log import LogReader, first_failure
 
-_COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
 # Seconds between two looks at the job: far less than an epoch, and few requests.
 _INTERVAL = 5.0
 # So many looks in a row may fail, five minutes: an API server that is upgraded is away that long.
@@ -95,7 +94,7 @@ def worker_command(
     assert group
     own = dataclasses.replace(interface, executor=group.executor, direct=True, workers=None)
     given = json.dumps(executor_input, sort_keys=True)
-    return [*_COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
+    return [*COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline_def.kubeflow.contract import FAILED
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import Manifest
 
@@ -67,13 +68,11 @@ class Failure:
 
 def first_failure(cluster: Cluster, job: str, step: str) -> Failure | None:
     """Return why the worker failed that was the first to fail; the others only lost it."""
-    ended = sorted(
-        (_ended(pod) for pod in cluster.pods(job) if pod["status"].get("phase") == "Failed"),
-        key=lambda one: one[0],
-    )
-    if not ended:
+    failed = [pod for pod in cluster.pods(job) if pod["status"].get("phase") == "Failed"]
+    if not failed:
         return None
-    _, pod, status, reason = ended[0]
+    # Within a second: a worker that has lost another ends with 1, one that was killed does not.
+    _, pod, status, reason = min(map(_ended, failed), key=lambda one: (one[0], one[2] == FAILED))
     lines = [line.partition(" ")[2] for line in _lines(cluster.log(pod, lines=_LAST_LINES))]
     said = re.compile(rf"{re.escape(step)}: (?:error|failed): (.*)")
     sentences = [found[1] for line in lines if (found := said.match(line))]

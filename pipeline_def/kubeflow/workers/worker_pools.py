@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 
 # Values of constants of TFX's extension, which imports google-cloud-aiplatform.
 _ENABLE_VERTEX = "ai_platform_enable_vertex"
 _REGION = "ai_platform_vertex_region"
 _JOB = "ai_platform_training_args"
-
-_GPU_TYPE = "NVIDIA_TESLA_T4"
 
 
 def custom_job(
@@ -46,7 +44,7 @@ def custom_job(
 def _pool(config: KubeflowConfig, step: StepConfig, *, image: str, replicas: int) -> dict[str, Any]:
     machine: dict[str, Any] = {"machine_type": config.worker_machine}
     if step.gpus:
-        machine["accelerator_type"] = step.gpu_type or _GPU_TYPE
+        machine["accelerator_type"] = step.gpu_type or GPU_TYPES["vertex"]
         machine["accelerator_count"] = step.gpus
     container: dict[str, Any] = {"image_uri": image}
     if step.env:

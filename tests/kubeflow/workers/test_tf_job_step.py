@@ -160,9 +160,11 @@ def test_the_worker_that_failed_first_is_named(
     step: Step, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step.server.script = deque(["Running", "Failed"])
-    step.server.fail_worker(step.chief, "Trainer: failed: Connection reset", at="10:00:07")
+    lost = "Trainer: failed: Connection reset"
+    step.server.fail_worker(step.chief, lost, at="10:00:05")
+    step.server.fail_worker(f"{step.name}-worker-1", lost, at="10:00:04.5", code=1)
     said = "Trainer: error: There are no images."
-    step.server.fail_worker(f"{step.name}-worker-2", "a trace", said, at="10:00:05")
+    step.server.fail_worker(f"{step.name}-worker-2", "a trace", said, at="10:00:04.5", code=2)
     with pytest.raises(ServiceError, match=f"^{step.name}-worker-2: There are no images.$"):
         step.run()
     assert f"Last lines of {step.name}-worker-2:\na trace" in capsys.readouterr().out

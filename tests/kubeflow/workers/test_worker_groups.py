@@ -87,6 +87,7 @@ def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
     assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "printed", "executor"),
     [
