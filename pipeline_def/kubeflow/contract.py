@@ -40,9 +40,6 @@ class WorkerGroup:
     image: str
     """Container image of each worker."""
 
-    executor: str
-    """Dotted path of the executor class that each worker runs."""
-
     settings: StepConfig
     """Resources and settings of each worker."""
 

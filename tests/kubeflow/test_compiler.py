@@ -113,7 +113,7 @@ def test_only_lookups_are_never_cached_and_their_result_is_part_of_the_key(spec:
 def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
     found = spec["root"]["inputDefinitions"]["parameters"]
     assert found["data"]["defaultValue"] == "gs://bucket/images"
-    unseen = resolve(Config(), shorter_side=96, images=0)
+    unseen, _ = resolve(Config(), shorter_side=96, images=0)
     assert found["training_epochs"]["defaultValue"] == unseen.training.epochs
     assert all("defaultValue" in definition for definition in found.values())
     for name, step in (("data", "ImageExampleGen"), ("data", "ImageExampleGen-lookup")):

@@ -18,7 +18,6 @@ from pipeline_def.kubeflow.workers.worker_pools import custom_job
 TRAINER = "Trainer"
 """The step that several workers can do together."""
 
-_WORKER = "pipeline_def.kubeflow.workers.worker_trainer.WorkerTrainer"
 _VERTEX = "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"
 _CUSTOM_CONFIG = "custom_config"
 
@@ -71,7 +70,7 @@ def add_workers(document: SpecDocument, config: Config, *, target: Target, image
         return
     step = kubeflow.step(TRAINER)
     if target == "oss":
-        group = WorkerGroup(kubeflow.workers, step.image or image, _WORKER, step)
+        group = WorkerGroup(kubeflow.workers, step.image or image, step)
         _change_interface(document, workers=group)
         return
     _change_interface(document, executor=_VERTEX)

@@ -21,7 +21,7 @@ from typing import Any
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.errors import Unreachable
-from pipeline_def.kubeflow.contract import COMMAND, StepInterface, WorkerGroup
+from pipeline_def.kubeflow.contract import COMMAND, StepInterface
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.cluster import Cluster
@@ -90,9 +90,7 @@ def worker_command(
     step: str, executor_input: Mapping[str, Any], interface: StepInterface
 ) -> list[str]:
     """Return the command of each worker: that of the step, which now runs the executor itself."""
-    group: WorkerGroup | None = interface.workers
-    assert group
-    own = dataclasses.replace(interface, executor=group.executor, direct=True, workers=None)
+    own = dataclasses.replace(interface, direct=True, workers=None)
     given = json.dumps(executor_input, sort_keys=True)
     return [*COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from components.contract.errors import WorkerError
 from pipeline_def.kubeflow.contract import FAILED
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import Manifest
@@ -71,12 +72,17 @@ def first_failure(cluster: Cluster, job: str, step: str) -> Failure | None:
     failed = [pod for pod in cluster.pods(job) if pod["status"].get("phase") == "Failed"]
     if not failed:
         return None
-    # Within a second: a worker that has lost another ends with 1, one that was killed does not.
-    _, pod, status, reason = min(map(_ended, failed), key=lambda one: (one[0], one[2] == FAILED))
+    _, pod, status, reason = min(map(_ended, failed), key=_rank)
     lines = [line.partition(" ")[2] for line in _lines(cluster.log(pod, lines=_LAST_LINES))]
     said = re.compile(rf"{re.escape(step)}: (?:error|failed): (.*)")
     sentences = [found[1] for line in lines if (found := said.match(line))]
     return Failure(pod, status, reason, sentences[-1] if sentences else "", "\n".join(lines))
+
+
+def _rank(ended: tuple[str, str, int, str]) -> tuple[bool, str, bool]:
+    """Put last who says that another worker is gone, and within a second who may mean it."""
+    when, _, status, _ = ended
+    return status == WorkerError.exit_status, when, status == FAILED
 
 
 def _ended(pod: Manifest) -> tuple[str, str, int, str]:

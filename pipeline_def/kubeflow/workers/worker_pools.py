@@ -14,6 +14,8 @@ from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 _ENABLE_VERTEX = "ai_platform_enable_vertex"
 _REGION = "ai_platform_vertex_region"
 _JOB = "ai_platform_training_args"
+JOB_KEYS = (_ENABLE_VERTEX, _REGION, _JOB)
+"""What is added to `custom_config`, and run_fn knows nothing of."""
 
 
 def custom_job(

@@ -31,7 +31,7 @@ OWNER = Pod("images-x7k2p-1234", "kubeflow", "f3c1", "pipeline-runner")
 
 
 def manifest(settings: StepConfig, *command: str, count: int = 4) -> Manifest:
-    group = WorkerGroup(count, "registry/image:1", "a.Trainer", settings)
+    group = WorkerGroup(count, "registry/image:1", settings)
     return tf_job("trainer-0123456789ab", group, command or ("python",), OWNER)
 
 

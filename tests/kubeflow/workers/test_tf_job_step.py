@@ -23,7 +23,7 @@ from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
-EXECUTOR = "pipeline_def.kubeflow.workers.worker_trainer.WorkerTrainer"
+EXECUTOR = "tfx.components.trainer.executor.GenericExecutor"
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ class Step:
 
     def run(self) -> dict[str, Any]:
         settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
-        group = WorkerGroup(4, "registry/image:1-gpu", EXECUTOR, settings)
-        interface = StepInterface(executor="a.Starter", pipeline="images", workers=group)
+        group = WorkerGroup(4, "registry/image:1-gpu", settings)
+        interface = StepInterface(executor=EXECUTOR, pipeline="images", workers=group)
         cluster = self.server.cluster(self.folder)
         return run_workers("Trainer", self.given, interface, cluster=cluster, interval=0.01)
 
@@ -162,6 +162,8 @@ def test_the_worker_that_failed_first_is_named(
     step.server.script = deque(["Running", "Failed"])
     lost = "Trainer: failed: Connection reset"
     step.server.fail_worker(step.chief, lost, at="10:00:05")
+    gone = "Trainer: error: Another worker has stopped."
+    step.server.fail_worker(f"{step.name}-worker-3", gone, at="10:00:03", code=138)
     step.server.fail_worker(f"{step.name}-worker-1", lost, at="10:00:04.5", code=1)
     said = "Trainer: error: There are no images."
     step.server.fail_worker(f"{step.name}-worker-2", "a trace", said, at="10:00:04.5", code=2)
@@ -264,7 +266,7 @@ def test_no_pod_is_a_sentence(step: Step, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     interface = StepInterface(
         pipeline="images",
-        workers=WorkerGroup(2, "i", EXECUTOR, StepConfig(volumes={"c": str(step.volume)})),
+        workers=WorkerGroup(2, "i", StepConfig(volumes={"c": str(step.volume)})),
     )
     with pytest.raises(ServiceError, match="this container has no service account"):
         run_workers("Trainer", step.given, interface)

@@ -63,7 +63,6 @@ def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
     assert interface(spec).workers == WorkerGroup(
         4,
         "i:gpu",
-        "pipeline_def.kubeflow.workers.worker_trainer.WorkerTrainer",
         choices.kubeflow.step("Trainer"),
     )
     assert container(spec)["resources"] == {

@@ -1,9 +1,10 @@
-"""The executor of each worker, and the whole step with two of them, one after the other."""
+"""What each worker runs, and the whole step with two of them, one after the other."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from tfx.types import standard_artifacts
 
 from components.contract.configuration import to_json
-from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.workers.cluster import Cluster
+from pipeline_def.kubeflow.workers.worker_pools import custom_job
 from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 
@@ -23,14 +25,16 @@ RUN_FN = f"{__name__}.train"
 
 
 def train(fn_args: Any) -> None:
-    """Write what a worker was given; only the chief exports, as Trainer's run_fn does."""
+    """Write what a worker was given; only the chief into the outputs, as Trainer's run_fn does."""
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     facts = {"task": task["index"], "config": fn_args.custom_config, "epochs": 3}
-    if task["index"] == 0:
-        Path(fn_args.serving_model_dir).mkdir(parents=True)
-        Path(fn_args.serving_model_dir, "facts").write_text(json.dumps(facts))
-    os.makedirs(fn_args.model_run_dir, exist_ok=True)
-    Path(fn_args.model_run_dir, f"log-{task['index']}").write_text("")
+    if task["index"]:
+        fn_args.serving_model_dir = tempfile.mkdtemp()
+        return
+    for folder in (fn_args.serving_model_dir, fn_args.model_run_dir):
+        os.makedirs(folder)
+    Path(fn_args.serving_model_dir, "facts").write_text(json.dumps(facts))
+    Path(fn_args.model_run_dir, "log").write_text("")
 
 
 def tf_config(index: int) -> str:
@@ -55,28 +59,23 @@ def examples(folder: Path) -> Path:
     return folder / "examples"
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_only_the_chief_writes_the_outputs(
-    index: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TF_CONFIG", tf_config(index))
+    monkeypatch.setenv("TF_CONFIG", tf_config(0))
     found, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
     found.uri, found.split_names = str(examples(tmp_path)), '["train"]'
     graph.uri = str(tmp_path / "graph")
     model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
     model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
+    job = custom_job(KubeflowConfig(workers=2), StepConfig(), image="i", name="n")
     WorkerTrainer().Do(
         {"examples": [found], "transform_graph": [graph]},
         {"model": [model], "model_run": [run]},
-        properties(epochs=3, ai_platform_training_args={"project": "p"}),
+        properties(epochs=3, **job),
     )
-    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    chiefs = {"model/Format-Serving/facts", "run/log-0"}
-    assert written - {"examples/Split-train/shard-0"} == (set() if index else chiefs)
-    if not index:
-        facts = json.loads((tmp_path / "model/Format-Serving/facts").read_text())
-        # What tells TFX of the job is nothing of run_fn's.
-        assert facts["config"] == {"epochs": 3}
+    facts = json.loads((tmp_path / "model/Format-Serving/facts").read_text())
+    assert facts["config"] == {"epochs": 3}
 
 
 def step_arguments(folder: Path) -> list[str]:
@@ -84,7 +83,6 @@ def step_arguments(folder: Path) -> list[str]:
     group = WorkerGroup(
         2,
         "registry/image:1",
-        "pipeline_def.kubeflow.workers.worker_trainer.WorkerTrainer",
         StepConfig(volumes={"claim": str(folder / "volume")}),
     )
     interface = StepInterface(
@@ -137,5 +135,5 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
     assert model["uri"] == str(tmp_path / "model")
     facts = json.loads((tmp_path / "model" / "Format-Serving" / "facts").read_text())
     assert facts == {"task": 0, "config": {"epochs": 3}, "epochs": 3}
-    assert [path.name for path in (tmp_path / "model_run").iterdir()] == ["log-0"]
+    assert [path.name for path in (tmp_path / "model_run").iterdir()] == ["log"]
     assert not list((tmp_path / "volume" / "models" / "workers").iterdir())
