@@ -41,6 +41,8 @@ class KubernetesServer:
         self.failures = 0  # so many requests fail before one works
         self.script: deque[str] = deque(["Created", "Running", "Succeeded"])
         """Conditions of a job, one for each look at it."""
+        self.state: Callable[[], str] = self._next
+        """What gives the condition, where it is not scripted."""
         self.on_create: Callable[[Job], None] = lambda job: None
         self.on_look: Callable[[str], None] = lambda state: None
         self.jobs: dict[str, Job] = {}
@@ -133,10 +135,13 @@ class KubernetesServer:
             if not self.slow_deletions:
                 del self.jobs[name]
             return 200, job
-        state = self.script.popleft() if len(self.script) > 1 else self.script[0]
+        state = self.state()
         self.on_look(state)
         condition = {"type": state, "status": "True", "message": f"TFJob {name} is {state}."}
         return 200, {**job, "status": {"conditions": [condition] if state else []}}
+
+    def _next(self) -> str:
+        return self.script.popleft() if len(self.script) > 1 else self.script[0]
 
     def _log(self, pod: str, query: dict[str, str]) -> tuple[int, dict[str, Any] | str]:
         assert query["timestamps"] == "true"
