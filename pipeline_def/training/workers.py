@@ -22,7 +22,7 @@ from components.contract.errors import ConfigurationError, WorkerError
 
 VARIABLE = "TF_CONFIG"
 _CHIEF, _WORKER = "chief", "worker"
-_EXAMPLE = '{"cluster": {"worker": ["host-0:2222", "host-1:2222"]}, "task": {"type": "worker", "index": 0}}'
+_EXAMPLE = '{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 # What TensorFlow raises when another worker is gone, and what its texts then speak of: a store that
 # does not answer raises the same classes.
