@@ -90,7 +90,11 @@ class TrainingLoop:
             ModelError: the loss on the eval split was not a number in any epoch.
         """
         checkpoints = Checkpoints(
-            checkpoint_dir, model=self._model, optimizer=self._optimizer, metrics=self._metrics
+            checkpoint_dir,
+            model=self._model,
+            optimizer=self._optimizer,
+            metrics=self._metrics,
+            strategy=self._strategy,
         )
         checkpoints.restore()
         progress = checkpoints.progress
