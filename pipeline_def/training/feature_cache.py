@@ -112,7 +112,9 @@ class FeatureCache:
         labels = np.empty(shards.total, np.int64)
         strategy, run = self._backbone.distribute_strategy, self._forward()
         done = 0
-        for images, ids in strategy.distribute_datasets_from_function(lambda _: self._images(shards)):
+        for images, ids in strategy.distribute_datasets_from_function(
+            lambda _: self._images(shards)
+        ):
             parts = strategy.experimental_local_results(strategy.run(run, (images,)))
             of_images = strategy.experimental_local_results(ids)
             # Batches go to the replicas in turn, the last of them empty at the end.

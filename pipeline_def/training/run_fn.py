@@ -27,6 +27,7 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.serving.signatures import export_model
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.input_report import report_input
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.strategy import find_strategy
 from pipeline_def.training.training_input import TrainingInput
@@ -76,9 +77,10 @@ def _train_and_export(
     with strategy.scope():
         model, loop = _build(data, classes=graph.vocabulary_size_by_name(LABEL_VOCABULARY))
     checkpoint_dir, run_dir = _checkpoint_dir(fn_args), fn_args.model_run_dir
-    history = loop.fit(
-        data.read, data.read_evaluation, log_dir=run_dir, checkpoint_dir=checkpoint_dir
-    )
+    with TrainingLog(run_dir, profile=loop.profiled_steps) as log:
+        history = loop.fit(
+            data.read, data.read_evaluation, log=log, checkpoint_dir=checkpoint_dir
+        )
     reading = report_input(history, data.choices.input, data.train, choices.transform)
     _write(history, run_dir, HISTORY_FILE)
     _write(dataclasses.asdict(reading), run_dir, INPUT_FILE)
