@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from pipeline_def.training.workers import own_directory, require_agreement
+
 _LOGGER = logging.getLogger(__name__)
 
 _LOSS = "val_loss"
@@ -108,15 +110,18 @@ class Checkpoints:
         optimizer: tf_keras.optimizers.Optimizer,
         parts: Mapping[str, tf.Module],
         watched: str = _LOSS,
+        strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         """Keep the variables of `model`, `optimizer` and `parts`, and a progress, there.
 
         Args:
-            directory: a path or URL.
+            directory: a path or URL. Of several workers each restores what the chief has saved; all
+                must see it.
             model: built.
             optimizer: built for the model's trainable variables.
             parts: name → what else has variables.
             watched: metric by which epochs are compared.
+            strategy: under which all this was made; None: the current one.
         """
         self.progress = Progress(watched)
         checkpoint = tf.train.Checkpoint(
@@ -125,13 +130,28 @@ class Checkpoints:
         # The model's own list, and that of an optimizer with loss scaling, lack some.
         everything = tf.train.TrackableView(checkpoint).descendants()
         self._variables = [part for part in everything if hasattr(part, "assign")]
-        self._manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
+        self._strategy, self._directory = strategy or tf.distribute.get_strategy(), directory
+        own = own_directory(directory, self._strategy)
+        self._manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=1)
 
     def restore(self) -> None:
-        """Restore everything from the latest checkpoint, if there is one that fits."""
-        path = self._manager.latest_checkpoint
-        if not path:
-            return
+        """Restore everything from the latest checkpoint, if there is one that fits.
+
+        Raises:
+            ConfigurationError: the workers have not restored the same.
+        """
+        path = tf.train.latest_checkpoint(self._directory)
+        number = int(path.rpartition("-")[2]) if path else 0
+        # Before anything is restored, as that is an exchange with the other workers.
+        require_agreement(
+            number, self._strategy, what=f"The number of the latest checkpoint in {self._directory}"
+        )
+        restored = bool(path) and self._restore(path)
+        require_agreement(
+            restored, self._strategy, what=f"The number of checkpoints restored from {path}"
+        )
+
+    def _restore(self, path: str) -> bool:
         untrained = [variable.numpy() for variable in self._variables]
         try:
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
@@ -145,6 +165,8 @@ class Checkpoints:
             for variable, value in zip(self._variables, untrained, strict=True):
                 variable.assign(value)
             vars(self.progress).update(vars(Progress(self.progress.watched)))
+            return False
+        return True
 
     def save(self) -> None:
         """Write a checkpoint, then remove the one before."""

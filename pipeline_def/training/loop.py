@@ -138,6 +138,7 @@ class TrainingLoop:
             optimizer=self._optimizer,
             parts=parts,
             watched=f"val_{self._config.metric}",
+            strategy=self._strategy,
         )
 
     def _train_on(
