@@ -115,12 +115,13 @@ class Checkpoints:
         """Keep the variables of `model`, `optimizer` and `parts`, and a progress, there.
 
         Args:
-            directory: a path or URL, which all workers can read.
+            directory: a path or URL. Of several workers each restores what the chief has saved; all
+                must see it.
             model: built.
             optimizer: built for the model's trainable variables.
             parts: name → what else has variables.
             watched: metric by which epochs are compared.
-            strategy: of the training; None: the current one.
+            strategy: under which all this was made; None: the current one.
         """
         self.progress = Progress(watched)
         checkpoint = tf.train.Checkpoint(

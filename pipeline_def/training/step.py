@@ -57,12 +57,6 @@ class Step:
             else self._gradients
         )
 
-    @property
-    def shown(self) -> tf.TensorSpec:
-        """Shape and type of the images that a step hands out."""
-        [spec] = tf.nest.flatten(self._model.inputs)
-        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
-
     def update(
         self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:

@@ -10,6 +10,7 @@ bytes is all there is of synchronisation; Python waits once a call. Reading goes
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -88,9 +89,12 @@ class StepLoop:
         # threads takes 0.6 ms, whatever is ready. A distributed iterator cannot be read in a branch.
         ahead = isinstance(batches, tf.data.Iterator)
         end = first + count
+        # Of the replicas' parts of the images, the first one's.
+        images = tf.nest.flatten(batches.element_spec, expand_composites=True)[0]
+        shown = tf.TensorSpec([None, *images.shape[1:]], images.dtype)
         started = _clock(first)
         batch, ready = _read(batches) if ahead else ((), started)
-        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), *self._sinks(count))
+        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), *_sinks(count, shown))
 
         def body(*values: Any) -> Any:
             state = _State(*values)
@@ -111,7 +115,7 @@ class StepLoop:
                 lambda number, *_: number < end,
                 body,
                 state,
-                shape_invariants=self._invariants(state, batches if ahead else None),
+                shape_invariants=_invariants(batches.element_spec if ahead else (), shown),
                 parallel_iterations=1,
             )
         )
@@ -139,19 +143,27 @@ class StepLoop:
         loss = self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
         return loss, self._strategy.experimental_local_results(images)[0]
 
-    def _sinks(self, count: tf.Tensor) -> tuple[tf.TensorArray, tf.TensorArray, tf.Tensor]:
-        size = tf.cast(count, tf.int32)
-        losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
-        shown = self._step.shown
-        return losses, rates, tf.zeros([0, *shown.shape[1:]], shown.dtype)
 
-    def _invariants(self, state: _State, batches: tf.data.Iterator | None) -> _State:
-        """Return the shape of everything that the loop carries."""
-        specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), state[:-3])
-        if batches is not None:
-            specs = (specs[0], batches.element_spec, *specs[2:])
-        arrays = [tf.TensorSpec([], tf.variant)] * 2
-        return _State(*specs, *arrays, self._step.shown)
+def _sinks(count: tf.Tensor, shown: tf.TensorSpec) -> tuple[Any, Any, tf.Tensor]:
+    """Return what losses, learning rates and images are written to."""
+    size = tf.cast(count, tf.int32)
+    losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
+    return losses, rates, tf.zeros([0, *shown.shape[1:]], shown.dtype)
+
+
+def _invariants(batch: Any, shown: tf.TensorSpec) -> _State:
+    """Return shape and type of everything that the loop carries."""
+    scalar = functools.partial(tf.TensorSpec, [])
+    return _State(
+        number=scalar(tf.int64),
+        batch=batch,
+        ready=scalar(tf.float64),
+        done=scalar(tf.float64),
+        waited=scalar(tf.float64),
+        losses=scalar(tf.variant),
+        rates=scalar(tf.variant),
+        images=shown,
+    )
 
 
 def _read(batches: Any) -> tuple[Any, tf.Tensor]:
