@@ -212,7 +212,7 @@ class Training:
                 augmentation=material.augmentation,
                 batch_size=self.data.batch_size,
                 steps=material.steps,
-                class_weights=self._class_weights(),
+                class_weights=self.data.class_weights(len(self.labels)),
             )
         with self._log(loop) as log:
             history = loop.fit(
@@ -235,11 +235,3 @@ class Training:
             first_step=sum(phase.epochs * phase.steps for phase in self.phases),
             classes=self.labels,
         )
-
-    def _class_weights(self) -> list[float] | None:
-        """Return what makes all classes count the same, if that is asked for; 1 on average."""
-        if self.data.choices.training.balance != "weights":
-            return None
-        counts = self.data.class_counts()
-        # A class of which there is no image here has no loss to be weighted.
-        return [sum(counts) / (len(counts) * max(count, 1)) for count in counts]
