@@ -25,6 +25,7 @@ from pipeline_def.data.order import Int64Array, TrainingOrder
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.workers import mean_of_workers
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,10 +50,14 @@ class FeatureCache:
 
     @property
     def fits(self) -> bool:
-        """Whether the features of both splits take no more than half of the available memory."""
+        """Whether the features of both splits take no more than half of the available memory.
+
+        On every worker: all must do the same.
+        """
         records = self._data.train.total + self._data.evaluation.total
         needed, available = records * self._width * 4, available_memory()
-        if fits_in_memory(needed, available):
+        fits = float(fits_in_memory(needed, available))
+        if mean_of_workers(fits, self._backbone.distribute_strategy) == 1:
             return True
         _LOGGER.warning(
             "transfer.cache_features is left aside, as the features of all images take %s, and %s "
@@ -110,12 +115,9 @@ class FeatureCache:
         # Aligned, as TensorFlow asks for; of bytes, as which it is allocated.
         features = empty_aligned((shards.total, self._width * 4)).view(np.float32)
         labels = np.empty(shards.total, np.int64)
-        strategy, run = self._backbone.distribute_strategy, self._forward()
-        done = 0
-        for images, ids in strategy.distribute_datasets_from_function(
-            lambda _: self._images(shards)
-        ):
-            parts = strategy.experimental_local_results(strategy.run(run, (images,)))
+        strategy, done = self._backbone.distribute_strategy, 0
+        for images, ids in strategy.distribute_datasets_from_function(lambda _: self._images(shards)):
+            parts = strategy.experimental_local_results(strategy.run(self._forward, (images,)))
             of_images = strategy.experimental_local_results(ids)
             # Batches go to the replicas in turn, the last of them empty at the end.
             for part, its_labels in zip(parts, of_images, strict=True):
@@ -130,6 +132,7 @@ class FeatureCache:
                 done = end
         return features, labels
 
+    @functools.cached_property
     def _forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the backbone as one graph for batches of any size: tracing it takes seconds."""
         images = tf.TensorSpec([None, *self._backbone.input_shape[1:]], tf.uint8)

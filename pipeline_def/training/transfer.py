@@ -50,6 +50,8 @@ class Phase:
     """The one that chose the best epoch."""
     seconds: float
     """Time that it took; next to none if it was over before training was continued."""
+    steps: int
+    """Of an epoch."""
 
     @property
     def epochs(self) -> int:
@@ -210,10 +212,9 @@ class Training:
                 augmentation=material.augmentation,
                 batch_size=self.data.batch_size,
                 steps=material.steps,
-                class_weights=self.data.class_weights(),
+                class_weights=self.data.class_weights(len(self.labels)),
             )
-        epochs = sum(phase.epochs for phase in self.phases)
-        with TrainingLog(self.log_dir, first_epoch=epochs, classes=self.labels) as log:
+        with self._log(loop) as log:
             history = loop.fit(
                 material.read,
                 material.evaluation,
@@ -221,5 +222,16 @@ class Training:
                 checkpoint_dir=os.path.join(self.checkpoint_dir, name),
             )
         seconds = time.perf_counter() - started
-        self.phases.append(Phase(name, history, f"val_{config.metric}", seconds))
+        metric = f"val_{config.metric}"
+        self.phases.append(Phase(name, history, metric, seconds, material.steps))
         self.exported = name
+
+    def _log(self, loop: TrainingLoop) -> TrainingLog:
+        """Open the logs of a phase, which go on where those of the phase before have ended."""
+        return TrainingLog(
+            self.log_dir,
+            profile=loop.profiled_steps,
+            first_epoch=sum(phase.epochs for phase in self.phases),
+            first_step=sum(phase.epochs * phase.steps for phase in self.phases),
+            classes=self.labels,
+        )
