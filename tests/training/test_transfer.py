@@ -39,6 +39,7 @@ from tests.pictures import encode
 
 SIZE = 16
 IMAGES = TransformConfig(size=SIZE)
+SMALL = ModelConfig(name="cnn", width=8)
 OLD, NEW = range(6), range(6, 10)
 
 
@@ -47,22 +48,20 @@ class Killed(Exception):
 
 
 def write_digits(folder: Path, classes: Sequence[int], *, each: int, seed: int = 0) -> Path:
-    """Write `each` images of every class for training; of the others 100 to choose, 150 to judge."""
+    """Write `each` images of every class to train, of the others 100 to choose and 150 to judge."""
     digits = load_digits()
     random = np.random.default_rng(seed)
-    splits: dict[str, list[dict[str, Any]]] = {"train": [], "eval": [], "test": []}
-    rest = []
-    for label, digit in enumerate(classes):
-        numbers = random.permutation(np.flatnonzero(digits.target == digit))
-        splits["train"] += [record(digits.images[n], label) for n in numbers[:each]]
-        rest += [record(digits.images[n], label) for n in numbers[each:]]
-    random.shuffle(rest)
-    random.shuffle(splits["train"])
-    splits["eval"], splits["test"] = rest[:100], rest[100:250]
+    of_classes = [random.permutation(np.flatnonzero(digits.target == n)) for n in classes]
+    rest = random.permutation(np.concatenate([numbers[each:] for numbers in of_classes]))
+    splits = {
+        "train": random.permutation(np.concatenate([numbers[:each] for numbers in of_classes])),
+        "eval": rest[:100],
+        "test": rest[100:250],
+    }
     index = {}
-    for split, records in splits.items():
-        rows = write_indexed_shard(str(folder), split, "one", records)
-        index[split] = {"one": rows}
+    for split, numbers in splits.items():
+        records = [record(digits.images[n], classes.index(digits.target[n])) for n in numbers]
+        index[split] = {"one": write_indexed_shard(str(folder), split, "one", records)}
     write_index(str(folder), index, labels=[str(digit) for digit in classes])
     return folder
 
@@ -97,9 +96,9 @@ class Case:
 
     digits: Path
     folder: Path
-    model: ModelConfig = ModelConfig(name="cnn", width=8)
-    transfer: TransferConfig = TransferConfig()
-    training: TrainingConfig = TrainingConfig(epochs=3, batch_size=32)
+    model: ModelConfig = SMALL
+    transfer: TransferConfig = TransferConfig()  # noqa: RUF009 - frozen
+    training: TrainingConfig = TrainingConfig(epochs=3)  # noqa: RUF009 - frozen
     kill_at: int | None = None
 
     def run(self) -> Training:
@@ -351,21 +350,22 @@ def test_the_first_phase_runs_the_backbone_once_an_image(
     def count(cached: bool) -> int:
         """Count the images that the first phase has asked its input for."""
         seen = []
-        images = make_dataset
 
-        def counted(*those: Any, **options: Any) -> tf.data.Dataset:
-            def see(batch: tf.Tensor, labels: tf.Tensor) -> Any:
-                number = tf.numpy_function(
-                    lambda n: (seen.append(int(n)), np.int64(0))[1], [tf.shape(batch)[0]], tf.int64
-                )
-                with tf.control_dependencies([number]):
-                    return tf.identity(batch), labels
+        def see(number: Any) -> Any:
+            seen.append(int(number))
+            return np.int64(0)
 
-            return images(*those, **options).map(see)
+        def tap(batch: tf.Tensor, labels: tf.Tensor) -> Any:
+            counted = tf.numpy_function(see, [tf.shape(batch)[0]], tf.int64)
+            with tf.control_dependencies([counted]):
+                return tf.identity(batch), labels
+
+        def tapped(*those: Any, **options: Any) -> tf.data.Dataset:
+            return make_dataset(*those, **options).map(tap)
 
         with monkeypatch.context() as patch:
             for module in ("feature_cache", "training_input"):
-                patch.setattr(f"pipeline_def.training.{module}.make_dataset", counted)
+                patch.setattr(f"pipeline_def.training.{module}.make_dataset", tapped)
             transfer = TransferConfig(head_epochs=4, unfreeze="none", cache_features=cached)
             Case(digits(100, 0), tmp_path / f"{cached}", pretrained, transfer).run()
         return sum(seen)
