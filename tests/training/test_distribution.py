@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -141,11 +142,12 @@ def assert_close(ours: Any, theirs: Any) -> None:
 
 @pytest.fixture(scope="module")
 def trained(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Trainings on 0 (no strategy at all), 1, 2 and 4 logical CPUs."""
+    """Trainings on 0 (no strategy at all), 1, 2 and 4 logical CPUs; killed-2 went on after it."""
     target = tmp_path_factory.mktemp("trained")
-    # One process cannot have groups of several sizes exchange gradients.
-    groups = ("plain-0", "plain-1", "plain-2", "whole-2", "killed-2"), ("plain-4",)
-    started = [train(shard_folder, target, *names) for names in groups]
+    groups = ("plain-0", "plain-1", "plain-4"), ("plain-2", "whole-2"), ("killed-2",)
+    *started, killed = [train(shard_folder, target, *names) for names in groups]
+    assert killed.wait(300) == -signal.SIGKILL
+    started.append(train(shard_folder, target, "killed-2"))
     return {
         name: result
         for process, names in zip(started, groups, strict=True)
