@@ -40,16 +40,17 @@ class Cluster:
         Raises:
             ServiceError: this is no pod, or it has no service account.
         """
-        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), "KUBERNETES_SERVICE_PORT"
+        host = os.environ.get("KUBERNETES_SERVICE_HOST")
+        port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not (_ACCOUNT / "token").is_file():
             raise ServiceError(
                 "Several workers are started through the Kubernetes API, and this container has no "
                 "service account for it: run the step in a pod with automountServiceAccountToken."
             )
-        # IPv6
+        # An address of IPv6 has colons of its own.
         host = f"[{host}]" if ":" in host else host
         return Cluster(
-            f"https://{host}:{os.environ.get(port, '443')}",
+            f"https://{host}:{port}",
             (_ACCOUNT / "namespace").read_text(encoding="utf-8").strip(),
             _ACCOUNT / "token",
             str(_ACCOUNT / "ca.crt"),

@@ -47,9 +47,7 @@ class Operator:
         for index, environment in enumerate(cluster(replicas["replicas"])):
             self._start_worker(f"{job['metadata']['name']}-worker-{index}", command, environment)
 
-    def _start_worker(
-        self, pod: str, command: Sequence[str], environment: dict[str, str]
-    ) -> None:
+    def _start_worker(self, pod: str, command: Sequence[str], environment: dict[str, str]) -> None:
         worker = subprocess.Popen(
             [sys.executable, "-W", "ignore", *(word.replace("$$", "$") for word in command[1:])],
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
