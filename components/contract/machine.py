@@ -25,6 +25,12 @@ def available_memory() -> int:
     return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
+def process_memory() -> int:
+    """Return bytes of memory in which this process lies: its resident set, shared pages too."""
+    fields = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024
+
+
 def available_cpus() -> int:
     """Return the number of threads that can run at the same time, at least 1.
 

@@ -12,6 +12,9 @@ from components.contract.configuration import require
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
 
+GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
+"""Target → accelerators that a step gets whose `gpu_type` is unset."""
+
 EVERY_STEP = "all"
 """The name under `steps` that stands for every step."""
 
@@ -133,6 +136,32 @@ class KubeflowConfig:
     steps: dict[str, StepConfig] = field(default_factory=dict)
     """Step → its resources and settings; the name `all` stands for every step."""
 
+    workers: int = 1
+    """Number of machines that train together, each with the resources of the step Trainer. 1: the
+    step's own pod trains, which needs nothing beside Kubeflow Pipelines. More: the step starts a
+    TFJob, for which the cluster needs Kubeflow's training-operator, or a custom job of Vertex
+    AI."""
+
+    worker_machine: str = "n1-standard-8"
+    """Machine type of each worker on Vertex AI, which gives custom jobs no machine by their cpu and
+    memory. N1 machines take every GPU that is attached by name, such as NVIDIA_TESLA_T4."""
+
+    worker_account: str = ""
+    """Service account of the workers on Vertex AI; empty: its default. Elsewhere they run as the
+    step's own account."""
+
+    project: str = ""
+    """Project of Google Cloud for the custom job of several workers; needed on Vertex AI only."""
+
+    region: str = ""
+    """Region of Vertex AI for this job, such as europe-west4."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        require(
+            self.workers >= 1, f"kubeflow.workers is {self.workers}: it must be at least 1 worker."
+        )
+
     def step(self, name: str) -> StepConfig:
         """Return the resources and settings of step `name`."""
         general = self.steps.get(EVERY_STEP, StepConfig())
@@ -143,4 +172,20 @@ class KubeflowConfig:
         own, full = self.step(name), self.step(step)
         return dataclasses.replace(
             own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries
+        )
+
+    def starter(self, name: str) -> StepConfig:
+        """Return those of step `name` where it only starts workers: no large machine for waiting.
+
+        It keeps what it needs to reach artifacts: image, retries, secrets, volumes and variables.
+        """
+        general, own = self.step(EVERY_STEP), self.step(name)
+        return dataclasses.replace(
+            own,
+            cpu=general.cpu,
+            memory=general.memory,
+            gpus=None,
+            shared_memory=None,
+            node_selector=general.node_selector,
+            tolerations=general.tolerations,
         )

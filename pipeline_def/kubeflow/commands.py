@@ -75,6 +75,9 @@ def compile_(arguments: list[str]) -> int:
         raise StorageError(f"Cannot write {own.output}: {error.strerror}.") from error
     size = config.transform.size
     print(f"The model {config.model.title} sees images at {size} x {size} pixels.")
+    if (workers := config.kubeflow.workers) > 1:
+        job = {"oss": "a TFJob", "vertex": "a custom job"}[own.target]
+        print(f"{workers} workers train together, in {job}.")
     print(f"Written: {own.output}, for {own.target}")
     return 0
 

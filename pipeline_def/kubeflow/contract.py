@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline_def.config.kubeflow import StepConfig
+
+COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
+"""Command of every step, and of each worker that does a part of it."""
+
+FAILED = 1
+"""Exit status of a step that ends with a bug, or because others ended; a user's mistake has 2."""
+
 STORAGE = "{storage}"
 """Stands in properties for the folder of pushed models, checkpoints, listings and statistics."""
 
@@ -22,6 +30,18 @@ class Setting:
     parameter: str
     place: Sequence[str]
     """The execution property and, where it is JSON, the keys in it from the outside in."""
+
+
+@dataclass(frozen=True)
+class WorkerGroup:
+    """Workers that train together, which the step starts instead of training itself."""
+
+    count: int
+    image: str
+    """Container image of each worker."""
+
+    settings: StepConfig
+    """Resources and settings of each worker."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +71,6 @@ class StepInterface:
 
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
+
+    workers: WorkerGroup | None = None
+    """Workers that do the step's work in pods of their own; None: the step does it itself."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
 
 from components.contract.progress import LOGGER
+from pipeline_def.local.step_progress import StepProgress
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
+# Leaves the longest note of an epoch in one line of 80 characters.
+_BAR_WIDTH = 12
 
 
 @contextlib.contextmanager
@@ -57,6 +61,26 @@ def _duplicate(stream: TextIO) -> TextIO:
     return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
+class _TimeColumn(ProgressColumn):
+    """The time that a step still takes; the time it has taken, while nobody can tell."""
+
+    max_refresh = 0.5
+
+    def __init__(self, display: RunDisplay) -> None:
+        super().__init__()
+        self._display = display
+
+    def render(self, task: Task) -> Text:
+        return Text(self._display.time_left() or _clock(task.elapsed or 0), style="cyan")
+
+
+class _ShareColumn(ProgressColumn):
+    """How much of a step is done, if it says so."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.percentage:3.0f} %" if task.total else "", style="magenta")
+
+
 class RunDisplay(logging.Handler):
     """Shows the steps of a run as they start, progress and end.
 
@@ -72,12 +96,14 @@ class RunDisplay(logging.Handler):
         self.step = ""
         """The step that runs, or ran last; "" before the first."""
         self._printed = 0.0
+        self._progress = StepProgress()
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=_BAR_WIDTH),
+            _ShareColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            _TimeColumn(self),
         )
         self._bars = Progress(*columns, console=self._console, transient=True)
 
@@ -97,33 +123,61 @@ class RunDisplay(logging.Handler):
     def step_started(self, name: str) -> None:
         """Begin the line of step `name`."""
         self.step, self._printed = name, time.monotonic()
+        self._progress = StepProgress()
         if self._console.is_terminal:
             self._bars.add_task(name, total=None, note="")
         else:
-            self._console.print(f"{self._number()} {name} …")
+            self._print(f"{name} …")
 
     def step_ended(self, name: str, step: Step) -> None:
         """End the line of step `name`."""
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
+        for line in self._progress.skipped():
+            self._print(f"{name:<17} {line}")
         cached = step.state == "cached"
         took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
-        self._console.print(f"{self._number()} {name:<17} {took}")
+        self._print(f"{name:<17} {took}")
         self._ended += 1
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a progress record of the step that runs."""
-        done, total = getattr(record, "progress", (None, None))
-        if self._console.is_terminal:
-            for task in self._bars.task_ids:
-                self._bars.update(task, completed=done, total=total, note=record.getMessage())
-        elif time.monotonic() - self._printed > _PLAIN_INTERVAL:
-            self._printed = time.monotonic()
-            self._console.print(f"{self._number()} {self.step:<17} {record.getMessage()}")
+        note = record.getMessage()
+        if progress := getattr(record, "progress", None):
+            self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
-    def _number(self) -> str:
-        number = escape(f"[{self._ended + 1}/{self._total}]")
-        return f"{number:>8}"
+    def time_left(self) -> str:
+        """Say how long the step that runs still takes; "" while nobody can tell."""
+        seconds = self._progress.seconds_left()
+        return "" if seconds is None else f"{_clock(seconds)} left"
+
+    def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
+        kept = self._progress.keep(note, done=done, total=total) if lasting else []
+        self._progress.report(done, total)
+        for task in self._bars.task_ids:
+            self._bars.update(task, completed=done, total=total, note=note)
+        due = time.monotonic() - self._printed > _PLAIN_INTERVAL
+        if not kept and due and not lasting and not self._console.is_terminal:
+            kept = [note]
+        for line in kept:
+            self._printed = time.monotonic()
+            self._print(f"{self.step:<17} {line} {self.time_left()}".rstrip())
+
+    def _print(self, text: str) -> None:
+        """Print a line of the step that runs; in a narrow terminal, what fits into one line."""
+        number = f"[{self._ended + 1}/{self._total}]"
+        line = Text(f"{number:>8} {text}")
+        if self._console.is_terminal:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            self._console.print(line, soft_wrap=True)
+
+
+def _clock(seconds: float) -> str:
+    """Say a time as a clock would: 0:41, 12:05, 1:02:07."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:

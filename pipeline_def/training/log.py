@@ -1,38 +1,128 @@
-"""TensorBoard logs of training: the metrics of every epoch, and a profile of a few steps."""
+"""TensorBoard logs of training: numbers of every step and epoch, pictures, choices, a profile."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
+from components.contract.machine import process_memory
+from pipeline_def.training.event_file import EventFile
+from pipeline_def.training.log_pictures import draw_confusion, draw_grid
+
 _VALIDATION = "val_"
+_GIB = 2**30
 
 
 class TrainingLog:
-    """Writes logs within a `with` block."""
+    """Writes logs within a `with` block: `train` and `validation`, and the choices beside them."""
 
-    def __init__(self, directory: str, *, profile: range) -> None:
-        """Log into `directory`, and record a profile of the steps `profile`."""
-        self._directory = directory
-        self._profile = profile
+    def __init__(
+        self,
+        directory: str,
+        *,
+        profile: range = range(0),
+        first_epoch: int = 0,
+        first_step: int = 0,
+        classes: Sequence[str] = (),
+    ) -> None:
+        """Log into `directory`, and record a profile of the steps `profile`.
+
+        Args:
+            directory: a path or URL; an earlier phase of the training may have written there.
+            profile: steps of this phase.
+            first_epoch: epochs of earlier phases, from which numbering goes on.
+            first_step: steps of earlier phases, likewise.
+            classes: name of each class, by its label id.
+        """
+        self._directory, self._profile, self._classes = directory, profile, classes
+        self._first_epoch, self._first_step = first_epoch, first_step
         self._recording = False
-        self._train, self._validation = (
-            tf.summary.create_file_writer(os.path.join(directory, part))
-            for part in ("train", "validation")
-        )
+        self._whole, self._train, self._validation = self._files = [
+            EventFile(os.path.join(directory, part)) for part in ("", "train", "validation")
+        ]
 
     def write(self, values: Mapping[str, float], epoch: int) -> None:
-        """Write the metrics of an epoch, under the names that Keras gives them."""
+        """Write the metrics of an epoch under the names that Keras gives them, and memory in use.
+
+        Args:
+            values: metric → value; those of the eval split begin with `val_`.
+            epoch: of this phase, from 1 on.
+        """
+        step = self._first_epoch + epoch
         for name, value in values.items():
-            part = self._validation if name.startswith(_VALIDATION) else self._train
-            with part.as_default():
-                tf.summary.scalar(f"epoch_{name.removeprefix(_VALIDATION)}", value, step=epoch)
-        self._train.flush()
-        self._validation.flush()
+            file = self._validation if name.startswith(_VALIDATION) else self._train
+            file.write_scalars({f"epoch_{name.removeprefix(_VALIDATION)}": value}, step)
+        self._train.write_scalars(_memory(), step)
+        for file in self._files:
+            file.flush()
+
+    def write_steps(self, first_step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Write numbers of consecutive steps.
+
+        Args:
+            first_step: of this phase, to which the first number belongs.
+            values: `learning_rate`, `loss` and the like → a number for each step.
+        """
+        tags = [f"batch_{name}" for name in values]
+        steps = zip(*(np.asarray(numbers).tolist() for numbers in values.values()), strict=True)
+        for step, numbers in enumerate(steps, start=self._first_step + first_step):
+            self._train.write_scalars(dict(zip(tags, numbers, strict=True)), step)
+
+    def write_images(self, images: Any, epoch: int, *, labels: Sequence[int] = ()) -> None:
+        """Write some training images as the network sees them, side by side.
+
+        Args:
+            images: uint8 [n, height, width, 3], a tensor or an array.
+            epoch: of this phase.
+            labels: of the images, by which they are named.
+        """
+        grid = draw_grid(np.asarray(images), [self._name(int(label)) for label in labels])
+        self._train.write_picture("augmented_images", grid, self._first_epoch + epoch)
+
+    def write_confusion(self, matrix: Any, epoch: int) -> None:
+        """Write the confusion matrix of the eval split.
+
+        Args:
+            matrix: counts [classes, classes]; a row is what an image is, a column what it is taken
+                for.
+            epoch: of this phase, from 1 on.
+        """
+        counts: npt.NDArray[np.int64] = np.asarray(matrix, np.int64)
+        names = [self._name(label) for label in range(len(counts))]
+        picture = draw_confusion(counts, names)
+        self._validation.write_picture("confusion", picture, self._first_epoch + epoch)
+
+    def write_hyperparameters(
+        self, config: Mapping[str, Any], metrics: Mapping[str, float]
+    ) -> None:
+        """Write the choices of this training and what came out, for the tab HPARAMS.
+
+        Args:
+            config: section → field → value, or the fields themselves.
+            metrics: metric → its value at the end.
+        """
+        # Takes half a second, which an earlier import would add to the time before the first step.
+        from tensorboard.plugins.hparams import api
+
+        choices = dict(_flatten(config))
+        tags = {f"final/{name}": value for name, value in metrics.items()}
+        experiment = api.hparams_config_pb(
+            hparams=[api.HParam(name) for name in choices],
+            metrics=[
+                api.Metric(tag, display_name=name) for tag, name in zip(tags, metrics, strict=True)
+            ],
+        )
+        for message in (experiment, api.hparams_pb(choices)):
+            # TensorBoard has messages of its own, which are the same on the wire.
+            summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
+            self._whole.write_summary(summary, 0)
+        self._whole.write_scalars(tags, self._first_epoch)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -52,11 +142,39 @@ class TrainingLog:
         tf.profiler.experimental.stop()
         self._recording = False
 
+    def _name(self, label: int) -> str:
+        return self._classes[label] if label < len(self._classes) else str(label)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._recording:
             self._stop_recording()
-        self._train.close()
-        self._validation.close()
+        for file in self._files:
+            file.close()
+
+
+def _memory() -> dict[str, float]:
+    """Return tag → GiB in use: by this process, and on each GPU."""
+    values = {"memory_gib/process": process_memory() / _GIB}
+    for device in tf.config.list_logical_devices("GPU"):
+        usage = tf.config.experimental.get_memory_info(device.name)
+        values |= {f"memory_gib/{device.name}/{kind}": n / _GIB for kind, n in usage.items()}
+    return values
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield `section.field` and its value, as one of the types that the tab HPARAMS knows."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            known = isinstance(value, bool | int | float | str)
+            yield f"{prefix}{name}", value if known else _say(value)
+
+
+def _say(value: object) -> str:
+    if value is None:
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.contract.progress import report_progress
+from components.contract.progress import report_epoch, report_progress
 from pipeline_def.local import console
 from pipeline_def.local.summary import Summary
 from pipeline_def.runs.record import Step
@@ -86,6 +86,43 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "━" in shown
     assert "3 of 20 epochs, accuracy 0.5" in shown
     assert "…" not in shown
+
+
+def train(stream: io.StringIO, epochs: int, *, stops_after: int) -> list[str]:
+    """Show a training; return the lines that stay, without their step."""
+    values = {"accuracy": 0.5, "val_accuracy": 0.25, "images_per_second": 1e6}
+    display = console.RunDisplay(stream)
+    with display.running(total=10):
+        display.step_started("Trainer")
+        for epoch in range(1, stops_after + 1):
+            report_progress(done=epoch - 0.5, total=epochs, unit="epochs")
+            report_epoch({**values, "input_wait_share": 0.5}, epoch=epoch, epochs=epochs)
+        display.step_ended("Trainer", Step("done", seconds=12.34))
+    lines = stream.getvalue().splitlines()
+    return [line for line in lines if "acc .500 val .250 1,000,000/s wait 50%" in line]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "stops_after", "shown"),
+    [
+        pytest.param(5, 5, [1, 2, 3, 4, 5], id="each epoch of few"),
+        pytest.param(60, 60, range(3, 61, 3), id="every third"),
+        pytest.param(60, 11, [3, 6, 9, 11], id="and the last, where training stopped early"),
+        pytest.param(50, 50, [*range(3, 49, 3), 50], id="and the last"),
+    ],
+)
+def test_lines_of_epochs_stay(epochs: int, stops_after: int, shown: list[int]) -> None:
+    lines = train(io.StringIO(), epochs, stops_after=stops_after)
+    assert [int(line.split()[2].partition("/")[0]) for line in lines] == list(shown)
+
+
+def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    kept = train(Terminal(), 10_000, stops_after=500)
+    assert len(kept) == 1
+    assert "500/10000" in kept[0]
+    assert len(kept[0]) <= 80 + len("\x1b[2K\r"), "with the code that erases the bar"
 
 
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from pipeline_def.kubeflow.compile.parameters import add_parameter, run_paramete
 from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
+from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
 from pipeline_def.kubeflow.contract import STORAGE
 from pipeline_def.kubeflow.specification import Spec, Target
 
@@ -56,6 +57,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     """
     check_name(config.name)
     _check_beam(config)
+    check_workers(config, target)
     pipeline = _create_pipeline(config)
     document = SpecDocument(_compile(pipeline, image))
     parameters = run_parameters(config)
@@ -73,6 +75,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
         )
+    add_workers(document, config, target=target, image=image)
     _name_system_types(document)
     _tidy(document, config)
     add_resources(document, config.kubeflow, target)

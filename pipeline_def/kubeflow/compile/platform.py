@@ -6,11 +6,10 @@ from typing import Any
 
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
+from pipeline_def.kubeflow.compile.worker_groups import TRAINER
 from pipeline_def.kubeflow.specification import Spec, Target
-
-_GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # Vertex AI takes it for the longest pause, Argo for the time since the first attempt.
@@ -45,8 +44,10 @@ def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target
 
 
 def _step(config: KubeflowConfig, task: str) -> StepConfig:
-    step = step_of(task)
-    return config.lookup(task, step) if step else config.step(task)
+    if step := step_of(task):
+        return config.lookup(task, step)
+    starts_workers = task == TRAINER and config.workers > 1
+    return config.starter(task) if starts_workers else config.step(task)
 
 
 def _resources(step: StepConfig, target: Target) -> Spec:
@@ -56,7 +57,7 @@ def _resources(step: StepConfig, target: Target) -> Spec:
     if step.memory:
         resources["memoryLimit"] = resources["memoryRequest"] = step.memory
     if step.gpus:
-        kind = step.gpu_type or _GPU_TYPES[target]
+        kind = step.gpu_type or GPU_TYPES[target]
         # Protobuf's JSON has 64-bit integers as text.
         resources["accelerator"] = {"type": kind, "count": str(step.gpus)}
     return resources

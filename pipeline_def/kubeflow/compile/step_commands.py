@@ -8,9 +8,7 @@ from typing import Any
 from components.contract.configuration import to_json
 from pipeline_def.kubeflow.compile.parameters import RunParameter, takes
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
-from pipeline_def.kubeflow.contract import Setting, StepInterface
-
-_COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
+from pipeline_def.kubeflow.contract import COMMAND, Setting, StepInterface
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
@@ -66,7 +64,7 @@ def _write(document: SpecDocument, task: str, interface: StepInterface, beam: li
     container = document.container(task)
     # KFP ignores TFX's hook before the cache; a lookup stands in for it.
     container.pop("lifecycle", None)
-    container["command"] = list(_COMMAND)
+    container["command"] = list(COMMAND)
     own = ("--step", task, "--interface", to_json(interface))
     container["args"] = [*own, "--executor_input", "{{$}}", *beam]
 

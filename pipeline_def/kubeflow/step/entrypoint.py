@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,14 +20,13 @@ from typing import Any
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.contract import RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
+from pipeline_def.kubeflow.workers.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
 started. kfp_runner.py writes these arguments into the specification; what follows -- are options
 of Apache Beam."""
-
-FAILED = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,7 +71,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
         UserError: what the step was given cannot be used, or the images or the choices cannot.
     """
     interface = from_json(StepInterface, arguments.interface)
-    given = _executor_input(arguments.executor_input)
+    given = _with_own_output(_executor_input(arguments.executor_input))
     prepared = prepare_input(given, interface)
     _register_stores(given)
     output_file = given["outputs"]["outputFile"]
@@ -80,6 +80,11 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
         _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
     _check_code(arguments.step, prepared)
+    if interface.workers:
+        from pipeline_def.kubeflow.workers.tf_job_step import run_workers
+
+        _write(output_file, run_workers(arguments.step, given, interface))
+        return
     _run_executor(prepared, interface, beam_args)
     with _open(output_file, "r") as file:
         output = json.load(file)
@@ -96,6 +101,14 @@ def _executor_input(text: str) -> dict[str, Any]:
             f"{type(error).__name__} {error}."
         ) from error
     return given
+
+
+def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
+    """Keep a worker that is not the chief from overwriting what the chief says of the outputs."""
+    if not is_chief(os.environ):
+        folder = tempfile.mkdtemp()
+        executor_input["outputs"]["outputFile"] = os.path.join(folder, "executor_output.json")
+    return executor_input
 
 
 def _register_stores(executor_input: Mapping[str, Any]) -> None:

@@ -69,10 +69,10 @@ def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -
     inputs = prepared.setdefault("inputs", {})
     outputs = prepared.setdefault("outputs", {})
     values = inputs.get("parameterValues", {})
-    storage = _storage(executor_input, values, interface.pipeline)
+    storage = storage_of(executor_input, interface.pipeline)
     inputs["artifacts"] = _typed(inputs.get("artifacts", {}), interface.inputs)
     outputs["artifacts"] = _typed(outputs.get("artifacts", {}), interface.outputs)
-    for artifact in _artifacts(prepared):
+    for artifact in artifacts_of(prepared):
         if not interface.direct:
             artifact["uri"] = local_path(artifact["uri"])
         # TFX looks artifacts up by a hash of their names.
@@ -81,7 +81,8 @@ def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -
     return prepared
 
 
-def _artifacts(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def artifacts_of(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all artifacts, inputs and outputs."""
     for side in ("inputs", "outputs"):
         for listed in executor_input.get(side, {}).get("artifacts", {}).values():
             yield from listed["artifacts"]
@@ -142,21 +143,20 @@ def _with_storage(value: Any, storage: str | None) -> Any:
     return value.replace(STORAGE, storage)
 
 
-def _storage(
-    executor_input: Mapping[str, Any], values: Mapping[str, Any], pipeline: str
-) -> str | None:
+def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
     """Return where pushed models go: what the run says, or the pipeline's own folder."""
+    values = executor_input.get("inputs", {}).get("parameterValues", {})
     if given := values.get(STORAGE_PARAMETER):
         return str(given).rstrip("/")
     folders = (
-        pipeline_folder(artifact["uri"], pipeline) for artifact in _artifacts(executor_input)
+        pipeline_folder(artifact["uri"], pipeline) for artifact in artifacts_of(executor_input)
     )
     return next((folder for folder in folders if folder), None)
 
 
 def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
     """Return the URL of the cluster's object store, which KFP notes with every artifact."""
-    for artifact in _artifacts(executor_input):
+    for artifact in artifacts_of(executor_input):
         noted = json.loads(artifact.get("metadata", {}).get("store_session_info") or "{}")
         settings = noted.get("Params") or {}
         if endpoint := settings.get("endpoint"):

@@ -1,0 +1,125 @@
+"""How artifacts reach all workers and come back: KFP copies them into the step's own pod only."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.contract.configuration import require
+from components.contract.errors import ConfigurationError
+from components.storage.artifact_files import list_names, on_disk, open_file, remove
+from pipeline_def.kubeflow.contract import STORAGE_PARAMETER
+from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path
+
+_OUTPUT_FILE = "executor_output.json"
+_CLOUD = "gs://"
+
+
+def check_storage(storage: str | None, mounts: Iterable[str]) -> str:
+    """Return the storage if all workers can write there.
+
+    Raises:
+        ConfigurationError: it is neither on gs:// nor on a volume that the step mounts.
+    """
+    folders = tuple(f"{mount.rstrip('/')}/" for mount in mounts)
+    if storage and f"{storage}/".startswith((_CLOUD, *folders)):
+        return storage
+    place = storage or "the cluster's own store"
+    raise ConfigurationError(
+        f"Several workers cannot share checkpoints in {place}: set "
+        "kubeflow.storage to gs://… or to a folder on a ReadWriteMany volume that "
+        "kubeflow.steps.Trainer mounts, or kubeflow.workers to 1."
+    )
+
+
+@dataclass(frozen=True)
+class ArtifactExchange:
+    """The artifacts of one attempt at a step, where its workers find them.
+
+    On gs://, workers use them in place. From any other store they travel through a folder on a
+    volume that all workers mount.
+    """
+
+    executor_input: Mapping[str, Any]
+    """As the launcher gave it."""
+    storage: str
+    """Folder on gs:// or on a volume that the step and all workers mount."""
+    job: str
+
+    def __post_init__(self) -> None:
+        """Make sure that all workers can reach the artifacts.
+
+        Raises:
+            ConfigurationError: they are not on gs://, and the storage is no folder.
+        """
+        require(
+            self.in_place or on_disk(self.storage),
+            "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "
+            "gs://…, or kubeflow.storage to a folder on a ReadWriteMany volume.",
+        )
+
+    @property
+    def folder(self) -> str:
+        """Folder of this job; nothing in it outlives the step."""
+        return f"{self.storage}/workers/{self.job}"
+
+    @property
+    def in_place(self) -> bool:
+        """Whether workers use the artifacts where they are."""
+        return all(artifact["uri"].startswith(_CLOUD) for artifact in self._artifacts())
+
+    def send(self) -> dict[str, Any]:
+        """Return the executor input for all workers, after copying what they cannot reach."""
+        if list_names(self.folder):
+            remove(self.folder)
+        sent = copy.deepcopy(dict(self.executor_input))
+        inputs = sent.setdefault("inputs", {})
+        # Workers cannot tell it from URIs that have changed.
+        inputs.setdefault("parameterValues", {})[STORAGE_PARAMETER] = self.storage
+        sent["outputs"]["outputFile"] = f"{self.folder}/{_OUTPUT_FILE}"
+        for artifact in artifacts_of({"inputs": inputs}):
+            place = self._place(artifact["uri"])
+            if not self.in_place:
+                shutil.copytree(local_path(artifact["uri"]), place)
+            artifact["uri"] = place
+        for artifact in artifacts_of({"outputs": sent["outputs"]}):
+            artifact["uri"] = self._place(artifact["uri"])
+        return sent
+
+    def receive(self) -> dict[str, Any]:
+        """Return the chief's executor output, after copying its artifacts back."""
+        with open_file(f"{self.folder}/{_OUTPUT_FILE}") as file:
+            output: dict[str, Any] = json.load(file)
+        original = {
+            self._place(artifact["uri"]): artifact["uri"]
+            for artifact in artifacts_of({"outputs": self.executor_input["outputs"]})
+        }
+        for artifact in artifacts_of({"outputs": output}):
+            place, uri = artifact["uri"], original[artifact["uri"]]
+            if not self.in_place:
+                shutil.copytree(place, local_path(uri), dirs_exist_ok=True)
+            artifact["uri"] = uri
+        return output
+
+    def discard(self) -> None:
+        """Remove what was copied; what cannot be removed is said, and hides no result."""
+        try:
+            if list_names(self.folder):
+                remove(self.folder)
+        except Exception as error:  # of the disk, or any of TensorFlow's
+            print(f"{self.folder} is left: {error}", flush=True)
+
+    def _artifacts(self) -> list[dict[str, Any]]:
+        return list(artifacts_of(self.executor_input))
+
+    def _place(self, uri: str) -> str:
+        """Return where workers find an artifact; each has a folder of its own."""
+        if self.in_place:
+            return uri
+        number = next(n for n, one in enumerate(self._artifacts()) if one["uri"] == uri)
+        return os.path.join(self.folder, "artifacts", str(number))

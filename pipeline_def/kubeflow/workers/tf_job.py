@@ -1,0 +1,150 @@
+"""The TFJob of Kubeflow's training-operator: its manifest, and what its status says.
+
+Source: manifests/base/crds/kubeflow.org_tfjobs.yaml and pkg/controller.v1/tensorflow of
+kubeflow/training-operator 1.9. Plain dictionaries of JSON; nothing here talks to a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
+from pipeline_def.kubeflow.contract import WorkerGroup
+
+Manifest = dict[str, Any]
+
+API_GROUP = "kubeflow.org"
+API_VERSION = "v1"
+PLURAL = "tfjobs"
+
+# The operator writes TF_CONFIG into the container of this name only.
+_CONTAINER = "tensorflow"
+# Of a job whose step was killed and could not remove it; until then its log can be read.
+_KEPT_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pod of the step that starts the job."""
+
+    name: str
+    namespace: str
+    uid: str
+    service_account: str
+
+
+def tf_job(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
+    """Return the manifest of a TFJob whose workers all run `command`.
+
+    Worker 0 is the chief. No worker is restarted by itself: training in step cannot go on with the
+    others, so that all of them have to start again from the checkpoint, as `retries` of the step
+    makes them.
+    """
+    return {
+        "apiVersion": f"{API_GROUP}/{API_VERSION}",
+        "kind": "TFJob",
+        "metadata": {
+            "name": name,
+            "namespace": owner.namespace,
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}
+            ],
+        },
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _KEPT_SECONDS},
+            "tfReplicaSpecs": {
+                "Worker": {
+                    "replicas": group.count,
+                    "restartPolicy": "Never",
+                    "template": _pod_template(group, command, owner),
+                }
+            },
+        },
+    }
+
+
+def _pod_template(group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
+    step = group.settings
+    volumes, mounts = _volumes(step)
+    container = {
+        "name": _CONTAINER,
+        "image": group.image,
+        # Kubernetes would replace $(NAME).
+        "command": [word.replace("$", "$$") for word in command],
+        "env": _environment(step),
+        "resources": _resources(step),
+        "volumeMounts": mounts,
+    }
+    spec = {
+        "serviceAccountName": owner.service_account,
+        "containers": [_without_empty(container)],
+        "imagePullSecrets": [{"name": name} for name in sorted(step.image_pull_secrets)],
+        "nodeSelector": dict(step.node_selector),
+        "tolerations": [_without_empty(vars(one)) for one in step.tolerations],
+        "volumes": volumes,
+    }
+    # Istio's proxy would keep workers from each other, and a finished worker running.
+    annotations = {"sidecar.istio.io/inject": "false"}
+    return {"metadata": {"annotations": annotations}, "spec": _without_empty(spec)}
+
+
+def _without_empty(fields: Mapping[str, Any]) -> Manifest:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _environment(step: StepConfig) -> list[Manifest]:
+    plain = [{"name": name, "value": value} for name, value in sorted(step.env.items())]
+    secret = [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+        for name, keys in sorted(step.secrets.items())
+        for key, variable in sorted(keys.items())
+    ]
+    return [*plain, *secret]
+
+
+def _resources(step: StepConfig) -> Manifest:
+    amounts: dict[str, str] = {}
+    if step.cpu:
+        amounts["cpu"] = f"{step.cpu:g}"
+    if step.memory:
+        amounts["memory"] = f"{step.memory:g}G"
+    limits = dict(amounts)
+    if step.gpus:
+        # Kubernetes takes devices as limits, and their requests from there.
+        limits[step.gpu_type or GPU_TYPES["oss"]] = str(step.gpus)
+    return _without_empty({"requests": amounts, "limits": limits})
+
+
+def _volumes(step: StepConfig) -> tuple[list[Manifest], list[Manifest]]:
+    """Return volumes and their mounts; volumes are numbered, as names of claims are too long."""
+    volumes: list[Manifest] = []
+    mounts: list[Manifest] = []
+    for number, (claim, folder) in enumerate(sorted(step.volumes.items())):
+        name = f"claim-{number}"
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
+        mounts.append({"name": name, "mountPath": folder})
+    if step.shared_memory:
+        memory = {"medium": "Memory", "sizeLimit": step.shared_memory}
+        volumes.append({"name": "shm", "emptyDir": memory})
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})
+    return volumes, mounts
+
+
+def worker_pod(job: str, index: int) -> str:
+    """Return the name that the operator gives the pod of a worker."""
+    return f"{job}-worker-{index}"
+
+
+def condition(job: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the state of a TFJob and the operator's words for it.
+
+    Created, Running, Restarting, Suspended, Succeeded or Failed; "" while no operator has seen it.
+    """
+    conditions = job.get("status", {}).get("conditions", [])
+    true = {one["type"]: one.get("message", "") for one in conditions if one["status"] == "True"}
+    for ended in ("Succeeded", "Failed"):
+        if ended in true:
+            return ended, true[ended]
+    return next(reversed(true.items()), ("", ""))

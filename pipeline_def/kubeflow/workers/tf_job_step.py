@@ -1,0 +1,175 @@
+"""The Trainer step with several workers on open-source Kubeflow: it starts a TFJob and follows it.
+
+All workers, the chief among them, are pods of the job, whose TF_CONFIG the operator writes; the
+step's own pod trains nothing. It hands over the input, passes the chief's log on, hands the output
+back to KFP's launcher, and removes the job, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.contract.configuration import to_json
+from components.contract.errors import ServiceError
+from pipeline_def.kubeflow.client.errors import Unreachable
+from pipeline_def.kubeflow.contract import COMMAND, StepInterface
+from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
+from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
+from pipeline_def.kubeflow.workers.cluster import Cluster
+from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
+from pipeline_def.kubeflow.workers.worker_log import LogReader, first_failure
+
+# Seconds between two looks at the job: far less than an epoch, and few requests.
+_INTERVAL = 5.0
+# So many looks in a row may fail, five minutes: an API server that is upgraded is away that long.
+_LOST_LOOKS = 60
+# What a shell makes of a process that SIGTERM has ended.
+_CANCELLED = 128 + signal.SIGTERM
+
+
+def run_workers(
+    step: str,
+    executor_input: Mapping[str, Any],
+    interface: StepInterface,
+    *,
+    cluster: Cluster | None = None,
+    interval: float = _INTERVAL,
+) -> dict[str, Any]:
+    """Run the step in workers; return the executor output as KFP's launcher takes it.
+
+    Args:
+        step: name of the step.
+        executor_input: as the launcher gave it.
+        interface: with `workers`.
+        cluster: the API; by default the one that this pod is told of.
+        interval: seconds between two looks at the job.
+
+    Raises:
+        ServiceError: a worker failed, or the cluster refused.
+        ConfigurationError: the artifacts or checkpoints are where workers cannot share them.
+        SystemExit: SIGTERM came; the job is removed.
+    """
+    assert interface.workers
+    group, name = interface.workers, job_name(step, executor_input)
+    mounts = group.settings.volumes.values()
+    storage = check_storage(storage_of(executor_input, interface.pipeline), mounts)
+    exchange = ArtifactExchange(executor_input, storage, name)
+    job = _Job(cluster or Cluster.of_pod(), step, name, group.count, interval)
+    with _cancelled_by_signal():
+        try:
+            job.replace()
+            command = worker_command(step, exchange.send(), interface)
+            job.cluster.create(tf_job(name, group, command, job.cluster.own_pod()))
+            job.follow()
+            return exchange.receive()
+        finally:
+            job.remove()
+            exchange.discard()
+
+
+def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
+    """Return the name of the job: the same for another attempt at the same task of the same run.
+
+    Output URIs name run and task. With the pod's suffix it must stay a label of DNS.
+    """
+    outputs = artifacts_of({"outputs": executor_input["outputs"]})
+    digest = hashlib.sha256(json.dumps([artifact["uri"] for artifact in outputs]).encode())
+    return f"{step.lower()}-{digest.hexdigest()[:12]}"
+
+
+def worker_command(
+    step: str, executor_input: Mapping[str, Any], interface: StepInterface
+) -> list[str]:
+    """Return the command of each worker: that of the step, which now runs the executor itself."""
+    own = dataclasses.replace(interface, direct=True, workers=None)
+    given = json.dumps(executor_input, sort_keys=True)
+    return [*COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
+
+
+@contextlib.contextmanager
+def _cancelled_by_signal() -> Iterator[None]:
+    """Let SIGTERM, by which Kubernetes ends a pod, unwind the stack instead of ending at once."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_CANCELLED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass
+class _Job:
+    cluster: Cluster
+    step: str
+    name: str
+    workers: int
+    interval: float
+    shown: str = field(default="?", init=False)
+
+    def follow(self) -> None:
+        """Wait for the end of the job, and pass on its state and the chief's log.
+
+        Raises:
+            ServiceError: it failed, or somebody has removed it.
+        """
+        log = LogReader(self.cluster, worker_pod(self.name, 0), _print)
+        lost = 0
+        while True:
+            try:
+                state, message = self._look()
+                log.write_new()
+            except Unreachable:
+                lost += 1
+                if lost >= _LOST_LOOKS:
+                    raise
+            else:
+                lost = 0
+                if state == "Succeeded":
+                    return
+                if state == "Failed":
+                    raise self._failure(message)
+            time.sleep(self.interval)
+
+    def _look(self) -> tuple[str, str]:
+        job = self.cluster.job(self.name)
+        if job is None:
+            raise ServiceError(f"The TFJob {self.name} was removed while its workers trained.")
+        state, message = condition(job)
+        if state != self.shown:
+            self.shown = state
+            words = state or "waits for Kubeflow's training-operator"
+            _print(f"TFJob {self.name}, {self.workers} workers: {words}")
+        return state, message
+
+    def _failure(self, message: str) -> ServiceError:
+        failure = first_failure(self.cluster, self.name, self.step)
+        if failure is None:
+            return ServiceError(f"The TFJob {self.name} failed: {message}")
+        if failure.last_lines and failure.pod != worker_pod(self.name, 0):
+            _print(f"Last lines of {failure.pod}:\n{failure.last_lines}")
+        return ServiceError(f"{failure}")
+
+    def replace(self) -> None:
+        """Remove the job of an attempt that was killed, and wait until its pods are gone."""
+        if self.cluster.delete(self.name):
+            while self.cluster.job(self.name) is not None:
+                time.sleep(self.interval)
+
+    def remove(self) -> None:
+        """Remove the job; without an answer it goes when this pod does, which owns it."""
+        try:
+            self.cluster.delete(self.name)
+        except ServiceError as error:
+            _print(f"{error}")
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)

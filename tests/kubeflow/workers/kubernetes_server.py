@@ -1,0 +1,214 @@
+"""A stub of the Kubernetes API server with Kubeflow's training-operator, for one namespace.
+
+Paths, verbs, statuses and errors are those of Kubernetes 1.30, for the requests that are made;
+conditions, names and labels of pods those of training-operator 1.9.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from pipeline_def.kubeflow.workers.cluster import Cluster
+
+NAMESPACE = "kubeflow"
+POD = "images-x7k2p-1234"
+TOKEN = "secret-token"
+
+_JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+Job = dict[str, Any]
+
+
+class KubernetesServer:
+    """The server's state, what was asked of it, and the faults it is told to have."""
+
+    def __init__(self) -> None:
+        self.installed = True
+        self.role: list[dict[str, list[str]]] = docs_role()
+        """Rules of the role of the account."""
+        self.failures = 0  # so many requests fail before one works
+        self.script: deque[str] = deque(["Created", "Running", "Succeeded"])
+        """Conditions of a job, one for each look at it."""
+        self.state: Callable[[], str] = self._next
+        """What gives the condition, where it is not scripted."""
+        self.on_create: Callable[[Job], None] = lambda job: None
+        self.on_look: Callable[[str], None] = lambda state: None
+        self.jobs: dict[str, Job] = {}
+        self.created: list[Job] = []
+        self.slow_deletions = 0  # so many looks find a job that is being deleted
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.logs: dict[str, list[tuple[str, str]]] = {}
+        """Pod → its lines, each with the time."""
+        self.requests: list[str] = []
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Bound", (_Handler,), {"stub": self})
+        )
+        self._http.daemon_threads = True
+
+    def __enter__(self) -> KubernetesServer:
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def cluster(self, folder: Path) -> Cluster:
+        """Return the API as a pod of the namespace sees it; its token is in `folder`."""
+        (folder / "token").write_text(f"{TOKEN}\n")
+        return Cluster(f"http://127.0.0.1:{self._http.server_port}", NAMESPACE, folder / "token")
+
+    def fail_worker(
+        self, pod: str, *lines: str, at: str = "10:00:00", code: int = 1, reason: str = "Error"
+    ) -> None:
+        """Have a pod of a job that failed, with these last lines of its log."""
+        ended = {"exitCode": code, "reason": reason, "finishedAt": f"2026-11-22T{at}Z"}
+        state = [{"name": "tensorflow", "state": {"terminated": ended}}]
+        self.pods[pod] = {
+            "metadata": {"name": pod},
+            "status": {"phase": "Failed", "containerStatuses": state},
+        }
+        self.logs[pod] = [(f"2026-11-22T{at}.5Z", line) for line in lines]
+
+    def answer(
+        self, method: str, path: str, query: dict[str, str], body: Any
+    ) -> tuple[int, dict[str, Any] | str]:
+        """Return status and body of an answer."""
+        if self.failures:
+            self.failures -= 1
+            return _status(503, "etcdserver: leader changed")
+        right = _right(method, path)
+        if not any(_allows(rule, right) for rule in self.role):
+            return _status(403, f"User cannot {' '.join(right)} in the namespace {NAMESPACE}")
+        if path.startswith(_JOBS):
+            if not self.installed:
+                return 404, "404 page not found\n"
+            return self._answer_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
+        name, _, part = path.removeprefix(_PODS).strip("/").partition("/")
+        if part == "log":
+            return self._log(name, query)
+        if not name:
+            wanted = query["labelSelector"].partition("=")
+            assert wanted[0] == "training.kubeflow.org/job-name"
+            return 200, {"items": [p for n, p in self.pods.items() if n.startswith(wanted[2])]}
+        if name == POD:
+            spec = {"serviceAccountName": "pipeline-runner"}
+            return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
+        return _status(404, f'pods "{name}" not found')
+
+    def _answer_jobs(self, method: str, name: str, body: Any) -> tuple[int, dict[str, Any] | str]:
+        if method == "POST":
+            name = body["metadata"]["name"]
+            if name in self.jobs:
+                return _status(409, f'tfjobs.kubeflow.org "{name}" already exists')
+            self.jobs[name] = body
+            self.created.append(body)
+            self.on_create(body)
+            return 201, body
+        if name not in self.jobs:
+            return _status(404, f'tfjobs.kubeflow.org "{name}" not found')
+        job = self.jobs[name]
+        if method == "DELETE":
+            job["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:00Z"
+            if not self.slow_deletions:
+                del self.jobs[name]
+            return 200, {"kind": "Status", "status": "Success"}
+        if "deletionTimestamp" in job["metadata"]:
+            self.slow_deletions -= 1
+            if not self.slow_deletions:
+                del self.jobs[name]
+            return 200, job
+        state = self.state()
+        self.on_look(state)
+        condition = {"type": state, "status": "True", "message": f"TFJob {name} is {state}."}
+        return 200, {**job, "status": {"conditions": [condition] if state else []}}
+
+    def _next(self) -> str:
+        return self.script.popleft() if len(self.script) > 1 else self.script[0]
+
+    def _log(self, pod: str, query: dict[str, str]) -> tuple[int, dict[str, Any] | str]:
+        assert query["timestamps"] == "true"
+        if pod not in self.logs:
+            return _status(400, f'container "tensorflow" in pod "{pod}" is waiting to start')
+        # Kubernetes reads the time to the second.
+        since = query.get("sinceTime", "")[:19]
+        lines = [f"{time} {text}" for time, text in self.logs[pod] if time[:19] >= since]
+        return 200, "".join(f"{line}\n" for line in lines[-int(query.get("tailLines", 10**6)) :])
+
+
+def docs_role() -> list[dict[str, list[str]]]:
+    """Return the rules of the role in the documentation."""
+    text = (Path(__file__).parents[3] / "docs" / "kubeflow.md").read_text()
+    [block] = re.findall(r"```yaml\n(apiVersion: rbac.*?)```", text, flags=re.DOTALL)
+    role, _binding = yaml.safe_load_all(block)
+    return list(role["rules"])
+
+
+def _right(method: str, path: str) -> tuple[str, str, str]:
+    """Return verb, resource and group of API that a request needs the right to."""
+    group, root = ("kubeflow.org", _JOBS) if path.startswith(_JOBS) else ("", _PODS)
+    name, _, part = path.removeprefix(root).strip("/").partition("/")
+    verb = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}[method]
+    return verb, root.rpartition("/")[2] + (f"/{part}" if part else ""), group
+
+
+def _allows(rule: dict[str, list[str]], right: tuple[str, str, str]) -> bool:
+    verb, resource, group = right
+    return verb in rule["verbs"] and resource in rule["resources"] and group in rule["apiGroups"]
+
+
+def _status(code: int, message: str) -> tuple[int, dict[str, Any]]:
+    return code, {"kind": "Status", "status": "Failure", "message": message, "code": code}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    stub: KubernetesServer
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        target = urlsplit(self.path)
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        query = {name: values[0] for name, values in parse_qs(target.query).items()}
+        self.stub.requests.append(f"{self.command} {target.path}")
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._send(*_status(401, "Unauthorized"))
+            return
+        body = json.loads(content) if content else None
+        self._send(*self.stub.answer(self.command, target.path, query, body))
+
+    def _send(self, status: int, body: dict[str, Any] | str) -> None:
+        content = (body if isinstance(body, str) else json.dumps(body)).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass

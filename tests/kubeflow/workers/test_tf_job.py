@@ -1,0 +1,139 @@
+"""The manifest of a TFJob, against the schema of the resource, and what its status says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from pipeline_def.config.kubeflow import StepConfig, Toleration
+from pipeline_def.kubeflow.contract import WorkerGroup
+from pipeline_def.kubeflow.workers.tf_job import Manifest, Pod, condition, tf_job
+from tests.kubeflow.workers.tf_job_schema import TF_JOB, Schema, closed
+
+FULL = StepConfig(
+    cpu=0.5,
+    memory=32,
+    gpus=2,
+    node_selector={"pool": "gpu"},
+    tolerations=[Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")],
+    image_pull_secrets=["login"],
+    secrets={"wandb": {"key": "WANDB_API_KEY"}},
+    volumes={"images-claim": "/mnt/images"},
+    shared_memory="8Gi",
+    env={"TF_GPU_THREAD_MODE": "gpu_private"},
+)
+OWNER = Pod("images-x7k2p-1234", "kubeflow", "f3c1", "pipeline-runner")
+
+
+def manifest(settings: StepConfig, *command: str, count: int = 4) -> Manifest:
+    group = WorkerGroup(count, "registry/image:1", settings)
+    return tf_job("trainer-0123456789ab", group, command or ("python",), OWNER)
+
+
+def workers(job: Manifest) -> Manifest:
+    found: Manifest = job["spec"]["tfReplicaSpecs"]["Worker"]
+    return found
+
+
+def pod(job: Manifest) -> Manifest:
+    found: Manifest = workers(job)["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("settings", [StepConfig(), FULL], ids=["nothing", "everything"])
+def test_the_manifest_is_one_of_the_resource(settings: StepConfig) -> None:
+    jsonschema.validate(manifest(settings), closed(TF_JOB))
+
+
+@pytest.mark.skipif("TFJOB_CRD" not in os.environ, reason="names no file of the operator's CRD")
+def test_the_manifest_is_one_of_the_operators_own_file() -> None:
+    """By hand: the file is not ours. It describes whole pods."""
+    definition = yaml.safe_load(Path(os.environ["TFJOB_CRD"]).read_text())
+    [version] = [one for one in definition["spec"]["versions"] if one["name"] == "v1"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    job = manifest(FULL)
+    jsonschema.validate(job["spec"], closed(schema["properties"]["spec"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"replicas": "4"}, "is not of type 'integer'"),
+        ({"restartpolicy": "Never"}, "'restartpolicy' was unexpected"),
+        ({"restartPolicy": "never"}, "is not one of"),
+        ({"template": {"spec": {}}}, "'containers' is a required property"),
+    ],
+)
+def test_the_schema_refuses_mistakes(change: Manifest, message: str) -> None:
+    job = manifest(FULL)
+    workers(job).update(change)
+    with pytest.raises(jsonschema.ValidationError, match=message):
+        jsonschema.validate(job, closed(TF_JOB))
+
+
+def test_each_worker_gets_what_the_step_would_get() -> None:
+    container = pod(manifest(FULL))["containers"][0]
+    assert workers(manifest(FULL))["replicas"] == 4
+    assert container["image"] == "registry/image:1"
+    assert container["resources"] == {
+        "requests": {"cpu": "0.5", "memory": "32G"},
+        "limits": {"cpu": "0.5", "memory": "32G", "nvidia.com/gpu": "2"},
+    }
+    assert container["env"] == [
+        {"name": "TF_GPU_THREAD_MODE", "value": "gpu_private"},
+        {
+            "name": "WANDB_API_KEY",
+            "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}},
+        },
+    ]
+    assert container["volumeMounts"] == [
+        {"name": "claim-0", "mountPath": "/mnt/images"},
+        {"name": "shm", "mountPath": "/dev/shm"},
+    ]
+    assert pod(manifest(FULL))["volumes"] == [
+        {"name": "claim-0", "persistentVolumeClaim": {"claimName": "images-claim"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
+    ]
+    assert pod(manifest(FULL))["nodeSelector"] == {"pool": "gpu"}
+    assert pod(manifest(FULL))["serviceAccountName"] == "pipeline-runner"
+
+
+def test_the_operator_writes_tf_config_into_a_container_of_this_name() -> None:
+    assert [one["name"] for one in pod(manifest(StepConfig()))["containers"]] == ["tensorflow"]
+
+
+def test_kubernetes_leaves_the_command_as_it_is() -> None:
+    [container] = pod(manifest(StepConfig(), "python", '{"a": "$(HOME) $$"}'))["containers"]
+    assert container["command"] == ["python", '{"a": "$$(HOME) $$$$"}']
+
+
+def test_a_job_goes_with_the_pod_that_started_it() -> None:
+    assert manifest(StepConfig())["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": OWNER.name, "uid": OWNER.uid}
+    ]
+
+
+def conditions(*found: tuple[str, str]) -> dict[str, Any]:
+    listed = [{"type": kind, "status": s, "message": f"It is {kind}."} for kind, s in found]
+    return {"status": {"conditions": listed}}
+
+
+@pytest.mark.parametrize(
+    ("job", "state"),
+    [
+        ({}, ""),
+        (conditions(), ""),
+        (conditions(("Created", "True")), "Created"),
+        (conditions(("Created", "True"), ("Running", "True")), "Running"),
+        (conditions(("Created", "True"), ("Running", "False"), ("Failed", "True")), "Failed"),
+        # The chief is done and another worker was stopped after it.
+        (conditions(("Succeeded", "True"), ("Failed", "True")), "Succeeded"),
+    ],
+)
+def test_the_state_of_a_job(job: dict[str, Any], state: str) -> None:
+    assert condition(job) == (state, f"It is {state}." if state else "")

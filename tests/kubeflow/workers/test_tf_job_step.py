@@ -1,0 +1,296 @@
+"""The step that starts a TFJob and follows it, against a stub of the Kubernetes API."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.configuration import from_json
+from components.contract.errors import ConfigurationError, ServiceError
+from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.step import executor_io
+from pipeline_def.kubeflow.workers import tf_job_step
+from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
+from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
+
+RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
+EXECUTOR = "tfx.components.trainer.executor.GenericExecutor"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesServer]:
+    monkeypatch.setenv("KFP_POD_NAME", POD)
+    with KubernetesServer() as running:
+        yield running
+
+
+class Step:
+    """The step as KFP's launcher starts it, its artifacts in a store at `/minio`."""
+
+    def __init__(self, server: KubernetesServer, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.volume = folder / "volume"
+        self.volume.mkdir()
+        (folder / "minio" / "b" / "examples").mkdir(parents=True)
+        (folder / "minio" / "b" / "examples" / "shard").write_text("images")
+        self.given: dict[str, Any] = {
+            "inputs": {
+                "parameterValues": {"storage": str(self.volume / "models")},
+                "artifacts": {"examples": {"artifacts": [{"uri": "minio://b/examples"}]}},
+            },
+            "outputs": {
+                "artifacts": {"model": {"artifacts": [{"uri": f"minio://b/{RUN}/Trainer/model"}]}},
+                "outputFile": str(folder / "output.json"),
+            },
+        }
+
+    @property
+    def name(self) -> str:
+        return job_name("Trainer", self.given)
+
+    @property
+    def chief(self) -> str:
+        return f"{self.name}-worker-0"
+
+    def run(self) -> dict[str, Any]:
+        settings = StepConfig(volumes={"claim": str(self.volume)}, gpus=1)
+        group = WorkerGroup(4, "registry/image:1-gpu", settings)
+        interface = StepInterface(executor=EXECUTOR, pipeline="images", workers=group)
+        cluster = self.server.cluster(self.folder)
+        return run_workers("Trainer", self.given, interface, cluster=cluster, interval=0.01)
+
+
+@pytest.fixture
+def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+    monkeypatch.setitem(executor_io._MOUNTS, "minio://", f"{tmp_path}/minio/")
+    return Step(server, tmp_path)
+
+
+def option(job: Job, name: str) -> Any:
+    """An option of the workers' command."""
+    [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    command = [word.replace("$$", "$") for word in container["command"]]
+    assert command[:3] == ["python", "-m", "pipeline_def.kubeflow.step.entrypoint"]
+    return command[command.index(name) + 1]
+
+
+def train(job: Job) -> None:
+    """Do what the chief does: read the input, write the model and the executor output."""
+    given = json.loads(option(job, "--executor_input"))
+    [examples] = given["inputs"]["artifacts"]["examples"]["artifacts"]
+    [model] = given["outputs"]["artifacts"]["model"]["artifacts"]
+    Path(model["uri"]).mkdir(parents=True)
+    (Path(model["uri"]) / "weights").write_text((Path(examples["uri"]) / "shard").read_text())
+    output = {"artifacts": {"model": {"artifacts": [{**model, "metadata": {"epochs": 3}}]}}}
+    written = Path(given["outputs"]["outputFile"])
+    written.parent.mkdir(parents=True, exist_ok=True)
+    written.write_text(json.dumps(output))
+
+
+def test_workers_get_the_artifacts_and_give_theirs_back(step: Step) -> None:
+    step.server.on_create = train
+    assert step.run() == {
+        "artifacts": {
+            "model": {
+                "artifacts": [{"uri": f"minio://b/{RUN}/Trainer/model", "metadata": {"epochs": 3}}]
+            }
+        }
+    }
+    made = step.folder / "minio" / "b" / RUN / "Trainer" / "model" / "weights"
+    assert made.read_text() == "images"
+    assert not (step.volume / "models" / "workers" / step.name).exists()
+    assert not step.server.jobs
+
+
+def test_workers_run_the_steps_own_command(step: Step) -> None:
+    step.server.on_create = train
+    step.run()
+    [job] = step.server.created
+    assert option(job, "--step") == "Trainer"
+    worker = from_json(StepInterface, option(job, "--interface"))
+    assert (worker.executor, worker.direct, worker.workers) == (EXECUTOR, True, None)
+    given = json.loads(option(job, "--executor_input"))
+    assert given["inputs"]["parameterValues"] == {"storage": str(step.volume / "models")}
+    assert job["metadata"]["ownerReferences"][0]["uid"] == "f3c1"
+
+
+def test_on_gs_artifacts_stay_where_they_are(
+    step: Step, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = json.loads(json.dumps(step.given).replace("minio://b", f"{tmp_path}/minio/b"))
+    monkeypatch.setattr("pipeline_def.kubeflow.workers.artifact_exchange._CLOUD", f"{tmp_path}/")
+    step.given, step.server.on_create = given, train
+    [model] = step.run()["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == f"{tmp_path}/minio/b/{RUN}/Trainer/model"
+    [job] = step.server.created
+    sent = json.loads(option(job, "--executor_input"))
+    assert sent["inputs"]["artifacts"] == given["inputs"]["artifacts"]
+
+
+def test_the_state_and_the_chiefs_log_are_passed_on(
+    step: Step, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = ["", "Created", "Running", "Running", "Running", "Succeeded"]
+    step.server.on_create, step.server.script = train, deque(states)
+    # Four lines a look, three a second: a second is read again, and cut in two.
+    lines = [(f"2026-11-22T10:00:0{n // 3}.{n % 3 * 25}Z", f"line {n}\rdone") for n in range(16)]
+    growing = iter([[], [], lines[:4], lines[:8], lines[:8], lines])
+    step.server.on_look = lambda state: step.server.logs.update({step.chief: next(growing)})
+    step.run()
+    assert capsys.readouterr().out.split("\n")[:-1] == [
+        f"TFJob {step.name}, 4 workers: waits for Kubeflow's training-operator",
+        f"TFJob {step.name}, 4 workers: Created",
+        f"TFJob {step.name}, 4 workers: Running",
+        *(f"line {n}\rdone" for n in range(8)),
+        f"TFJob {step.name}, 4 workers: Succeeded",
+        *(f"line {n}\rdone" for n in range(8, 16)),
+    ]
+
+
+def test_the_worker_that_failed_first_is_named(
+    step: Step, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step.server.script = deque(["Running", "Failed"])
+    lost = "Trainer: failed: Connection reset"
+    step.server.fail_worker(step.chief, lost, at="10:00:05")
+    gone = "Trainer: error: Another worker has stopped."
+    step.server.fail_worker(f"{step.name}-worker-3", gone, at="10:00:03", code=138)
+    step.server.fail_worker(f"{step.name}-worker-1", lost, at="10:00:04.5", code=1)
+    said = "Trainer: error: There are no images."
+    step.server.fail_worker(f"{step.name}-worker-2", "a trace", said, at="10:00:04.5", code=2)
+    with pytest.raises(ServiceError, match=f"^{step.name}-worker-2: There are no images.$"):
+        step.run()
+    assert f"Last lines of {step.name}-worker-2:\na trace" in capsys.readouterr().out
+    assert not step.server.jobs
+
+
+def test_a_worker_that_was_killed_says_how(step: Step) -> None:
+    step.server.script = deque(["Running", "Failed"])
+    step.server.fail_worker(f"{step.name}-worker-1", "epoch 3", code=137, reason="OOMKilled")
+    with pytest.raises(ServiceError, match=r"-worker-1 ended with status 137 \(OOMKilled\)\.$"):
+        step.run()
+
+
+def test_a_job_that_fails_without_pods_says_what_the_operator_says(step: Step) -> None:
+    step.server.script = deque(["Failed"])
+    with pytest.raises(ServiceError, match=f"failed: TFJob {step.name} is Failed."):
+        step.run()
+
+
+def test_a_job_that_was_removed_ends_the_step(step: Step) -> None:
+    step.server.on_create = lambda job: step.server.jobs.clear()
+    with pytest.raises(ServiceError, match="was removed while its workers trained"):
+        step.run()
+
+
+def test_a_cancelled_step_leaves_nothing(step: Step) -> None:
+    step.server.script = deque(["Running"])
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(SystemExit) as ended:
+        step.run()
+    assert ended.value.code == 143
+    assert step.server.created
+    assert not step.server.jobs
+    assert not list((step.volume / "models" / "workers").iterdir())
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:
+    """By the same name, as run and task are the same; two jobs would write the same outputs."""
+    left = step.volume / "models" / "workers" / step.name
+    left.mkdir(parents=True)
+    (left / "executor_output.json").write_text("of the attempt before")
+    step.server.jobs[step.name] = {"metadata": {"name": step.name}}
+    step.server.slow_deletions = 3
+    step.server.on_create = train
+    step.run()
+    assert len(step.server.created) == 1
+    assert not left.exists()
+
+
+def test_an_api_that_is_away_for_a_while_ends_nothing(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_a_while(job: Job) -> None:
+        train(job)
+        step.server.failures = 5
+
+    step.server.on_create = fail_for_a_while
+    step.run()
+    monkeypatch.setattr(tf_job_step, "_LOST_LOOKS", 3)
+    with pytest.raises(ServiceError, match=r"could not read the TFJob .*503: etcdserver"):
+        step.run()
+
+
+def test_a_job_that_cannot_be_removed_hides_no_result(
+    step: Step, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse_to_delete(job: Job) -> None:
+        train(job)
+        step.server.role[0]["verbs"].remove("delete")
+
+    step.server.on_create = refuse_to_delete
+    assert step.run()
+    assert "does not let the step's service account" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"installed": False}, "The cluster knows no TFJob .*install Kubeflow's training-operator"),
+        ({"role": docs_role()[1:]}, "does not let the step's service account .* TFJob .*the role"),
+        ({"role": docs_role()[:1]}, f"does not let .* read its own pod {POD} .*the role"),
+    ],
+)
+def test_a_cluster_that_refuses_is_a_sentence(
+    step: Step, fault: dict[str, Any], message: str
+) -> None:
+    vars(step.server).update(fault)
+    with pytest.raises(ServiceError, match=message) as raised:
+        step.run()
+    assert "secret-token" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_pod_is_a_sentence(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    interface = StepInterface(
+        pipeline="images",
+        workers=WorkerGroup(2, "i", StepConfig(volumes={"c": str(step.volume)})),
+    )
+    with pytest.raises(ServiceError, match="this container has no service account"):
+        run_workers("Trainer", step.given, interface)
+
+
+@pytest.mark.parametrize(
+    ("storage", "message"),
+    [
+        ("minio://bucket/models", "cannot share checkpoints in minio://bucket/models: set"),
+        ("/elsewhere", "cannot share checkpoints in /elsewhere"),
+        ("gs://bucket/models", "cannot read artifacts that are not on gs://"),
+    ],
+)
+def test_a_storage_of_the_run_that_workers_cannot_share(
+    step: Step, storage: str, message: str
+) -> None:
+    step.given["inputs"]["parameterValues"]["storage"] = storage
+    with pytest.raises(ConfigurationError, match=message):
+        step.run()
+    assert not step.server.created
+
+
+def test_names_of_jobs_differ_between_runs_and_not_between_attempts(step: Step) -> None:
+    name = step.name
+    text = json.dumps(step.given)
+    assert job_name("Trainer", json.loads(text)) == name
+    assert job_name("Trainer", json.loads(text.replace("0b6a3c1e", "1c7b4d2f"))) != name

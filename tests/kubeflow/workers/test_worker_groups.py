@@ -1,0 +1,180 @@
+"""What is compiled for several workers, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.configuration import from_json
+from components.contract.errors import ConfigurationError
+from components.transform.config import TransformConfig
+from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.kubeflow.compile import compiler
+from pipeline_def.kubeflow.compile.worker_groups import check_workers
+from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.specification import Spec, Target
+from tests.kubeflow.conftest import compile_file
+
+ROOT = "gs://bucket/root"
+STEPS = {
+    "all": StepConfig(cpu=1, memory=4, node_selector={"pool": "cpu"}),
+    "Trainer": StepConfig(
+        cpu=8,
+        gpus=2,
+        image="i:gpu",
+        retries=3,
+        shared_memory="4Gi",
+        node_selector={"pool": "gpu"},
+        volumes={"claim": "/mnt/shared"},
+    ),
+}
+
+
+def config(**kubeflow: Any) -> Config:
+    return Config(
+        data="gs://bucket/images",
+        transform=TransformConfig(size=32),
+        model=ModelConfig(name="cnn"),
+        kubeflow=KubeflowConfig(**{"workers": 4, **kubeflow}),
+    )
+
+
+def container(spec: Spec, step: str = "Trainer") -> Spec:
+    found: Spec = spec["deploymentSpec"]["executors"][f"{step}_executor"]["container"]
+    return found
+
+
+def interface(spec: Spec, step: str = "Trainer") -> StepInterface:
+    arguments = container(spec, step)["args"]
+    return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
+
+
+def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
+    choices = config(pipeline_root=ROOT, steps=STEPS)
+    spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
+    assert interface(spec).workers == WorkerGroup(
+        4,
+        "i:gpu",
+        choices.kubeflow.step("Trainer"),
+    )
+    assert container(spec)["resources"] == {
+        "cpuLimit": 1,
+        "cpuRequest": 1,
+        "memoryLimit": 4,
+        "memoryRequest": 4,
+    }
+    assert container(spec)["image"] == "i:gpu"
+    assert spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"]["maxRetryCount"] == 3
+    settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert settings["Trainer_executor"] == {
+        "nodeSelector": {"labels": {"pool": "cpu"}},
+        "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
+    }
+    assert interface(spec, "Transform").workers is None
+
+
+def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
+    assert interface(compiled[0]).workers is None
+    assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "printed", "executor"),
+    [
+        ("oss", "in a TFJob", "tfx.components.trainer.executor.GenericExecutor"),
+        ("vertex", "in a custom job", "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"),
+    ],
+)
+def test_what_the_docs_say_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, printed: str, executor: str
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "kubeflow.md").read_text()
+    blocks = re.findall(r"```yaml\n(kubeflow:[^`]*  workers:[^`]*)```", text)
+    (tmp_path / "cluster.yaml").write_text(blocks[("oss", "vertex").index(target)])
+    argv = ("--config", str(tmp_path / "cluster.yaml"), "--target", target)
+    [spec] = compile_file(tmp_path / "pipeline.yaml", *argv)
+    assert f"4 workers train together, {printed}." in capsys.readouterr().out
+    assert interface(spec).executor == executor
+
+
+def test_on_vertex_the_step_is_tfxs_own_extension() -> None:
+    choices = config(pipeline_root=ROOT, project="p", region="r")
+    [spec] = compiler.compile_documents(choices, target="vertex", image="i")
+    assert interface(spec).executor == "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"
+    assert interface(spec).workers is None
+    source = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"]["custom_config"]
+    custom = json.loads(source["runtimeValue"]["constant"])
+    assert custom["ai_platform_enable_vertex"] is True
+    assert custom["ai_platform_vertex_region"] == "r"
+    pools = custom["ai_platform_training_args"]["job_spec"]["worker_pool_specs"]
+    assert [pool["replica_count"] for pool in pools] == [1, 3]
+    # The run's parameters still find their places.
+    assert custom["training"]["epochs"] == choices.training.epochs
+    assert "training_epochs" in {setting.parameter for setting in interface(spec).settings}
+
+
+SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
+
+
+@pytest.mark.parametrize(
+    "kubeflow",
+    [
+        {"pipeline_root": ROOT},
+        {"pipeline_root": ROOT, "storage": "gs://bucket/models"},
+        {"pipeline_root": ROOT, "storage": "/mnt/shared", "steps": SHARED},
+        # Artifacts of the cluster's own store travel over the volume.
+        {"storage": "/mnt/shared/models", "steps": SHARED},
+        {"pipeline_root": "minio://b/r", "storage": "/mnt/shared/models", "steps": SHARED},
+    ],
+)
+def test_where_workers_can_share(kubeflow: dict[str, Any]) -> None:
+    check_workers(config(**kubeflow), "oss")
+
+
+@pytest.mark.parametrize(
+    ("kubeflow", "message"),
+    [
+        ({}, "cannot share checkpoints in the cluster's own store: set kubeflow.storage"),
+        ({"pipeline_root": "minio://b/r"}, "cannot share checkpoints in minio://b/r"),
+        ({"pipeline_root": ROOT, "storage": "s3://b/m"}, "cannot share checkpoints in s3://b/m"),
+        ({"storage": "/mnt/sharedfolder", "steps": SHARED}, "checkpoints in /mnt/sharedfolder"),
+        ({"storage": "gs://b/m"}, "artifacts are in the cluster's own store, which the workers"),
+        ({"storage": "gs://b/m", "pipeline_root": "s3://b/r"}, "artifacts are in s3://b/r"),
+    ],
+)
+def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check_workers(config(**kubeflow), "oss")
+    check_workers(config(workers=1, **kubeflow), "oss")
+
+
+@pytest.mark.parametrize(
+    ("kubeflow", "accelerator", "target", "message"),
+    [
+        ({}, "mirrored", "oss", "training.accelerator is mirrored, which is one machine's"),
+        ({}, "auto", "vertex", "also needs kubeflow.project and kubeflow.region"),
+        ({"project": "p"}, "workers", "vertex", "also needs kubeflow.region."),
+    ],
+)
+def test_what_workers_need(
+    kubeflow: dict[str, Any], accelerator: Any, target: Target, message: str
+) -> None:
+    choices = dataclasses.replace(
+        config(pipeline_root=ROOT, **kubeflow), training=TrainingConfig(accelerator=accelerator)
+    )
+    with pytest.raises(ConfigurationError, match=message):
+        check_workers(choices, target)
+
+
+def test_no_worker_at_all_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"workers is 0: it must be at least 1"):
+        KubeflowConfig(workers=0)

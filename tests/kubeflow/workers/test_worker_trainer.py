@@ -1,0 +1,139 @@
+"""What each worker runs, and the whole step with two of them, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfx.types import standard_artifacts
+
+from components.contract.configuration import to_json
+from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.workers.cluster import Cluster
+from pipeline_def.kubeflow.workers.worker_pools import custom_job
+from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
+from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
+
+STANDARD = "tfx.types.standard_artifacts"
+RUN_FN = f"{__name__}.train"
+
+
+def train(fn_args: Any) -> None:
+    """Write what a worker was given; only the chief into the outputs, as Trainer's run_fn does."""
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    facts = {"task": task["index"], "config": fn_args.custom_config, "epochs": 3}
+    if task["index"]:
+        fn_args.serving_model_dir = tempfile.mkdtemp()
+        return
+    for folder in (fn_args.serving_model_dir, fn_args.model_run_dir):
+        os.makedirs(folder)
+    Path(fn_args.serving_model_dir, "facts").write_text(json.dumps(facts))
+    Path(fn_args.model_run_dir, "log").write_text("")
+
+
+def tf_config(index: int) -> str:
+    cluster = {"worker": ["trainer-worker-0:2222", "trainer-worker-1:2222"]}
+    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+
+
+def properties(**config: Any) -> dict[str, Any]:
+    splits = '{"splits": ["train"]}'
+    return {
+        "run_fn": RUN_FN,
+        "custom_config": json.dumps(config),
+        "train_args": splits,
+        "eval_args": splits,
+    }
+
+
+def examples(folder: Path) -> Path:
+    (folder / "examples" / "Split-train").mkdir(parents=True)
+    (folder / "examples" / "Split-train" / "shard-0").write_text("images")
+    (folder / "graph").mkdir()
+    return folder / "examples"
+
+
+def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", tf_config(0))
+    found, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
+    found.uri, found.split_names = str(examples(tmp_path)), '["train"]'
+    graph.uri = str(tmp_path / "graph")
+    model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
+    model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
+    job = custom_job(KubeflowConfig(workers=2), StepConfig(), image="i", name="n")
+    WorkerTrainer().Do(
+        {"examples": [found], "transform_graph": [graph]},
+        {"model": [model], "model_run": [run]},
+        properties(epochs=3, **job),
+    )
+    facts = json.loads((tmp_path / "model/Format-Serving/facts").read_text())
+    assert facts["config"] == {"epochs": 3}
+
+
+def step_arguments(folder: Path) -> list[str]:
+    """The command of the Trainer step, as KFP's launcher gives it; its artifacts are on disk."""
+    group = WorkerGroup(
+        2,
+        "registry/image:1",
+        StepConfig(volumes={"claim": str(folder / "volume")}),
+    )
+    interface = StepInterface(
+        executor="tfx.components.trainer.executor.GenericExecutor",
+        pipeline="images",
+        inputs={
+            "examples": f"{STANDARD}.Examples",
+            "transform_graph": f"{STANDARD}.TransformGraph",
+        },
+        outputs={"model": f"{STANDARD}.Model", "model_run": f"{STANDARD}.ModelRun"},
+        workers=group,
+    )
+    found = {"uri": str(examples(folder)), "metadata": {"split_names": '["train"]'}}
+    listed = {"examples": found, "transform_graph": {"uri": str(folder / "graph")}}
+    made = {key: {"uri": str(folder / key), "type": {}} for key in ("model", "model_run")}
+    given = {
+        "inputs": {
+            "parameterValues": {**properties(epochs=3), "storage": f"{folder}/volume/models"},
+            "artifacts": {key: {"artifacts": [one]} for key, one in listed.items()},
+        },
+        "outputs": {
+            "artifacts": {key: {"artifacts": [one]} for key, one in made.items()},
+            "outputFile": str(folder / "out" / "output.json"),
+        },
+    }
+    own = ("--step", "Trainer", "--interface", to_json(interface))
+    return [*own, "--executor_input", json.dumps(given)]
+
+
+def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last worker ends after the chief, and must not replace what the chief has written."""
+
+    def operate(job: Job) -> None:
+        [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        for index in (0, 1):
+            monkeypatch.setenv("TF_CONFIG", tf_config(index))
+            assert entrypoint.main(container["command"][3:]) == 0
+        monkeypatch.delenv("TF_CONFIG")
+
+    with KubernetesServer() as server:
+        server.on_create = operate
+        cluster = server.cluster(tmp_path)
+        monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
+        monkeypatch.setenv("KFP_POD_NAME", POD)
+        monkeypatch.setattr("pipeline_def.kubeflow.workers.tf_job_step.time.sleep", lambda _: None)
+        assert entrypoint.main(step_arguments(tmp_path)) == 0
+        assert not server.jobs
+    output = json.loads((tmp_path / "out" / "output.json").read_text())
+    [model] = output["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == str(tmp_path / "model")
+    facts = json.loads((tmp_path / "model" / "Format-Serving" / "facts").read_text())
+    assert facts == {"task": 0, "config": {"epochs": 3}, "epochs": 3}
+    assert [path.name for path in (tmp_path / "model_run").iterdir()] == ["log"]
+    assert not list((tmp_path / "volume" / "models" / "workers").iterdir())

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+
+from pipeline_def.training.log import TrainingLog
+from pipeline_def.training.log_pictures import draw_confusion, draw_grid
+
+
+def read(folder: Path) -> EventAccumulator:
+    """Read a run as TensorBoard does."""
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return events
+
+
+def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    values = read(folder).Tensors(tag)
+    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in values]
+
+
+def picture(folder: Path, tag: str) -> Any:
+    [event] = read(folder).Tensors(tag)
+    encoded = tf.make_ndarray(event.tensor_proto)[2]
+    return np.asarray(Image.open(io.BytesIO(encoded)))
+
+
+def test_epochs_and_memory(tmp_path: Path) -> None:
+    values = {"loss": 0.5, "val_loss": 0.75, "images_per_second": 1000.0}
+    with TrainingLog(str(tmp_path)) as log:
+        log.write(values, 1)
+        assert scalars(tmp_path / "train", "epoch_loss") == [(1, 0.5)]
+        log.write({**values, "val_loss": 0.25}, 2)
+    assert scalars(tmp_path / "train", "epoch_images_per_second") == [(1, 1000), (2, 1000)]
+    assert scalars(tmp_path / "validation", "epoch_loss") == [(1, 0.75), (2, 0.25)]
+    [(_, first), _] = scalars(tmp_path / "train", "memory_gib/process")
+    assert 0.05 < first < 50
+
+
+def test_memory_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = tf.config.LogicalDevice("/device:GPU:0", "GPU")
+    monkeypatch.setattr(tf.config, "list_logical_devices", {"GPU": [gpu]}.get)
+    usage = {"/device:GPU:0": {"current": 2**30, "peak": 3 * 2**30}}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", usage.get)
+    with TrainingLog(str(tmp_path)) as log:
+        log.write({"loss": 1.0}, 1)
+    assert scalars(tmp_path / "train", "memory_gib//device:GPU:0/peak") == [(1, 3)]
+
+
+def test_steps_have_a_learning_rate_and_a_loss_each(tmp_path: Path) -> None:
+    with TrainingLog(str(tmp_path)) as log:
+        log.write_steps(0, {"learning_rate": [0.5, 0.25], "loss": tf.constant([2.0, 1.0])})
+        log.write_steps(2, {"learning_rate": [0.125], "loss": [0.5]})
+    train = tmp_path / "train"
+    assert scalars(train, "batch_learning_rate") == [(0, 0.5), (1, 0.25), (2, 0.125)]
+    assert scalars(train, "batch_loss") == [(0, 2), (1, 1), (2, 0.5)]
+
+
+def test_a_second_phase_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    with TrainingLog(str(tmp_path)) as log:
+        log.write({"loss": 1.0}, 1)
+        log.write_steps(3, {"loss": [1.0]})
+    with TrainingLog(str(tmp_path), first_epoch=1, first_step=4) as log:
+        log.write({"loss": 0.5}, 1)
+        log.write_steps(0, {"loss": [0.5]})
+    assert scalars(tmp_path / "train", "epoch_loss") == [(1, 1), (2, 0.5)]
+    assert scalars(tmp_path / "train", "batch_loss") == [(3, 1), (4, 0.5)]
+
+
+def test_augmented_images(tmp_path: Path) -> None:
+    images = np.zeros((3, 8, 8, 3), np.uint8)
+    images[1] = 255, 0, 0
+    with TrainingLog(str(tmp_path), classes=["red"]) as log:
+        log.write_images(tf.constant(images), 1, labels=[0, 0, 1])
+    assert picture(tmp_path / "train", "augmented_images").shape == (126, 312, 3)
+    grid = draw_grid(images, ["", "red"])
+    np.testing.assert_array_equal(grid[54, 150], [255, 0, 0])
+    assert grid[110:125, 100:204].min() < 100, "the name below"
+    assert grid[110:125, 210:].min() == 255, "no name"
+
+
+def test_many_large_images_are_a_grid_of_smaller_ones() -> None:
+    assert draw_grid(np.zeros((100, 448, 896, 3), np.uint8), []).shape == (550, 1846, 3)
+
+
+def test_the_confusion_matrix(tmp_path: Path) -> None:
+    with TrainingLog(str(tmp_path), classes=["cat", "dog"]) as log:
+        log.write_confusion(tf.constant([[30, 10], [0, 40]]), 3)
+    drawn = picture(tmp_path / "validation", "confusion")
+    cells = drawn[-74:-6, -74:-6].reshape(2, 34, 2, 34, 3)[:, 2, :, 2].astype(int)
+    assert cells[1, 1, 2] - cells[1, 1, 0] > 100, "right answers are blue"
+    assert cells[0, 1, 0] - cells[0, 1, 2] > 50, "mistakes are red"
+    assert cells[1, 0].min() > 250, "nothing is white"
+
+
+@pytest.mark.parametrize(
+    ("classes", "side"),
+    [
+        pytest.param(1, 2 * 6 + 12 + 41 + 34 + 6, id="one class"),
+        pytest.param(31, 899, id="a heat map"),
+        pytest.param(1000, 500, id="two classes a pixel"),
+    ],
+)
+def test_any_number_of_classes_makes_a_picture(classes: int, side: int) -> None:
+    matrix = np.eye(classes, dtype=np.int64) * 7
+    drawn = draw_confusion(matrix, ["class 0"] * classes)
+    assert drawn.shape[0] == drawn.shape[1]
+    assert abs(len(drawn) - side) < 10
+    assert drawn.min() < 150
+
+
+def test_a_long_name_does_not_hide_the_matrix() -> None:
+    drawn = draw_confusion(np.eye(2, dtype=np.int64), ["x" * 500, "y"])
+    assert len(drawn) < 300
+
+
+def test_hyperparameters(tmp_path: Path) -> None:
+    config = {"training": {"learning_rate": 0.5, "xla": False}, "model": {"build_fn": None}}
+    with TrainingLog(str(tmp_path), first_epoch=4) as log:
+        log.write_hyperparameters(config, {"val_accuracy": 0.75})
+    summaries = read(tmp_path).PluginTagToContent("hparams")
+    chosen = metadata.parse_session_start_info_plugin_data(
+        summaries["_hparams_/session_start_info"]
+    ).hparams
+    assert chosen["training.learning_rate"].number_value == 0.5
+    assert chosen["training.xla"].bool_value is False
+    assert chosen["model.build_fn"].string_value == "none"
+    experiment = metadata.parse_experiment_plugin_data(summaries["_hparams_/experiment"])
+    assert [info.name.tag for info in experiment.metric_infos] == ["final/val_accuracy"]
+    assert scalars(tmp_path, "final/val_accuracy") == [(4, 0.75)]
