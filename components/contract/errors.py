@@ -31,3 +31,13 @@ class ModelError(UserError):
 
 class ServiceError(UserError):
     """The API of Kubeflow Pipelines or Vertex AI refused a request, or did not answer."""
+
+
+class WorkerError(UserError):
+    """Another worker of a distributed training is gone; all must be started again.
+
+    The exit status is one that Kubeflow's training operator takes for an error after which another
+    attempt makes sense. Source: `restartPolicy: ExitCode` in the reference of TFJob.
+    """
+
+    exit_status = 138

@@ -15,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from pipeline_def.training.workers import own_directory, require_agreement
+
 _LOGGER = logging.getLogger(__name__)
 
-WATCHED = "val_loss"
-"""What early stopping watches: lower is better."""
+_LOSS = "val_loss"
 
 # What TensorFlow and NumPy raise for files that are damaged, or of another model; and what of that
 # means that a store does not answer, whose checkpoint may be sound.
@@ -33,10 +34,12 @@ _UNREACHABLE = (
 class Progress:
     """Where training is, beside what the model's and the optimizer's variables say."""
 
+    watched: str = _LOSS
+    """Metric by which epochs are compared; of a loss lower is better, of all others higher."""
     history: dict[str, list[float]] = field(default_factory=dict)
     """Metric → its value in every epoch."""
     best_epoch: int = 0
-    """The one with the lowest loss on the eval split, from 1 on; 0: none with a finite loss yet."""
+    """The best one, from 1 on; 0: there was none with a finite loss on the eval split yet."""
     best_weights: list[Any] = field(default_factory=list)
     """Weights at the end of that epoch, as Keras's `get_weights` gives them."""
     steps: int = 0
@@ -49,7 +52,7 @@ class Progress:
     @property
     def epochs(self) -> int:
         """Epochs that are over."""
-        return len(self.history.get(WATCHED, []))
+        return len(self.history.get(self.watched, []))
 
     @property
     def epochs_since_best(self) -> int:
@@ -58,14 +61,22 @@ class Progress:
 
     def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
         """Note the metrics of an epoch, and the weights if they are the best so far."""
-        best = min(filter(math.isfinite, self.history.get(WATCHED, [])), default=math.inf)
+        better = self._is_better(values)
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
-        # Never true of a loss that is not a number, nor of an infinite one.
-        if values[WATCHED] < best:
+        if better:
             self.best_epoch = self.epochs
             self.best_weights = model.get_weights()
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
+
+    def _is_better(self, values: dict[str, float]) -> bool:
+        # A network whose loss is not a number still has an accuracy: that of its first class.
+        if not all(math.isfinite(values[name]) for name in (_LOSS, self.watched)):
+            return False
+        if not self.best_epoch:
+            return True
+        value, best = values[self.watched], self.history[self.watched][self.best_epoch - 1]
+        return value < best if self.watched == _LOSS else value > best
 
 
 class _SavedProgress(tf.train.experimental.PythonState):
@@ -97,25 +108,50 @@ class Checkpoints:
         *,
         model: tf_keras.Model,
         optimizer: tf_keras.optimizers.Optimizer,
-        metrics: Mapping[str, tf_keras.metrics.Metric],
+        parts: Mapping[str, tf.Module],
+        watched: str = _LOSS,
+        strategy: tf.distribute.Strategy | None = None,
     ) -> None:
-        """Keep the variables of `model`, `optimizer` and `metrics`, and a progress, there."""
-        self.progress = Progress()
-        owners = (model, optimizer, *metrics.values())
-        self._variables = [variable for owner in owners for variable in owner.variables]
+        """Keep the variables of `model`, `optimizer` and `parts`, and a progress, there.
+
+        Args:
+            directory: a path or URL. Of several workers each restores what the chief has saved; all
+                must see it.
+            model: built.
+            optimizer: built for the model's trainable variables.
+            parts: name → what else has variables.
+            watched: metric by which epochs are compared.
+            strategy: under which all this was made; None: the current one.
+        """
+        self.progress = Progress(watched)
         checkpoint = tf.train.Checkpoint(
-            progress=_SavedProgress(self.progress),
-            model=model,
-            optimizer=optimizer,
-            metrics=dict(metrics),
+            progress=_SavedProgress(self.progress), model=model, optimizer=optimizer, **parts
         )
-        self._manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
+        # The model's own list, and that of an optimizer with loss scaling, lack some.
+        everything = tf.train.TrackableView(checkpoint).descendants()
+        self._variables = [part for part in everything if hasattr(part, "assign")]
+        self._strategy, self._directory = strategy or tf.distribute.get_strategy(), directory
+        own = own_directory(directory, self._strategy)
+        self._manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=1)
 
     def restore(self) -> None:
-        """Restore everything from the latest checkpoint, if there is one that fits."""
-        path = self._manager.latest_checkpoint
-        if not path:
-            return
+        """Restore everything from the latest checkpoint, if there is one that fits.
+
+        Raises:
+            ConfigurationError: the workers have not restored the same.
+        """
+        path = tf.train.latest_checkpoint(self._directory)
+        number = int(path.rpartition("-")[2]) if path else 0
+        # Before anything is restored, as that is an exchange with the other workers.
+        require_agreement(
+            number, self._strategy, what=f"The number of the latest checkpoint in {self._directory}"
+        )
+        restored = bool(path) and self._restore(path)
+        require_agreement(
+            restored, self._strategy, what=f"The number of checkpoints restored from {path}"
+        )
+
+    def _restore(self, path: str) -> bool:
         untrained = [variable.numpy() for variable in self._variables]
         try:
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
@@ -128,7 +164,9 @@ class Checkpoints:
             )
             for variable, value in zip(self._variables, untrained, strict=True):
                 variable.assign(value)
-            vars(self.progress).update(vars(Progress()))
+            vars(self.progress).update(vars(Progress(self.progress.watched)))
+            return False
+        return True
 
     def save(self) -> None:
         """Write a checkpoint, then remove the one before."""

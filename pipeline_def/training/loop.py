@@ -1,13 +1,15 @@
-"""The training loop: steps, epochs, evaluation, early stopping, and how long it waits for input.
+"""The training loop: epochs, evaluation, checkpoints and early stopping.
 
 A loop of our own, because Keras's `fit` can neither go on in the middle of an epoch with the
-examples that come next, nor tell how long a step has waited for them.
+examples that come next, nor tell how long a step has waited for them. What a step does is in
+`step.py`, how many of them run in one call of the device in `step_loop.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,9 +20,12 @@ from components.contract.model_run import RATE, WAIT_FRACTION
 from components.contract.progress import report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
 from pipeline_def.training.log import TrainingLog
+from pipeline_def.training.optimizer import Schedule, make_optimizer
+from pipeline_def.training.pace import Pace
+from pipeline_def.training.step import Step
+from pipeline_def.training.step_loop import StepLoop
 
 # The first steps are slow, and not like the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
@@ -38,39 +43,54 @@ class TrainingLoop:
         model: tf_keras.Model,
         *,
         config: TrainingConfig,
-        augmentation: AugmentationConfig,
+        augmentation: AugmentationConfig | None,
         batch_size: int,
         steps: int,
+        class_weights: Sequence[float] | None = None,
     ) -> None:
         """Prepare to train in the scope of the current `tf.distribute.Strategy`.
 
         Args:
-            model: from uint8 images to logits, built in the same scope.
-            config: of the training.
-            augmentation: how images are changed, on the accelerator, in each step.
+            model: from uint8 images, or features, to logits, built in the same scope; its trainable
+                variables are trained.
+            config: of the training, or of this phase of it.
+            augmentation: how images are changed, on the accelerator, in each step; None: not at
+                all, or the model's inputs are no images.
             batch_size: images per step, on all accelerators together.
             steps: of an epoch.
+            class_weights: by which the loss of the images of each class is multiplied; None: 1.
         """
         self._strategy = tf.distribute.get_strategy()
-        self._model, self._config, self._augmentation = model, config, augmentation
+        self._model, self._config, self._augmented = model, config, augmentation is not None
         self._batch_size, self._steps = batch_size, steps
-        schedule = tf_keras.optimizers.schedules.CosineDecay(
-            config.learning_rate, decay_steps=config.epochs * steps
+        schedule = Schedule(config, steps=steps)
+        self._optimizer = make_optimizer(config, model.trainable_variables, schedule=schedule)
+        self._step = Step(
+            model,
+            optimizer=self._optimizer,
+            config=config,
+            augmentation=augmentation,
+            batch_size=batch_size,
+            class_weights=class_weights,
         )
-        self._optimizer = tf_keras.optimizers.Adam(schedule)
-        self._optimizer.build(model.trainable_variables)
-        names = ("loss", "accuracy", "val_loss", "val_accuracy")
-        self._metrics = {name: tf_keras.metrics.Mean(name) for name in names}
-        # AutoGraph has nothing to convert here, and takes a second to find that out.
-        self._train = tf.function(self._train_replicas, autograph=False)
+        self._run = StepLoop(self._step, lambda: schedule(self._optimizer.iterations))
+        self._pace = Pace(config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
+
+    @property
+    def profiled_steps(self) -> range:
+        """The steps of this phase of which `TrainingLog` is to record a profile."""
+        steps = self._config.profile_steps
+        # In a short training, its last ones.
+        first = max(0, min(_PROFILE_AFTER, self._config.epochs * self._steps - steps))
+        return range(first, first + steps)
 
     def fit(
         self,
         read: ReadBatches,
         evaluation: Callable[[], tf.data.Dataset],
         *,
-        log_dir: str,
+        log: TrainingLog,
         checkpoint_dir: str,
     ) -> dict[str, list[float]]:
         """Train, from the latest checkpoint on; not a step if that is of the end of training.
@@ -78,24 +98,24 @@ class TrainingLoop:
         Args:
             read: gives the batches.
             evaluation: gives every example of the eval split.
-            log_dir: of the TensorBoard logs.
+            log: for TensorBoard, open, made with `profiled_steps`.
             checkpoint_dir: of checkpoints; the last one stays, until the model is exported.
 
         Returns:
-            Metric → its value in every epoch: `loss`, `accuracy`, `val_loss`, `val_accuracy`;
-            `images_per_second` of training, and `input_wait_share`, the fraction of the time of
-            its steps that was spent waiting for input.
+            Metric → its value in every epoch: `loss`, as it was minimised, `accuracy` and
+            `balanced_accuracy` of the augmented training images; `val_loss`, the plain
+            cross-entropy, `val_accuracy` and `val_balanced_accuracy` of the eval split, with
+            averaged weights if `training.ema` is on; `images_per_second` of training, and
+            `input_wait_share`, the fraction of the time of its steps spent waiting for input.
 
         Raises:
             ModelError: the loss on the eval split was not a number in any epoch.
         """
-        checkpoints = Checkpoints(
-            checkpoint_dir, model=self._model, optimizer=self._optimizer, metrics=self._metrics
-        )
+        checkpoints = self._checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
         if not self._is_over(progress):
-            self._train_on(read, evaluation(), checkpoints, log_dir)
+            self._train_on(read, evaluation(), checkpoints, log)
         if not progress.best_epoch:
             remove_checkpoints(checkpoint_dir)
             raise ModelError(
@@ -105,110 +125,105 @@ class TrainingLoop:
         self._model.set_weights(progress.best_weights)
         return progress.history
 
+    def _checkpoints(self, directory: str) -> Checkpoints:
+        parts: dict[str, tf.Module] = {
+            "train": self._step.train,
+            "evaluation": self._step.evaluation,
+        }
+        if self._step.average:
+            parts["average"] = self._step.average
+        return Checkpoints(
+            directory,
+            model=self._model,
+            optimizer=self._optimizer,
+            parts=parts,
+            watched=f"val_{self._config.metric}",
+            strategy=self._strategy,
+        )
+
     def _train_on(
-        self, read: ReadBatches, evaluation: tf.data.Dataset, checkpoints: Checkpoints, log_dir: str
+        self,
+        read: ReadBatches,
+        evaluation: tf.data.Dataset,
+        checkpoints: Checkpoints,
+        log: TrainingLog,
     ) -> None:
         """Train from the restored step to the end of training."""
         progress, every = checkpoints.progress, self._config.checkpoint_steps
-        step = int(self._optimizer.iterations.numpy())
-        batches = iter(self._distribute(read, step))
-        with TrainingLog(log_dir, profile=self._profiled_steps(step)) as logs:
-            while not self._is_over(progress):
-                with logs.step(step):
-                    self._timed_step(batches, step, progress)
-                step += 1
-                if step % self._steps == 0:
-                    self._end_epoch(evaluation, progress, logs)
-                if step % self._steps == 0 or (every and step % every == 0):
-                    checkpoints.save()
-
-    def _distribute(self, read: ReadBatches, step: int) -> Any:
-        return self._strategy.distribute_datasets_from_function(lambda part: read(step, part))
-
-    def _profiled_steps(self, first: int) -> range:
-        steps = self._config.profile_steps
-        # In a short training, its last ones.
-        start = min(first + _PROFILE_AFTER, self._config.epochs * self._steps - steps)
-        return range(max(first, start), max(first, start) + steps)
+        first = self._steps_done(progress)
+        batches = iter(
+            self._strategy.distribute_datasets_from_function(lambda part: read(first, part))
+        )
+        evaluation = self._strategy.experimental_distribute_dataset(evaluation)
+        while not self._is_over(progress):
+            self._run_steps(batches, progress, log)
+            over = progress.steps == self._steps
+            if over:
+                self._end_epoch(evaluation, progress, log)
+            if over or (every and self._steps_done(progress) % every == 0):
+                checkpoints.save()
 
     def _is_over(self, progress: Progress) -> bool:
         out_of_patience = progress.epochs_since_best >= self._config.patience
         return out_of_patience or progress.epochs >= self._config.epochs
 
-    def _timed_step(self, batches: Any, step: int, progress: Progress) -> None:
-        """Run a step and wait for its end.
+    def _steps_done(self, progress: Progress) -> int:
+        return progress.epochs * self._steps + progress.steps
 
-        Otherwise the next batch would seem late while the accelerator is still at work.
-        """
+    def _run_steps(self, batches: Any, progress: Progress, log: TrainingLog) -> None:
+        """Run the steps of one call."""
+        first = self._steps_done(progress)
+        count = self._pace.steps(self._steps_to_look(first))
         started = time.perf_counter()
-        images, labels = next(batches)
-        fed = time.perf_counter()
-        self._train(images, labels, tf.constant(step, tf.int64)).numpy()
-        progress.steps += 1
-        progress.seconds += time.perf_counter() - started
-        progress.waited += fed - started
+        with log.step(first):
+            steps = self._run(batches, first, count)
+        seconds = time.perf_counter() - started
+        self._pace.note(count, seconds)
+        progress.steps += count
+        progress.seconds += seconds
+        progress.waited += steps.waited
+        log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
+        if self._augmented and first + count == self._steps:
+            log.write_images(steps.images, 1)
+        if progress.steps < self._steps:
+            note = f"loss {steps.losses[-1]:.3f}; {count * self._batch_size / seconds:,.0f} images/s"
+            self._report(progress, note)
 
-    def _end_epoch(
-        self, evaluation: tf.data.Dataset, progress: Progress, logs: TrainingLog
-    ) -> None:
-        for images, labels in self._strategy.experimental_distribute_dataset(evaluation):
-            self._evaluate(images, labels)
-        values = {name: float(metric.result()) for name, metric in self._metrics.items()}
-        for metric in self._metrics.values():
-            metric.reset_state()
-        values[RATE] = progress.steps * self._batch_size / progress.seconds
-        values[WAIT_FRACTION] = progress.waited / progress.seconds
-        progress.end_epoch(values, self._model)
-        logs.write(values, progress.epochs)
+    def _steps_to_look(self, first: int) -> int:
+        """Return the number of steps until Python has something to do in between."""
+        ends = [self._steps - first % self._steps]
+        if every := self._config.checkpoint_steps:
+            ends.append(every - first % every)
+        profiled = self.profiled_steps
+        if first in profiled:
+            return 1
+        if first < profiled.start:
+            ends.append(profiled.start - first)
+        return min(ends)
+
+    def _end_epoch(self, evaluation: Any, progress: Progress, log: TrainingLog) -> None:
+        step = self._step
+        with step.average.in_place() if step.average else contextlib.nullcontext():
+            for images, labels in evaluation:
+                self._evaluate(images, labels)
+            values = step.train.result()
+            values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
+            values[RATE] = progress.steps * self._batch_size / progress.seconds
+            values[WAIT_FRACTION] = progress.waited / progress.seconds
+            progress.end_epoch(values, self._model)
+        log.write(values, progress.epochs)
+        log.write_confusion(step.evaluation.confusion(), progress.epochs)
+        step.train.reset()
+        step.evaluation.reset()
         note = (
             f"accuracy {values['accuracy']:.3f}, on eval {values['val_accuracy']:.3f}; "
             f"{values[RATE]:,.0f} images/s, {values[WAIT_FRACTION]:.0%} of it waiting for input"
         )
-        report_progress(done=progress.epochs, total=self._config.epochs, unit="epochs", note=note)
+        self._report(progress, note)
 
-    def _train_replicas(self, images: Any, labels: Any, step: tf.Tensor) -> tf.Tensor:
-        losses = self._strategy.run(self._train_replica, (images, labels, step))
-        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-
-    def _train_replica(self, images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        number = step * context.num_replicas_in_sync + tf.cast(
-            context.replica_id_in_sync_group, tf.int64
-        )
-        images, targets = augment(
-            images,
-            labels,
-            seed=tf.stack([tf.constant(self._config.seed, tf.int64), number]),
-            config=self._augmentation,
-            classes=self._model.output_shape[-1],
-        )
-        with tf.GradientTape() as tape:
-            logits = self._model(images, training=True)
-            losses = _cross_entropy(targets, logits)
-            # Replicas add up their gradients.
-            loss = tf.reduce_sum(losses) / self._batch_size
-        variables = self._model.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        self._metrics["loss"].update_state(losses)
-        self._metrics["accuracy"].update_state(_hits(labels, logits))
-        return loss
+    def _report(self, progress: Progress, note: str) -> None:
+        done = self._steps_done(progress) / self._steps
+        report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 
     def _evaluate_replicas(self, images: Any, labels: Any) -> None:
-        self._strategy.run(self._evaluate_replica, (images, labels))
-
-    def _evaluate_replica(self, images: tf.Tensor, labels: tf.Tensor) -> None:
-        logits = self._model(images, training=False)
-        self._metrics["val_loss"].update_state(_cross_entropy(labels, logits))
-        self._metrics["val_accuracy"].update_state(_hits(labels, logits))
-
-
-def _cross_entropy(targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the loss of each example; targets are label ids, or fractions of each class."""
-    if targets.dtype.is_integer:
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-    return tf.nn.softmax_cross_entropy_with_logits(targets, logits)
-
-
-def _hits(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.equal(labels, tf.argmax(logits, axis=1)), tf.float32)
+        self._strategy.run(self._step.evaluate, (images, labels))

@@ -27,8 +27,16 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.serving.signatures import export_model
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.input_report import report_input
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.strategy import find_strategy
 from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.workers import (
+    is_chief,
+    own_directory,
+    wait_for_workers,
+    watching_workers,
+)
 
 # TensorFlow has no file system for these. Not imported from `object_store`: an edit of how stores
 # are read is no reason to train again.
@@ -48,8 +56,18 @@ def run_fn(fn_args: Any) -> None:
     started = time.time()
     choices = from_dict(TrainerConfig, fn_args.custom_config)
     _prepare_tensorflow(choices.training.seed)
+    strategy = find_strategy(choices.training)
+    with watching_workers(strategy):
+        # TFX looks for the model there, too, on workers that are not the chief.
+        fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
+        fn_args.model_run_dir = own_directory(fn_args.model_run_dir, strategy)
+        _train_and_export(fn_args, choices, strategy, started)
+
+
+def _train_and_export(
+    fn_args: Any, choices: TrainerConfig, strategy: tf.distribute.Strategy, started: float
+) -> None:
     graph = tft.TFTransformOutput(fn_args.transform_graph_path)
-    strategy = _strategy()
     data = TrainingInput.find(
         fn_args,
         choices,
@@ -59,15 +77,18 @@ def run_fn(fn_args: Any) -> None:
     with strategy.scope():
         model, loop = _build(data, classes=graph.vocabulary_size_by_name(LABEL_VOCABULARY))
     checkpoint_dir, run_dir = _checkpoint_dir(fn_args), fn_args.model_run_dir
-    history = loop.fit(
-        data.read, data.read_evaluation, log_dir=run_dir, checkpoint_dir=checkpoint_dir
-    )
+    with TrainingLog(run_dir, profile=loop.profiled_steps) as log:
+        history = loop.fit(
+            data.read, data.read_evaluation, log=log, checkpoint_dir=checkpoint_dir
+        )
     reading = report_input(history, data.choices.input, data.train, choices.transform)
     _write(history, run_dir, HISTORY_FILE)
     _write(dataclasses.asdict(reading), run_dir, INPUT_FILE)
     _write(_describe_run(choices, started), run_dir, TRAINING_FILE)
     export_model(model, graph, config=choices.transform, directory=fn_args.serving_model_dir)
-    remove_checkpoints(checkpoint_dir)
+    wait_for_workers(strategy)
+    if is_chief(strategy):
+        remove_checkpoints(checkpoint_dir)
 
 
 def _prepare_tensorflow(seed: int) -> None:
@@ -131,10 +152,6 @@ def _checkpoint_dir(fn_args: Any) -> str:
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:
+    tf.io.gfile.makedirs(directory)
     with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
         file.write(json.dumps(facts))
-
-
-def _strategy() -> tf.distribute.Strategy:
-    several = len(tf.config.list_physical_devices("GPU")) > 1
-    return tf.distribute.MirroredStrategy() if several else tf.distribute.get_strategy()

@@ -22,6 +22,7 @@ from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.model.networks import _Dropout, build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from tests.data.shard_folder import SIZE, ShardFolder
 
@@ -118,12 +119,13 @@ class Training:
             batch_size=BATCH,
             steps=STEPS,
         )
-        history = loop.fit(
-            functools.partial(self._read, kill_at=kill_at),
-            functools.partial(self._dataset, "eval", BATCH, None),
-            log_dir=str(self.folder / "logs"),
-            checkpoint_dir=str(self.folder / "checkpoints"),
-        )
+        with TrainingLog(str(self.folder / "logs"), profile=loop.profiled_steps) as log:
+            history = loop.fit(
+                functools.partial(self._read, kill_at=kill_at),
+                functools.partial(self._dataset, "eval", BATCH, None),
+                log=log,
+                checkpoint_dir=str(self.folder / "checkpoints"),
+            )
         return model.get_weights(), history
 
 
@@ -209,7 +211,7 @@ def lose_the_data(folder: Path) -> None:
 def checkpoints_of(model: tf_keras.Model, folder: Path) -> Checkpoints:
     optimizer = tf_keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
-    return Checkpoints(str(folder), model=model, optimizer=optimizer, metrics={})
+    return Checkpoints(str(folder), model=model, optimizer=optimizer, parts={})
 
 
 @pytest.mark.parametrize("damage", [truncate, overwrite, lose_the_data, None])
@@ -248,7 +250,8 @@ def test_a_store_that_does_not_answer_costs_no_checkpoint(
 def test_history_and_logs(undisturbed: Undisturbed) -> None:
     whole, (_, history) = undisturbed(small)
     assert set(history) == {
-        *("loss", "accuracy", "val_loss", "val_accuracy"),
+        *("loss", "accuracy", "balanced_accuracy"),
+        *("val_loss", "val_accuracy", "val_balanced_accuracy"),
         *(RATE, WAIT_FRACTION),
     }
     assert all(len(values) == 3 for values in history.values())

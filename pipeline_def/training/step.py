@@ -1,0 +1,181 @@
+"""One training step on one replica: augment, forward, backward, update; and one of evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.data.augmentation.augment import augment
+from pipeline_def.training.ema import WeightAverage
+from pipeline_def.training.split_metrics import SplitMetrics
+
+_SHOWN = 16
+"""Augmented images that a step hands out."""
+
+
+class Step:
+    """What a replica does with its part of a batch."""
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        *,
+        optimizer: tf_keras.optimizers.Optimizer,
+        config: TrainingConfig,
+        augmentation: AugmentationConfig | None,
+        batch_size: int,
+        class_weights: Sequence[float] | None,
+    ) -> None:
+        """Prepare to train in the scope of the current strategy.
+
+        Args:
+            model: from its inputs to logits.
+            optimizer: built for the model's trainable variables.
+            config: of the training.
+            augmentation: how images are changed; None: they are not, or they are features.
+            batch_size: images per step, on all replicas together.
+            class_weights: by which the loss of an image of each class is multiplied; None: 1.
+        """
+        self._model, self._optimizer = model, optimizer
+        self._config, self._augmentation = config, augmentation
+        self._batch_size, self._class_weights = batch_size, class_weights
+        self._classes: int = model.output_shape[-1]
+        self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        self._variables = model.trainable_variables
+        self.average = WeightAverage(model, config.ema) if config.ema else None
+        self.train = SplitMetrics(self._classes, confusion=False)
+        self.evaluation = SplitMetrics(self._classes, confusion=True)
+        # Only the network: no strategy lets replicas exchange gradients within a compiled part.
+        self._differentiate = (
+            tf.function(self._gradients, jit_compile=True, autograph=False)
+            if config.xla
+            else self._gradients
+        )
+
+    def update(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Update the weights once, in the context of a replica.
+
+        Args:
+            images: the replica's part of the batch, or its features.
+            labels: int64 [batch].
+            number: of the step, int64, from which augmentation draws.
+
+        Returns:
+            The replica's part of the loss, float32, which adds up over replicas to the mean of the
+            batch; and the first images, as the network saw them.
+        """
+        images, targets = self._augmented(images, labels, number)
+        gradients, loss = self._accumulated(images, labels, targets)
+        self._apply(gradients)
+        return loss / self._batch_size, images[:_SHOWN]
+
+    def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
+        """Add images to the metrics of evaluation; their loss is the plain cross-entropy."""
+        logits = self._model(images, training=False)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        self.evaluation.update(losses, labels, logits)
+
+    def _augmented(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._augmentation is None:
+            return images, labels
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        seed = tf.constant(self._config.seed, tf.int64)
+        return augment(
+            images,
+            labels,
+            seed=tf.stack([seed, number * self._replicas + replica]),
+            config=self._augmentation,
+            classes=self._classes,
+        )
+
+    def _accumulated(
+        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Return gradients and the sum of losses, computed in `accumulate` parts of the batch.
+
+        Parts that the batch cannot be divided into equally differ by one image.
+        """
+        size = self._batch_size // self._replicas
+        parts = min(self._config.accumulate, size)
+        if parts == 1:
+            return self._part(images, labels, targets)
+
+        def rows(tensor: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
+            first = part * size // parts
+            # A constant where it can be, without which a TPU could not compile the part.
+            count = size // parts if size % parts == 0 else (part + 1) * size // parts - first
+            start = [first, *[0] * (tensor.shape.rank - 1)]
+            return tf.slice(tensor, start, [count, *tensor.shape[1:]])
+
+        def add_part(part: tf.Tensor, sums: Any) -> Any:
+            more = self._part(*(rows(tensor, part) for tensor in (images, labels, targets)))
+            return part + 1, tf.nest.map_structure(tf.add, sums, more)
+
+        zeros = ([tf.zeros(v.shape) for v in self._variables], tf.zeros([]))
+        _, sums = tf.while_loop(
+            lambda part, _: part < parts, add_part, (tf.constant(0), zeros), parallel_iterations=1
+        )
+        return sums  # type: ignore[no-any-return]
+
+    def _part(
+        self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        gradients, losses, logits = self._differentiate(images, targets)
+        self.train.update(losses, labels, logits)
+        return gradients, tf.reduce_sum(losses)
+
+    def _gradients(
+        self, images: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Return gradients of the replica's part of the loss, losses [batch] and logits."""
+        with tf.GradientTape() as tape:
+            logits = self._model(images, training=True)
+            losses = self._losses(targets, logits)
+            # Replicas and parts of a batch add up their gradients.
+            loss = tf.reduce_sum(losses) / self._batch_size
+            if self._config.precision == "float16":
+                loss = self._optimizer.get_scaled_loss(loss)
+        # Layers that a network has and does not use have no gradient.
+        unconnected = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(loss, self._variables, unconnected_gradients=unconnected)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, logits
+
+    def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each image; targets are label ids, or fractions of each class."""
+        smoothing = self._config.label_smoothing
+        if targets.dtype.is_integer and not smoothing and self._class_weights is None:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+        if targets.dtype.is_integer:
+            targets = tf.one_hot(targets, self._classes)
+        smooth = targets * (1 - smoothing) + smoothing / self._classes
+        losses = tf.nn.softmax_cross_entropy_with_logits(smooth, logits)
+        if self._class_weights is None:
+            return losses
+        return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
+
+    def _apply(self, gradients: list[tf.Tensor]) -> None:
+        """Update weights, and their average, by the gradients of the whole batch."""
+        if self._replicas > 1:
+            # Here and not by the optimizer, which would clip each replica's part.
+            context = tf.distribute.get_replica_context()
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        if self._config.precision == "float16":
+            gradients = self._optimizer.get_unscaled_gradients(gradients)
+        if self._config.clip_norm:
+            # A norm that is not finite makes all of them not a number, which loss scaling notices.
+            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm)
+        self._optimizer.apply_gradients(
+            zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True
+        )
+        if self.average:
+            self.average.update(self._optimizer.iterations)

@@ -1,0 +1,123 @@
+"""Runs the Trainer step in a process of its own, with TFX's executor, as a container would.
+
+`python -m tests.training.trainer_process JSON`, with the folders and the configuration; TF_CONFIG and
+the like are read from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.contract.configuration import to_dict
+from components.contract.errors import UserError
+from pipeline_def.config.trainer import TrainerConfig
+
+RUN_FN = "pipeline_def.training.run_fn.run_fn"
+
+
+def start(
+    config: TrainerConfig,
+    *,
+    examples: str,
+    graph: str,
+    target: Path,
+    devices: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Start a Trainer step on `devices` logical CPUs, that writes below `target`."""
+    facts = {
+        "examples": examples,
+        "graph": graph,
+        "target": str(target),
+        "devices": devices,
+        "config": to_dict(config),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "tests.training.trainer_process", json.dumps(facts)],
+        env={**os.environ, **(environment or {})},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def cluster(size: int) -> list[dict[str, str]]:
+    """Return the environment of each of `size` workers on this machine."""
+    addresses = [f"localhost:{_free_port()}" for _ in range(size)]
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            )
+        }
+        for index in range(size)
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _artifact(kind: Any, uri: str, **properties: str) -> list[Any]:
+    artifact = kind()
+    artifact.uri = uri
+    for name, value in properties.items():
+        setattr(artifact, name, value)
+    return [artifact]
+
+
+def _run(facts: Mapping[str, Any]) -> None:
+    import tensorflow as tf
+    from tfx.components.trainer.executor import GenericExecutor
+    from tfx.types import standard_artifacts
+
+    if facts["devices"] > 1:
+        [cpu] = tf.config.list_physical_devices("CPU")
+        logical = [tf.config.LogicalDeviceConfiguration()] * facts["devices"]
+        tf.config.set_logical_device_configuration(cpu, logical)
+    graph = _artifact(standard_artifacts.TransformGraph, facts["graph"])
+    splits = json.dumps(["train", "eval"])
+    target = facts["target"]
+    GenericExecutor().Do(
+        {
+            "examples": _artifact(
+                standard_artifacts.Examples, facts["examples"], split_names=splits
+            ),
+            "transform_graph": graph,
+        },
+        {
+            "model": _artifact(standard_artifacts.Model, f"{target}/model"),
+            "model_run": _artifact(standard_artifacts.ModelRun, f"{target}/run"),
+        },
+        {
+            "train_args": json.dumps({"splits": ["train"]}),
+            "eval_args": json.dumps({"splits": ["eval"]}),
+            "run_fn": RUN_FN,
+            "custom_config": json.dumps(facts["config"]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    # What hangs is to say where, before the test that started it gives up.
+    if hasattr(signal, "SIGUSR1"):
+        import faulthandler
+
+        faulthandler.register(signal.SIGUSR1)
+    try:
+        _run(json.loads(sys.argv[1]))
+    except UserError as error:
+        print(f"Trainer: error: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_status)
