@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ def _measure_study(arguments: argparse.Namespace, name: str) -> Results:
     return results
 
 
-_PARTS = {
+_PARTS: dict[str, Callable[[argparse.Namespace], Results]] = {
     "step": _measure_step,
     "naive": _measure_naive,
     "imbalance": lambda arguments: _measure_study(arguments, "imbalance"),

@@ -39,7 +39,6 @@ DECODED = "cache decoded"
 JPEG_READER = "JPEG shards, read alone"
 
 _AUGMENTATION = AugmentationConfig()
-_MOMENTS = {"mean": [128.0] * 3, "variance": [5000.0] * 3}
 _WARM_UP = 3
 
 
@@ -75,7 +74,8 @@ class Task:
             ModelConfig(name=self.network),
             size=self.material.size,
             classes=max(self.material.labels) + 1,
-            **_MOMENTS,
+            mean=[128.0] * 3,
+            variance=[5000.0] * 3,
         )
 
     def batches(self) -> tf.data.Dataset:
@@ -184,7 +184,7 @@ def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
     optimizer = make_optimizer(config, model.trainable_variables, schedule=schedule)
     classes = model.output_shape[-1]
 
-    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)
     def step(images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         seed = tf.stack([tf.constant(0, tf.int64), number])
         images, labels = augment(images, labels, seed=seed, config=_AUGMENTATION, classes=classes)

@@ -62,7 +62,9 @@ class TrainingLog:
         for file in self._files:
             file.flush()
 
-    def write_steps(self, first_step: int, values: Mapping[str, Sequence[float]]) -> None:
+    def write_steps(
+        self, first_step: int, values: Mapping[str, Sequence[float] | npt.NDArray[np.float64]]
+    ) -> None:
         """Write numbers of consecutive steps.
 
         Args:
