@@ -7,7 +7,15 @@ INPUT_FILE = "input.json"
 """How reading kept up: the fields of `pipeline_def.training.input_report.InputReport`."""
 
 TRAINING_FILE = "training.json"
-"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given."""
+"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given;
+`phases`, a list of `name`, `epochs`, `seconds`, `metric` and `best`, its value in the best epoch;
+`exported`, the name of the phase whose weights were exported."""
+
+WEIGHTS_FILE = "backbone.weights.h5"
+"""Weights of the trained network without its last layer, from which a later training can start."""
+
+PHASE = "phase"
+"""Number of the phase, from 1 on, that an epoch of the history belongs to; not a metric."""
 
 RATE = "images_per_second"
 """Metric of the history: images that an epoch was trained on, over the time of its steps."""

@@ -80,6 +80,12 @@ class Listing:
             counts.setdefault(file.split, collections.Counter())[file.label] += 1
         return counts
 
+    def expected(self, split: str) -> int:
+        """Return about how many images `split` will have: hashes divide those without a split."""
+        named = sum(file.split == split for file in self.files)
+        hashed = sum(file.split is None for file in self.files)
+        return named + round(hashed * self.fractions.get(split, 0))
+
     def fingerprint(self) -> str:
         """Digest relative paths, labels, splits, sizes and versions of all files.
 

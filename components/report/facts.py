@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from components.contract.model_run import PHASE, WAIT_FRACTION
 from components.contract.splits import EVAL
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.images.picture import Picture
@@ -131,6 +133,17 @@ class ReportFacts:
     """Version of the model in use; "" when there is none."""
     notes: tuple[str, ...] = ()
     """What a reader should know of this report, such as what was left out."""
+
+    @property
+    def waits(self) -> list[float]:
+        """Fraction of each epoch spent waiting for input, in the last phase of training.
+
+        Earlier ones may have read features from memory, not images.
+        """
+        phases = self.history.get(PHASE, ())
+        first = list(phases).index(phases[-1]) if phases else 0
+        waits = self.history.get(WAIT_FRACTION, ())[first:]
+        return [wait for wait in waits if math.isfinite(wait)]
 
     @property
     def metrics(self) -> ModelMetrics:

@@ -16,7 +16,13 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
-from pipeline_def.config.recipes import ENOUGH_FOR_CIFAR, SMALL_SIDE, apply_recipe, find_recipe
+from pipeline_def.config.recipes import (
+    ENOUGH_FOR_CIFAR,
+    SMALL_SIDE,
+    Recipe,
+    apply_recipe,
+    find_recipe,
+)
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.config.transfer import TransferConfig
 
@@ -26,7 +32,8 @@ _SMALL_IMAGE = 96
 
 # On 160 photographs MobileNetV2 from random weights stayed below the most frequent class, where
 # the small network at 96 pixels was above it; a few thousand are still few for 2 million weights.
-_ENOUGH_TO_START_AT_RANDOM = 10_000
+# 8,000 to train on are 10,000 with the other splits.
+_ENOUGH_TO_START_AT_RANDOM = 8_000
 
 
 @dataclass(frozen=True)
@@ -73,34 +80,45 @@ class Config:
     image TFX would pack itself for remote workers, for a second or more in every step."""
 
 
-def resolve(config: Config, *, shorter_side: int, images: int) -> Config:
+def resolve(config: Config, *, shorter_side: int, images: int) -> tuple[Config, Recipe]:
     """Fill in what follows from the images.
 
     Args:
         config: as the user gave it.
         shorter_side: the usual one of the images, pixels.
-        images: number of them.
+        images: number of those to train on; 0 if nobody knows it yet.
+
+    Returns:
+        The configuration with all choices made, and the recipe that made those of training.
     """
-    model = config.model
+    name, size = _choose_network(config, shorter_side=shorter_side, images=images)
+    config = dataclasses.replace(
+        config,
+        transform=dataclasses.replace(config.transform, size=size),
+        model=dataclasses.replace(config.model, name=name),
+    )
+    recipe = find_recipe(config, images=images, size=size)
+    return apply_recipe(config, recipe), recipe
+
+
+def _choose_network(config: Config, *, shorter_side: int, images: int) -> tuple[str, int]:
+    """Return the name of the network, and the side of the images that it sees, pixels."""
+    model, wanted = config.model, config.transform.size
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
-    size = config.transform.size or next(sizes, _STANDARD_SIZES[-1])
+    size = wanted or next(sizes, _STANDARD_SIZES[-1])
     name = model.name
     if name == "auto" and not model.build_fn:
-        name = _choose_network(model.weights, size=size, images=images)
-    if config.transform.size is None:
-        if name in OWN_NETWORKS:
-            size = min(size, _SMALL_IMAGE)
-        elif model.weights == "imagenet":
-            size = NATIVE_SIZES[name]
-    recipe = find_recipe(config, images=images, size=size)
-    return dataclasses.replace(
-        apply_recipe(config, recipe),
-        transform=dataclasses.replace(config.transform, size=size),
-        model=dataclasses.replace(apply_recipe(config, recipe).model, name=name),
-    )
+        name = _suitable_network(model.weights, size=size, images=images)
+    if wanted is None and name in OWN_NETWORKS:
+        size = min(size, _SMALL_IMAGE)
+    if wanted is None and model.weights == "imagenet":
+        size = NATIVE_SIZES[name]
+    return name, size
 
 
-def _choose_network(weights: str, *, size: int, images: int) -> str:
+def _suitable_network(weights: str, *, size: int, images: int) -> str:
+    if weights == "imagenet":
+        return "mobilenet_v2"
     enough = weights != "none" or images >= _ENOUGH_TO_START_AT_RANDOM
     if size >= _SMALL_IMAGE:
         return "mobilenet_v2" if enough else "cnn"

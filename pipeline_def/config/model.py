@@ -64,6 +64,11 @@ class ModelConfig:
     dropout: float = 0.2
     """Fraction of the features left out at random before the last layer, against overfitting."""
 
+    @property
+    def title(self) -> str:
+        """What to call the network in a sentence."""
+        return self.build_fn or self.name
+
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         nearest = difflib.get_close_matches(self.name.lower(), _NAMES, n=1, cutoff=0)

@@ -34,6 +34,9 @@ class Recipe:
     values: Values
     """What it sets, unless the user has."""
 
+    def __str__(self) -> str:
+        return f"{self.name}, as {self.why}"
+
 
 def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images.
@@ -43,7 +46,8 @@ def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
         images: to train on; 0 if nobody knows yet.
         size: side of the images that the model sees, pixels.
     """
-    name, why = config.training.recipe, "you asked for it"
+    name: str = config.training.recipe
+    why = "you asked for it"
     if name == "auto":
         name, why = _choose(config, images=images, size=size)
     values = dict(_RECIPES[name](images))
@@ -73,10 +77,10 @@ def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
     if config.model.weights != "none":
         return "transfer", f"it starts from model.weights {config.model.weights}"
     if size > SMALL_SIDE:
-        return "photos", f"images have {size} pixels, and weights are random"
-    if images >= ENOUGH_FOR_CIFAR:
-        return "cifar", f"there are {images:,} images of {size} pixels, and weights are random"
-    return "small", f"there are {images:,} images of {size} pixels, and weights are random"
+        return "photos", f"images have {size} pixels, and there are no weights to start from"
+    name = "cifar" if images >= ENOUGH_FOR_CIFAR else "small"
+    why = f"there are {images:,} images of {size} pixels to train on, and no weights to start from"
+    return name, why
 
 
 def _small(images: int) -> Values:

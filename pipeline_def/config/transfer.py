@@ -10,8 +10,11 @@ from components.contract.configuration import require
 
 @dataclass(frozen=True)
 class TransferConfig:
-    """How a network that starts from `model.weights` is trained: first a new head on frozen
-    features, then the unfrozen layers too, as `training` says. Without weights it has no effect."""
+    """How a network that starts from `model.weights` is fitted to the classes.
+
+    First a new head is trained on frozen features, then the unfrozen layers too, as `training`
+    says. Without weights it has no effect.
+    """
 
     head_epochs: int = 30
     """Largest number of epochs of the first phase, in which only the new last layer is trained. 0:

@@ -9,6 +9,7 @@ from typing import NoReturn
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.model import NATIVE_SIZES
 
 _DESCRIPTION = """Runs the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or on
 Vertex AI: `compile` writes its specification, `run` uploads one and starts it, `check` says what a
@@ -73,7 +74,7 @@ def compile_(arguments: list[str]) -> int:
     except OSError as error:
         raise StorageError(f"Cannot write {own.output}: {error.strerror}.") from error
     size = config.transform.size
-    print(f"The model {config.model.name} sees images at {size} x {size} pixels.")
+    print(f"The model {config.model.title} sees images at {size} x {size} pixels.")
     print(f"Written: {own.output}, for {own.target}")
     return 0
 
@@ -96,8 +97,8 @@ def _for_cluster(config: Config) -> Config:
             f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so that models would be "
             "taken for images: choose another folder."
         )
-    side = _UNSEEN_SIDE[config.model.weights != "none" or config.model.name == "mobilenet_v2"]
-    return resolve(config, shorter_side=side, images=0)
+    side = _UNSEEN_SIDE[config.model.weights != "none" or config.model.name in NATIVE_SIZES]
+    return resolve(config, shorter_side=side, images=0)[0]
 
 
 def check(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from components.contract.printable import format_duration, make_printable
+from components.contract.splits import TRAIN
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.survey import Survey, Trial, take_survey, try_images
@@ -76,9 +77,11 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     yield "Height", _range(heights)
     yield "Formats", ", ".join(f"{name} {count:,}" for name, count in survey.formats.items())
     yield "Sample", f"sizes and formats are those of {survey.sampled:,} files"
-    chosen = resolve(config, shorter_side=survey.shorter_side, images=len(listing.files))
+    images = listing.expected(TRAIN)
+    chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     side = chosen.transform.size
-    yield "Model", f"{chosen.model.name} at {side} x {side} pixels"
+    yield "Model", f"{chosen.model.title} at {side} x {side} pixels"
+    yield "Recipe", str(recipe)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
     names = {"hash": " and ".join(listing.fractions)}

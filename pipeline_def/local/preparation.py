@@ -7,6 +7,7 @@ import os
 import tempfile
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.contract.splits import TRAIN
 from pipeline_def.config.config import Config, resolve
 from pipeline_def.layout import Layout
 
@@ -51,13 +52,14 @@ def prepare(config: Config, layout: Layout) -> Config:
     listing = list_source(str(config.data), config.ingest)
     check_labels(listing)
     side = take_survey(listing, config.ingest).shorter_side
-    config = resolve(config, shorter_side=side, images=len(listing.files))
+    config, recipe = resolve(config, shorter_side=side, images=listing.expected(TRAIN))
     labels = len({file.label for file in listing.files})
     print(
-        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.name} "
+        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.title} "
         f"sees them at {config.transform.size} x {config.transform.size} pixels",
         flush=True,
     )
+    print(f"Recipe: {recipe}", flush=True)
     if listing.note:
         print(f"        {listing.note}", flush=True)
     return config

@@ -20,7 +20,7 @@ _SETTINGS = {
     "SchemaGen": ("validation",),
     "ExampleValidator": ("validation",),
     "Transform": ("transform",),
-    "Trainer": ("transform", "input", "augmentation", "model", "training"),
+    "Trainer": ("transform", "input", "augmentation", "model", "training", "transfer"),
     "Evaluator": ("evaluation",),
 }
 

@@ -35,7 +35,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
 
 def _find_long_wait(facts: ReportFacts) -> float | None:
     """Return the fraction of its time that training waited for input, if `max_wait` is less."""
-    waits = [wait for wait in facts.history.get("input_wait_share", ()) if math.isfinite(wait)]
+    waits = facts.waits
     # Nothing is long where the limit is not known.
     limit = facts.header.config.get("input", {}).get("max_wait", 1)
     wait = float(np.median(waits)) if waits else 0.0

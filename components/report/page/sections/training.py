@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from components.contract.model_run import PHASE
 from components.contract.splits import EVAL, TRAIN
 from components.report.facts import ReportFacts
 from components.report.page.drawing import SERIES, Drawing, draw, place_legend
@@ -32,11 +33,11 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     """Draw every metric, the eval split's beside the train split's, and list the epochs."""
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()), default=0)
-    waits = [wait for wait in history.get("input_wait_share", ()) if math.isfinite(wait)]
+    waits = facts.waits
     losses = np.array(history.get("val_loss", ()), np.float64)
     best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else None
     series = _find_series(history)
-    columns = _list_columns(series, epochs)
+    columns = _list_phases(history) | _list_columns(series, epochs)
     return {
         "epochs": epochs,
         "best": None if best is None else (best + 1, losses[best]),
@@ -56,6 +57,7 @@ def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
             if name in history
         }
         for metric in dict.fromkeys(name.removeprefix(_ON_EVAL) for name in history)
+        if metric != PHASE
     }
 
 
@@ -99,6 +101,12 @@ def _write(metric: str, value: float) -> str:
     if metric == "images_per_second":
         return f"{value:,.0f}" if math.isfinite(value) else "–"
     return number(value)
+
+
+def _list_phases(history: History) -> dict[str, list[str]]:
+    """Return the title and the cells of the phases, if there are several."""
+    phases = history.get(PHASE, ())
+    return {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
 
 
 def _list_columns(

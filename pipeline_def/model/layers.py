@@ -1,0 +1,84 @@
+"""Layers that Keras does not have in the form that training here needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tf_keras import initializers, layers
+
+
+class Pixels(NamedTuple):
+    """How pixels, 0 to 255, are scaled; channels are red, green, blue."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    """Standard deviation, or what else they are divided by."""
+    reverse: bool = False
+    """Blue comes first in what the network sees, as in Caffe."""
+
+
+class Dropout(layers.Layer):
+    """Dropout that goes on where it was when training is continued from a checkpoint.
+
+    Keras's own takes its random numbers from a generator that no checkpoint holds. Like batch
+    normalisation, it does nothing while `trainable` is off: frozen features do not vary.
+    """
+
+    def __init__(self, rate: float, seed: int, *, name: str, whole_images: bool = False) -> None:
+        """Prepare for leaving out values.
+
+        Args:
+            rate: fraction of the values that are left out, 0 to 1.
+            seed: of the choice; layers with the same seed leave out the same values.
+            name: of the layer.
+            whole_images: leave out all values of an image or none: stochastic depth (Huang et al.,
+                2016), where the input is one branch of a residual block.
+        """
+        super().__init__(name=name, dtype=None if whole_images else "float32")
+        self._rate, self._seed, self._whole_images = rate, seed, whole_images
+        self._calls = self.add_weight(
+            "calls",
+            dtype="int64",
+            initializer="zeros",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Leave out values in training, and scale up the others."""
+        if not training or not self.trainable:
+            return inputs
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        call = self._calls.assign_add(1)
+        seed = tf.stack([tf.constant(self._seed, tf.int64) + tf.cast(replica, tf.int64), call])
+        shape = [tf.shape(inputs)[0], *[1] * (inputs.shape.rank - 1)]
+        return tf.nn.experimental.stateless_dropout(
+            inputs, self._rate, seed, noise_shape=shape if self._whole_images else None
+        )
+
+
+class Standardization(layers.Layer):
+    """Pixels 0 to 255 → what a network expects, in float32 whatever it computes in.
+
+    Mean and deviation are weights, so that a file of weights tells how its network saw the pixels.
+    """
+
+    def __init__(self, pixels: Pixels) -> None:
+        """Take how the pixels are scaled."""
+        super().__init__(name="standardization", dtype="float32")
+        self._reverse = pixels.reverse
+        self._mean = self._constant("mean", pixels.mean)
+        self._deviation = self._constant("deviation", pixels.deviation)
+
+    def _constant(self, name: str, values: Sequence[float]) -> Any:
+        initializer = initializers.Constant(list(values))
+        return self.add_weight(name, [len(values)], initializer=initializer, trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        """Subtract the mean and divide by the deviation, which may be 0 where all are alike."""
+        # In bfloat16 a mean of 123.7 would be 123.5.
+        pixels = tf.cast(inputs, tf.float32) - self._mean
+        pixels /= tf.maximum(self._deviation, 1e-7)
+        return pixels[..., ::-1] if self._reverse else pixels

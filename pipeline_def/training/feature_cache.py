@@ -1,0 +1,150 @@
+"""What a frozen backbone makes of all images, computed once, for training the head on it.
+
+Images are taken as evaluation sees them, in the order of the shards; then features are only copied,
+in the order in which training would take the images.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tf_keras
+
+from components.contract.machine import available_memory, gib
+from components.contract.progress import add_progress
+from pipeline_def.config.input import InputConfig
+from pipeline_def.data.batch_memory import empty_aligned
+from pipeline_def.data.cache import fits_in_memory
+from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.order import Int64Array, TrainingOrder
+from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.shards import Shards
+from pipeline_def.training.training_input import TrainingInput
+
+_LOGGER = logging.getLogger(__name__)
+
+Features = npt.NDArray[np.float32]
+
+
+class FeatureCache:
+    """Features of both splits, of each when they are first read.
+
+    A phase that was over before the training was killed reads none, and has none computed.
+    """
+
+    def __init__(self, backbone: tf_keras.Model, data: TrainingInput) -> None:
+        """Cache what `backbone` makes of `data`.
+
+        Args:
+            backbone: from uint8 images [batch, size, size, 3] to features [batch, d]; not to be
+                changed from now on.
+            data: of the training. Every worker of a distributed one computes all features.
+        """
+        self._backbone, self._data = backbone, data
+
+    @property
+    def fits(self) -> bool:
+        """Whether the features of both splits take no more than half of the available memory."""
+        records = self._data.train.total + self._data.evaluation.total
+        needed, available = records * self._width * 4, available_memory()
+        if fits_in_memory(needed, available):
+            return True
+        _LOGGER.warning(
+            "transfer.cache_features is left aside, as the features of all images take %s, and %s "
+            "of memory are available: the network runs for every image of every epoch.",
+            *(gib(needed), gib(available)),
+        )
+        return False
+
+    def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
+        """Return the endless batches of one input pipeline after `step` steps.
+
+        Returns:
+            Batches of (float32 [batch, d], int64 [batch]).
+        """
+        order = TrainingOrder.of_worker(self._data.choices.training.seed, step, part)
+        size = part.get_per_replica_batch_size(self._data.batch_size)
+        return self._batches(self._data.train, self._train, size, order)
+
+    def read_evaluation(self) -> tf.data.Dataset:
+        """Return the features of every example of the eval split once."""
+        return self._batches(self._data.evaluation, self._evaluation, self._data.batch_size)
+
+    @property
+    def _width(self) -> int:
+        return int(self._backbone.output_shape[-1])
+
+    @functools.cached_property
+    def _train(self) -> tuple[Features, Int64Array]:
+        return self._compute(self._data.train)
+
+    @functools.cached_property
+    def _evaluation(self) -> tuple[Features, Int64Array]:
+        return self._compute(self._data.evaluation)
+
+    def _batches(
+        self,
+        shards: Shards,
+        table: tuple[Features, Int64Array],
+        size: int,
+        order: TrainingOrder | None = None,
+    ) -> tf.data.Dataset:
+        choices = self._data.choices
+        plan = ReadPlan(shards, choices.transform, {}, size, choices.input, order)
+        # Shares the memory, where tf.constant() would copy it.
+        features = tf.experimental.dlpack.from_dlpack(table[0].__dlpack__())
+        labels = tf.constant(table[1])
+
+        def gather(records: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.gather(features, records), tf.gather(labels, records)
+
+        return plan.map(plan.record_batches(), gather).prefetch(choices.input.prefetch)
+
+    def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
+        """Run the backbone on all images of a split, in the order of the shards."""
+        # Aligned, as TensorFlow asks for; of bytes, as which it is allocated.
+        features = empty_aligned((shards.total, self._width * 4)).view(np.float32)
+        labels = np.empty(shards.total, np.int64)
+        strategy, run = self._backbone.distribute_strategy, self._forward()
+        done = 0
+        for images, ids in strategy.distribute_datasets_from_function(lambda _: self._images(shards)):
+            parts = strategy.experimental_local_results(strategy.run(run, (images,)))
+            of_images = strategy.experimental_local_results(ids)
+            # Batches go to the replicas in turn, the last of them empty at the end.
+            for part, its_labels in zip(parts, of_images, strict=True):
+                end = done + len(its_labels)
+                features[done:end], labels[done:end] = part.numpy(), its_labels.numpy()
+                add_progress(
+                    f"features of {shards.uri} {shards.split}",
+                    end - done,
+                    total=shards.total,
+                    unit="images to features",
+                )
+                done = end
+        return features, labels
+
+    def _forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return the backbone as one graph for batches of any size: tracing it takes seconds."""
+        images = tf.TensorSpec([None, *self._backbone.input_shape[1:]], tf.uint8)
+
+        @tf.function(input_signature=[images], autograph=False)
+        def forward(images: tf.Tensor) -> tf.Tensor:
+            return tf.cast(self._backbone(images, training=False), tf.float32)
+
+        return forward
+
+    def _images(self, shards: Shards) -> tf.data.Dataset:
+        # Read once only: nothing to cache.
+        options = InputConfig(cache="none", reader=self._data.choices.input.reader)
+        return make_dataset(
+            shards,
+            config=self._data.choices.transform,
+            feature_spec=self._data.feature_spec,
+            batch_size=self._data.batch_size,
+            options=options,
+        )

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.training import feature_cache
+from pipeline_def.training.feature_cache import FeatureCache
+from pipeline_def.training.training_input import TrainingInput
+from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder
+
+BATCH = 8
+IMAGES = TransformConfig(size=SIZE - 4, margin=4)
+WHOLE = tf.distribute.InputContext()
+
+
+class Backbone:
+    """Mean and largest value of each channel; counts the images that it has seen."""
+
+    def __init__(self) -> None:
+        self.images = 0
+        inputs = tf_keras.layers.Input([IMAGES.seen_size, IMAGES.seen_size, 3], dtype="uint8")
+        pixels = tf_keras.layers.Rescaling(1 / 255)(tf_keras.layers.Lambda(self._count)(inputs))
+        pooled = [layer()(pixels) for layer in (_Mean, _Largest)]
+        self.model = tf_keras.Model(inputs, tf_keras.layers.Concatenate()(pooled))
+
+    def _count(self, images: tf.Tensor) -> tf.Tensor:
+        def count(number: Any) -> Any:
+            self.images += int(number)
+            return np.int64(0)
+
+        counted = tf.numpy_function(count, [tf.shape(images)[0]], tf.int64)
+        with tf.control_dependencies([counted]):
+            return tf.identity(images)
+
+
+_Mean, _Largest = tf_keras.layers.GlobalAveragePooling2D, tf_keras.layers.GlobalMaxPooling2D
+
+
+def training_input(folder: ShardFolder, **training: Any) -> TrainingInput:
+    patterns = {f"{s}_files": [f"{folder.path}/Split-{s}/*"] for s in ("train", "eval")}
+    choices = TrainerConfig(
+        transform=IMAGES,
+        input=InputConfig(cache="none"),
+        augmentation=AugmentationConfig(flip=True),
+        training=TrainingConfig(**{"batch_size": BATCH, "seed": 5, **training}),
+    )
+    return TrainingInput.find(SimpleNamespace(**patterns), choices, FEATURE_SPEC, replicas=1)
+
+
+def in_order(data: TrainingInput, split: str) -> tuple[Any, Any]:
+    """Images as evaluation sees them, and their labels."""
+    cache = FeatureCache(Backbone().model, data)
+    images, labels = zip(*cache._images(getattr(data, split)), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def test_every_image_of_the_eval_split_once_in_order(shard_folder: ShardFolder) -> None:
+    data, backbone = training_input(shard_folder), Backbone()
+    images, labels = in_order(data, "evaluation")
+    expected = backbone.model(images).numpy()
+    features, ids = zip(*FeatureCache(backbone.model, data).read_evaluation(), strict=True)
+    np.testing.assert_array_equal(np.concatenate(ids), labels)
+    np.testing.assert_allclose(np.concatenate(features), expected, rtol=1e-6)
+    assert features[0].dtype == tf.float32
+
+
+def batches(cache: FeatureCache, part: Any, *, step: int, count: int) -> list[Any]:
+    taken = cache.read(step, part).take(count)
+    return [(features.numpy(), labels.numpy()) for features, labels in taken]
+
+
+def test_batches_have_the_images_that_training_would_take(shard_folder: ShardFolder) -> None:
+    data, backbone = training_input(shard_folder), Backbone()
+    cache = FeatureCache(backbone.model, data)
+    images, _ = in_order(data, "train")
+    expected = backbone.model(images).numpy()
+    records = []
+    for features, labels in batches(cache, WHOLE, step=0, count=2 * data.steps):
+        distances = np.abs(features[:, np.newaxis] - expected).sum(-1)
+        records.append(distances.argmin(1))
+        np.testing.assert_allclose(distances.min(1), 0, atol=1e-5)
+        np.testing.assert_array_equal(labels, [n % 3 for n in records[-1]])
+    epochs = np.concatenate(records).reshape(2, -1)
+    assert [sorted(epoch) for epoch in epochs] == [list(range(64))] * 2
+    assert epochs[0].tolist() != epochs[1].tolist()
+    # The same as of images, mirrored or moved though those are.
+    taken = [labels.numpy() for _, labels in data.read(0, WHOLE).take(2 * data.steps)]
+    np.testing.assert_array_equal(np.concatenate(taken), epochs.ravel() % 3)
+
+
+def test_training_goes_on_at_any_step(shard_folder: ShardFolder) -> None:
+    cache = FeatureCache(Backbone().model, training_input(shard_folder))
+    whole = batches(cache, WHOLE, step=0, count=12)
+    for ours, theirs in zip(batches(cache, WHOLE, step=5, count=7), whole[5:], strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+def test_workers_share_what_one_would_read(shard_folder: ShardFolder) -> None:
+    data = training_input(shard_folder)
+    cache = FeatureCache(Backbone().model, data)
+    parts = [tf.distribute.InputContext(2, number, 2) for number in range(2)]
+    of_workers = [batches(cache, part, step=1, count=3) for part in parts]
+    for step, (one, other) in enumerate(zip(*of_workers, strict=True), start=1):
+        [(features, _)] = batches(cache, WHOLE, step=step, count=1)
+        np.testing.assert_array_equal(np.concatenate([one[0], other[0]]), features)
+
+
+def test_the_backbone_sees_each_image_once(shard_folder: ShardFolder) -> None:
+    backbone = Backbone()
+    cache = FeatureCache(backbone.model, training_input(shard_folder))
+    for step in (0, 3):
+        batches(cache, WHOLE, step=step, count=30)
+        assert backbone.images == 64
+    for _ in range(2):
+        assert len(list(cache.read_evaluation())) == 3
+        assert backbone.images == 64 + 20
+
+
+def test_features_that_take_too_much_memory_are_said_to(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = FeatureCache(Backbone().model, training_input(shard_folder))
+    needed = (64 + 20) * 6 * 4
+    monkeypatch.setattr(feature_cache, "available_memory", lambda: 2 * needed)
+    assert cache.fits
+    monkeypatch.setattr(feature_cache, "available_memory", lambda: 2 * needed - 1)
+    with caplog.at_level(logging.WARNING):
+        assert not cache.fits
+    assert "transfer.cache_features is left aside" in caplog.text

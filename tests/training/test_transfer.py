@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from PIL import Image
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from components.contract.example import ENCODED, LABEL_ID
+from components.contract.model_run import RATE, WAIT_FRACTION
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import write_index
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.transfer import TransferConfig
+from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.shards import Shards
+from pipeline_def.model.networks import build_model
+from pipeline_def.model.parts import Parts, save_backbone
+from pipeline_def.training.feature_cache import FeatureCache
+from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.transfer import Phase, Training
+from tests.data.shard_folder import FEATURE_SPEC
+from tests.pictures import encode
+
+SIZE = 16
+IMAGES = TransformConfig(size=SIZE)
+MOMENTS = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
+OLD, NEW = range(6), range(6, 10)
+
+
+class Killed(Exception):
+    pass
+
+
+def write_digits(folder: Path, classes: Sequence[int], *, each: int, seed: int = 0) -> Path:
+    """Write `each` images of every class for training; of the others 100 to choose, 150 to judge."""
+    digits = load_digits()
+    random = np.random.default_rng(seed)
+    splits: dict[str, list[dict[str, Any]]] = {"train": [], "eval": [], "test": []}
+    rest = []
+    for label, digit in enumerate(classes):
+        numbers = random.permutation(np.flatnonzero(digits.target == digit))
+        splits["train"] += [record(digits.images[n], label) for n in numbers[:each]]
+        rest += [record(digits.images[n], label) for n in numbers[each:]]
+    random.shuffle(rest)
+    random.shuffle(splits["train"])
+    splits["eval"], splits["test"] = rest[:100], rest[100:250]
+    index = {}
+    for split, records in splits.items():
+        rows = write_indexed_shard(str(folder), split, "one", records)
+        index[split] = {"one": rows}
+    write_index(str(folder), index, labels=[str(digit) for digit in classes])
+    return folder
+
+
+def record(pixels: Any, label: int) -> dict[str, Any]:
+    image = Image.fromarray((pixels / 16 * 255).astype(np.uint8)).convert("RGB")
+    large = image.resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+    return {ENCODED: encode(large, "JPEG", quality=95), LABEL_ID: label}
+
+
+class Listened(TrainingInput):
+    """The input of a training that can be killed as it reads images."""
+
+    kill_at: int | None = None
+
+    def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
+        def listen(number: Any) -> Any:
+            if self.kill_at is not None and number >= self.kill_at:
+                raise Killed
+            return np.int64(0)
+
+        def tap(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> Any:
+            with tf.control_dependencies([tf.numpy_function(listen, [number], tf.int64)]):
+                return tf.identity(batch[0]), batch[1]
+
+        return super().read(step, part).enumerate(step).map(tap)
+
+
+@dataclass
+class Case:
+    """A training on digits, by default from random weights."""
+
+    digits: Path
+    folder: Path
+    model: ModelConfig = ModelConfig(name="cnn", width=8)
+    transfer: TransferConfig = TransferConfig()
+    training: TrainingConfig = TrainingConfig(epochs=3, batch_size=32)
+    kill_at: int | None = None
+
+    def run(self) -> Training:
+        tf_keras.utils.set_random_seed(self.training.seed)
+        tf.config.experimental.enable_op_determinism()
+        choices = TrainerConfig(
+            transform=IMAGES,
+            input=InputConfig(cache="none"),
+            augmentation=AugmentationConfig(shift=0.1),
+            model=self.model,
+            training=self.training,
+            transfer=self.transfer,
+        )
+        patterns = {f"{s}_files": [f"{self.digits}/Split-{s}/*"] for s in ("train", "eval")}
+        data = Listened.find(SimpleNamespace(**patterns), choices, FEATURE_SPEC, replicas=1)
+        object.__setattr__(data, "kill_at", self.kill_at)
+        labels = [str(n) for n in range(4)]
+        model = build_model(
+            self.model, size=SIZE, classes=4, seed=self.training.seed, **MOMENTS
+        )
+        training = Training(
+            model,
+            data,
+            labels,
+            log_dir=str(self.folder / "logs"),
+            checkpoint_dir=str(self.folder / "checkpoints"),
+        )
+        training.run()
+        return training
+
+
+def images_of(digits: Path, split: str) -> tuple[Any, Any]:
+    shards = Shards.of_pattern(f"{digits}/Split-{split}/*")
+    [(images, labels)] = make_dataset(
+        shards, config=IMAGES, feature_spec=FEATURE_SPEC, batch_size=shards.total
+    )
+    return images, labels.numpy()
+
+
+def accuracy(model: tf_keras.Model, digits: Path) -> float:
+    """Measure on images that have neither trained the model nor chosen its weights."""
+    images, labels = images_of(digits, "test")
+    return float(np.mean(np.argmax(model(images), axis=1) == labels))
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
+    """A small network that has been trained to tell six digits apart."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    config = ModelConfig(name="cnn", width=8)
+    images, labels = images_of(write_digits(folder, OLD, each=120), "train")
+    model = build_model(config, size=SIZE, classes=len(OLD), seed=1, **MOMENTS)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss)
+    model.fit(images, labels, epochs=8, batch_size=32, verbose=0)
+    save_backbone(model, str(folder / "backbone.weights.h5"))
+    return replace(config, weights=str(folder / "backbone.weights.h5"))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Path]:
+    """From images of each new class, and a seed, to their folder."""
+
+    @functools.cache
+    def write(each: int, seed: int = 0) -> Path:
+        return write_digits(tmp_path_factory.mktemp("digits"), NEW, each=each, seed=seed)
+
+    return write
+
+
+def phase(metric: str, values: list[float], name: str = "head") -> Phase:
+    return Phase(name, {metric: values, "loss": values}, metric, 1.0, 3)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "best", "better"),
+    [
+        ("val_loss", [3.0, 1.0, 2.0], [0.5], 0.5, True),
+        ("val_loss", [3.0, 1.0, 2.0], [NAN, 1.5], 1.5, False),
+        ("val_accuracy", [0.3, 0.8], [0.9, NAN], 0.9, True),
+        ("val_accuracy", [0.3, 0.8], [0.8], 0.8, False),
+    ],
+)
+def test_the_better_phase_has_the_better_best_epoch(
+    metric: str, before: list[float], after: list[float], best: float, better: bool
+) -> None:
+    later = phase(metric, after)
+    assert later.best == best
+    assert later.is_better_than(phase(metric, before)) is better
+
+
+def test_the_history_of_all_phases_says_which_epoch_is_of_which() -> None:
+    none: Any = None
+    training = Training(none, none, [], "", "")
+    training.phases = [phase("val_loss", [2.0, 1.0]), phase("val_loss", [3.0])]
+    assert training.history == {
+        "val_loss": [2.0, 1.0, 3.0],
+        "loss": [2.0, 1.0, 3.0],
+        "phase": [1, 1, 2],
+    }
+
+
+@pytest.mark.slow
+def test_two_phases_and_what_is_said_of_them(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path
+) -> None:
+    case = Case(digits(100, 0), tmp_path, pretrained, TransferConfig(head_epochs=4))
+    training = case.run()
+    assert [one.name for one in training.phases] == ["head", "fine_tune"]
+    assert training.history["phase"] == [1] * 4 + [2] * 3
+    facts = training.phases[1].describe()
+    assert facts.pop("seconds") > 0
+    losses = training.history["val_loss"]
+    assert facts == {
+        "name": "fine_tune",
+        "epochs": 3,
+        "metric": "val_loss",
+        "best": min(losses[4:]),
+    }
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "fine_tune",
+        "head",
+    ]
+    # The first epoch of the second phase begins where the first phase has ended.
+    assert losses[4] < losses[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("each", [10, 100])
+def test_transfer_beats_random_weights_at_the_same_budget(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, each: int
+) -> None:
+    for seed in range(3):
+        images = digits(each, seed)
+        training = TrainingConfig(epochs=3, batch_size=32, seed=seed)
+        transferred = Case(images, tmp_path / f"{seed}", pretrained, training=training).run()
+        # Computing the features once shows the network each image once more.
+        longer = replace(training, epochs=4)
+        random = Case(images, tmp_path / f"{seed}-random", training=longer).run()
+        ours, theirs = (accuracy(t.model, images) for t in (transferred, random))
+        assert ours > theirs + 0.1, (seed, ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("each", [10, 100])
+def test_the_head_is_as_good_as_logistic_regression(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, each: int
+) -> None:
+    ours, theirs = [], []
+    for seed in range(4):
+        images = digits(each, seed)
+        transfer = TransferConfig(unfreeze="none")
+        training = TrainingConfig(seed=seed)
+        case = Case(images, tmp_path / f"{seed}", pretrained, transfer, training)
+        model = case.run().model
+        ours.append(accuracy(model, images))
+        backbone = Parts.of(model).backbone
+        (x, y), (unseen, labels) = (images_of(images, split) for split in ("train", "test"))
+        regression = LogisticRegression(max_iter=5000).fit(backbone(x).numpy(), y)
+        theirs.append(regression.score(backbone(unseen).numpy(), labels))
+    assert np.mean(ours) >= np.mean(theirs) - 0.01, (ours, theirs)
+
+
+def weights_by_layer(model: tf_keras.Model) -> dict[str, list[Any]]:
+    backbone = Parts.of(model).backbone
+    return {v.name: v.numpy() for v in backbone.variables}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_first_phase_leaves_the_backbone_bit_for_bit(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, cached: bool
+) -> None:
+    transfer = TransferConfig(head_epochs=2, unfreeze="none", cache_features=cached)
+    model = Case(digits(10, 0), tmp_path, pretrained, transfer).run().model
+    untrained = build_model(pretrained, size=SIZE, classes=4, **MOMENTS)
+    before, after = weights_by_layer(untrained), weights_by_layer(model)
+    assert before.keys() == after.keys()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name], err_msg=name)
+    assert any(np.any(v.numpy()) for v in Parts.of(model).head.trainable_variables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("train_batch_norm", [False, True])
+def test_the_second_phase_leaves_what_is_frozen_bit_for_bit(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, train_batch_norm: bool
+) -> None:
+    transfer = TransferConfig(head_epochs=1, unfreeze=1, train_batch_norm=train_batch_norm)
+    training = TrainingConfig(epochs=2, learning_rate=1e-3)
+    done = Case(digits(100, 0), tmp_path, pretrained, transfer, training).run()
+    assert done.exported == "fine_tune"
+    untrained = build_model(pretrained, size=SIZE, classes=4, **MOMENTS)
+    before, after = weights_by_layer(untrained), weights_by_layer(done.model)
+    changed = {name for name in before if np.any(before[name] != after[name])}
+    last = {v.name for layer in Parts.of(done.model).blocks[-1] for v in layer.variables}
+    normalization = {
+        v.name
+        for layer in Parts.of(done.model).blocks[-1]
+        if isinstance(layer, tf_keras.layers.BatchNormalization)
+        for v in layer.variables
+    }
+    assert normalization
+    assert changed == (last if train_batch_norm else last - normalization)
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = TrainingConfig(epochs=3, checkpoint_steps=2)
+    transfer = TransferConfig(head_epochs=3)
+    case = Case(digits(100, 0), tmp_path / "whole", pretrained, transfer, training)
+    whole = case.run()
+    killed = replace(case, folder=tmp_path / "killed", kill_at=17)
+    with pytest.raises(tf.errors.OpError, match="Killed"):
+        killed.run()
+    monkeypatch.setattr(FeatureCache, "_compute", None)
+    again = replace(killed, kill_at=None).run()
+    for ours, theirs in zip(again.model.get_weights(), whole.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    measured = {RATE, WAIT_FRACTION}
+    for name in whole.history.keys() - measured:
+        assert again.history[name] == whole.history[name]
+
+
+@pytest.mark.slow
+def test_weights_that_fine_tuning_spoils_are_left_aside(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    training = TrainingConfig(epochs=1, learning_rate=1.0)
+    case = Case(digits(100, 0), tmp_path / "both", pretrained, training=training)
+    with caplog.at_level(logging.WARNING):
+        both = case.run()
+    assert both.exported == "head"
+    assert "Fine-tuning has not made the model better (val_loss" in caplog.text
+    head = replace(case, folder=tmp_path / "head", transfer=TransferConfig(unfreeze="none")).run()
+    for ours, theirs in zip(both.model.variables, head.model.variables, strict=True):
+        if ours.dtype.is_floating:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+def test_the_first_phase_runs_the_backbone_once_an_image(
+    pretrained: ModelConfig, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(cached: bool) -> int:
+        """Count the images that the first phase has asked its input for."""
+        seen = []
+        images = make_dataset
+
+        def counted(*those: Any, **options: Any) -> tf.data.Dataset:
+            def see(batch: tf.Tensor, labels: tf.Tensor) -> Any:
+                number = tf.numpy_function(
+                    lambda n: (seen.append(int(n)), np.int64(0))[1], [tf.shape(batch)[0]], tf.int64
+                )
+                with tf.control_dependencies([number]):
+                    return tf.identity(batch), labels
+
+            return images(*those, **options).map(see)
+
+        with monkeypatch.context() as patch:
+            for module in ("feature_cache", "training_input"):
+                patch.setattr(f"pipeline_def.training.{module}.make_dataset", counted)
+            transfer = TransferConfig(head_epochs=4, unfreeze="none", cache_features=cached)
+            Case(digits(100, 0), tmp_path / f"{cached}", pretrained, transfer).run()
+        return sum(seen)
+
+    once = 400 + 100
+    assert count(True) == once
+    assert count(False) >= 4 * once
