@@ -54,6 +54,8 @@ def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
 
 def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
     """Resize one uint8 image [height, width, 3] to uint8 [size, size, 3], with antialiasing."""
+    if fit == "letterbox":
+        return _letterbox(image, size)
     if fit == "crop":
         shape = tf.shape(image)
         side = tf.minimum(shape[0], shape[1])
@@ -61,6 +63,20 @@ def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
         image = image[top : top + side, left : left + side]
     resized = tf.image.resize(image, [size, size], antialias=True)
     return tf.saturate_cast(tf.round(resized), tf.uint8)
+
+
+def _letterbox(image: tf.Tensor, size: int) -> tf.Tensor:
+    """Resize the longer side to `size`, and put bars of the mean colour beside the shorter one."""
+    shape = tf.shape(image)[:2]
+    scale = size / tf.reduce_max(shape)
+    # Of a line a thousand times as long as wide a pixel has to stay.
+    inner = tf.maximum(tf.cast(tf.round(tf.cast(shape, tf.float64) * scale), tf.int32), 1)
+    resized = tf.round(tf.image.resize(image, inner, antialias=True))
+    colour = tf.round(tf.reduce_mean(resized, axis=[0, 1]))
+    before = (size - inner) // 2
+    margins = tf.stack([before, size - inner - before], axis=1)
+    padded = tf.pad(resized - colour, tf.pad(margins, [[0, 1], [0, 0]])) + colour
+    return tf.saturate_cast(padded, tf.uint8)
 
 
 def decode(

@@ -62,9 +62,15 @@ def _read(plan: ReadPlan, table: RecordTable | None) -> tf.data.Dataset:
     if plan.options.cache in ("decoded", "file"):
         # Once, all images in the order of the shards; then only copied, in the order of training.
         pixels, labels = decode_all(_read(_uncached(plan), table), plan)
-        return plan.map(plan.record_batches(), gather_records(plan, pixels, labels))
+        return plan.map(plan.record_batches(labels), gather_records(plan, pixels, labels))
     if table is not None:
-        return plan.map(plan.record_batches(), decode_records(plan, table))
+        return plan.map(plan.record_batches(table.label), decode_records(plan, table))
+    if plan.order is not None and plan.order.balanced:
+        raise ConfigurationError(
+            f"training.balance is 'sampling', which takes records in any order, and the shards at "
+            f"{plan.shards.uri} are read in sequence: choose input.reader indexed, input.cache "
+            f"decoded, or training.balance weights."
+        )
     return plan.map(serialized_batches(plan), parse_and_decode(plan))
 
 

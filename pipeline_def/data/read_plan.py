@@ -13,7 +13,13 @@ from components.contract.machine import available_cpus
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.host_calls import guard
-from pipeline_def.data.order import EpochOrder, Int64Array, TrainingOrder
+from pipeline_def.data.order import (
+    BalancedOrder,
+    EpochOrder,
+    Int64Array,
+    RecordOrder,
+    TrainingOrder,
+)
 from pipeline_def.data.shards import Shards
 
 # One call of Python gives the records of so many batches; a call for each would cost more than
@@ -69,18 +75,27 @@ class ReadPlan:
         numbers = tf.random.stateless_uniform([self.batch_size, 3], [order.seed, batch])
         return tf.cast(numbers * limits, tf.int32)
 
-    def record_batches(self) -> tf.data.Dataset:
-        """Return batches of (record numbers int64 [batch], windows int32 [batch, 3])."""
+    def record_batches(self, labels: Int64Array) -> tf.data.Dataset:
+        """Return batches of (record numbers int64 [batch], windows int32 [batch, 3]).
+
+        Args:
+            labels: label ids of all records, by which a balanced order goes.
+        """
         if self.order is None:
             numbers = tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
         else:
-            numbers = self._shuffled_batches(self.order)
+            numbers = self._shuffled_batches(self.order, labels)
         return numbers.map(lambda batch, records: (records, self.windows(batch, records)))
 
-    def _shuffled_batches(self, order: TrainingOrder) -> tf.data.Dataset:
-        """Return (number of the batch, its record numbers), epoch after epoch."""
+    def _record_order(self, order: TrainingOrder, labels: Int64Array) -> RecordOrder:
+        if order.balanced:
+            return BalancedOrder(labels, seed=order.seed)
         counts = list(self.shards.counts.values())
-        epochs = EpochOrder(counts, mixed=self.options.interleave, seed=order.seed)
+        return EpochOrder(counts, mixed=self.options.interleave, seed=order.seed)
+
+    def _shuffled_batches(self, order: TrainingOrder, labels: Int64Array) -> tf.data.Dataset:
+        """Return (number of the batch, its record numbers), epoch after epoch."""
+        epochs = self._record_order(order, labels)
 
         def chunk(first: Int64Array) -> tuple[Int64Array, Int64Array]:
             batches = order.batch_numbers(int(first), count=_CHUNK)

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.labels import read_labels
 from pipeline_def.data.moments import pixel_moments
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
@@ -60,8 +62,10 @@ class TrainingInput:
 
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
         """Return the endless batches of one input pipeline after `step` steps."""
+        training = self.choices.training
+        balanced = training.balance == "sampling"
         order = TrainingOrder.of_worker(
-            self.choices.training.seed, step, part, flip=self.flip_on_host
+            training.seed, step, part, flip=self.flip_on_host, balanced=balanced
         )
         size = part.get_per_replica_batch_size(self.batch_size)
         return self._dataset(self.train, size, self.choices.input, order)
@@ -69,6 +73,26 @@ class TrainingInput:
     def read_evaluation(self) -> tf.data.Dataset:
         """Return every example of the eval split once."""
         return self._dataset(self.evaluation, self.batch_size, self.choices.input)
+
+    def class_counts(self, classes: int = 0) -> list[int]:
+        """Count the training images of each label id, from 0 to at least `classes` - 1.
+
+        An id that the vocabulary has, but no training image, counts 0.
+        """
+        labels = read_labels(self.train, self.feature_spec)
+        return [int(count) for count in np.bincount(labels, minlength=classes)]
+
+    def class_weights(self, classes: int = 0) -> list[float] | None:
+        """Return the weight of an image of each class in the loss, if `training.balance` asks.
+
+        All classes that have images weigh the same together, and the mean of all images is 1. A
+        class without images weighs 0: no image asks for its weight.
+        """
+        if self.choices.training.balance != "weights":
+            return None
+        counts = self.class_counts(classes)
+        share = sum(counts) / sum(count > 0 for count in counts)
+        return [share / count if count else 0.0 for count in counts]
 
     def pixel_moments(self) -> tuple[list[float], list[float]]:
         """Return mean and variance of the training pixels, [3] each, 0 to 255."""

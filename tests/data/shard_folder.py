@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,15 +55,21 @@ class ShardFolder:
         )
 
 
-def write_shards(path: Path, **splits: Sequence[int]) -> ShardFolder:
-    """Write shards of so many records each; `evaluation` becomes the split eval."""
+def write_shards(
+    path: Path, *, labels: Mapping[str, list[int]] | None = None, **splits: Sequence[int]
+) -> ShardFolder:
+    """Write shards of so many records each; `evaluation` becomes the split eval.
+
+    Records take the `labels` of their split, or the three label ids in turn.
+    """
     folder = ShardFolder(path, {}, {})
     index: dict[str, dict[str, int]] = {}
     for seed, (name, counts) in enumerate(splits.items()):
         split = {"evaluation": "eval"}.get(name, name)
         numbers = range(1000 * seed, 1000 * seed + sum(counts))
         folder.images[split] = [_image(number) for number in numbers]
-        folder.labels[split] = [number % 3 for number in numbers]
+        in_turn = [number % 3 for number in numbers]
+        folder.labels[split] = (labels or {}).get(split, in_turn)
         records = [
             {ENCODED: image, LABEL_ID: label}
             for image, label in zip(folder.images[split], folder.labels[split], strict=True)

@@ -18,10 +18,19 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, file_cache, read_plan
 from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.labels import read_labels
 from pipeline_def.data.moments import pixel_moments
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
-from tests.data.shard_folder import BATCH, CONFIG, SIZE, ShardFolder, examples
+from tests.data.shard_folder import (
+    BATCH,
+    CONFIG,
+    FEATURE_SPEC,
+    SIZE,
+    ShardFolder,
+    examples,
+    write_shards,
+)
 
 READERS = {
     "indexed": InputConfig(cache="none"),
@@ -63,6 +72,13 @@ def first_examples(shard_folder: ShardFolder) -> First:
         return list(examples(batches.take(BATCHES)))
 
     return first
+
+
+@pytest.fixture(scope="module")
+def rare_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    """24 training images in two shards: 18 of class 0, 5 of class 1, one of class 2."""
+    labels = [0] * 9 + [1] * 3 + [2] + [0] * 9 + [1] * 2
+    return write_shards(tmp_path_factory.mktemp("rare"), labels={"train": labels}, train=[13, 11])
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
@@ -132,6 +148,60 @@ def test_each_step_of_several_workers_has_the_examples_that_one_would_have_had(
     for step in range(15):
         shared = [w for worker in workers for w in worker[step * BATCH : (step + 1) * BATCH]]
         assert shared == alone[2 * step * BATCH : 2 * (step + 1) * BATCH]
+
+
+BALANCED = TrainingOrder(seed=3, balanced=True)
+EVERY_RECORD = {"indexed", "encoded in memory", "decoded in memory", "decoded in memory, streamed"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[] if n in ("indexed", "decoded in memory") else [pytest.mark.slow])
+        for n in sorted(EVERY_RECORD)
+    ],
+)
+def test_a_balanced_order_has_all_classes_equally_often(
+    rare_folder: ShardFolder, name: str
+) -> None:
+    dataset = rare_folder.dataset("train", options=READERS[name], order=BALANCED)
+    stream = list(examples(dataset.take(9)))
+    counts = Counter(label for _, label in stream)
+    assert counts == {0: 24, 1: 24, 2: 24}
+    assert set(stream) == set(rare_folder.stored("train"))
+    again = dataclasses.replace(BALANCED, start=4)
+    rest = rare_folder.dataset("train", options=READERS[name], order=again).take(5)
+    assert list(examples(rest)) == stream[4 * BATCH :]
+
+
+def test_workers_share_a_balanced_order(rare_folder: ShardFolder) -> None:
+    def stream(order: TrainingOrder, batches: int) -> Stream:
+        dataset = rare_folder.dataset("train", options=READERS["indexed"], order=order)
+        return list(examples(dataset.take(batches)))
+
+    alone = stream(BALANCED, 4)
+    first, second = (
+        stream(dataclasses.replace(BALANCED, pipelines=2, pipeline=i), 2) for i in range(2)
+    )
+    shared = [*first[:BATCH], *second[:BATCH], *first[BATCH:], *second[BATCH:]]
+    assert shared == alone
+
+
+def test_the_streamed_reader_cannot_balance(rare_folder: ShardFolder) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"training.balance is 'sampling'.*are read in seq"
+    ):
+        rare_folder.dataset("train", options=READERS["streamed"], order=BALANCED)
+
+
+def test_labels_are_those_of_the_records_with_an_index_and_without(
+    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = shard_folder.shards("train")
+    # Nothing of a record is read while there is an index.
+    assert read_labels(shards, {}).tolist() == shard_folder.labels["train"]
+    monkeypatch.setattr("components.records.record_index.FOLDER", "nowhere")
+    assert read_labels(shards, FEATURE_SPEC).tolist() == shard_folder.labels["train"]
 
 
 def test_streaming_workers_share_the_shards(shard_folder: ShardFolder) -> None:

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import doctest
+from collections import Counter
 
 import numpy as np
+import pytest
 
 from pipeline_def.data import order
-from pipeline_def.data.order import EpochOrder, TrainingOrder
+from pipeline_def.data.order import (
+    BalancedOrder,
+    EpochOrder,
+    Int64Array,
+    RecordOrder,
+    TrainingOrder,
+)
 
 COUNTS = [23, 17, 20, 31, 9]
 STARTS = np.cumsum([0, *COUNTS])
@@ -13,7 +21,7 @@ STARTS = np.cumsum([0, *COUNTS])
 
 def test_the_examples_in_the_docstrings_hold() -> None:
     failed, tried = doctest.testmod(order)
-    assert (failed, tried) == (0, 4)
+    assert (failed, tried) == (0, 7)
 
 
 def epochs(*, mixed: int, seed: int = 3) -> list[list[int]]:
@@ -46,3 +54,61 @@ def test_workers_take_the_batches_of_one_in_turn() -> None:
     alone = TrainingOrder(start=4).batch_numbers(4, count=6).tolist()
     parts = [TrainingOrder(pipelines=2, pipeline=i).batch_numbers(2, count=3) for i in range(2)]
     assert np.stack(parts, axis=1).ravel().tolist() == alone
+
+
+# Records of three classes lie anywhere; 11, 3 and 1 of them, and no label id 2.
+LABELS = np.random.default_rng(0).permutation([0] * 11 + [1] * 3 + [3])
+
+
+def balanced(positions: int = 600, *, seed: int = 3) -> Int64Array:
+    return BalancedOrder(LABELS, seed=seed).at(np.arange(positions))
+
+
+def test_classes_come_by_turns_each_in_an_order_of_its_own() -> None:
+    turns = [tuple(turn) for turn in LABELS[balanced()].reshape(-1, 3).tolist()]
+    assert all(sorted(turn) == [0, 1, 3] for turn in turns)
+    # All six orders, 33 times each on the average.
+    counts = Counter(turns)
+    assert len(counts) == 6
+    assert min(counts.values()) > 15
+
+
+def test_within_a_class_each_record_comes_equally_often_to_within_one() -> None:
+    records = balanced()
+    for label, of_class in ((0, 11), (1, 3), (3, 1)):
+        stream = records[LABELS[records] == label]
+        assert len(stream) == 200
+        rounds = [tuple(r) for r in stream[: 200 // of_class * of_class].reshape(-1, of_class)]
+        expected = np.flatnonzero(label == LABELS).tolist()
+        assert all(sorted(taken) == expected for taken in rounds)
+        if of_class > 1:
+            assert len(set(rounds)) > 5
+
+
+def test_the_seed_decides_and_the_epochs_differ() -> None:
+    first, second = balanced(30).reshape(2, 15)
+    assert first.tolist() == balanced(15).tolist()
+    assert first.tolist() != second.tolist()
+    assert first.tolist() != balanced(15, seed=4).tolist()
+
+
+@pytest.mark.parametrize(
+    "order", [BalancedOrder(LABELS, seed=1), EpochOrder([9, 6], mixed=1, seed=1)]
+)
+def test_any_position_can_be_asked_for(order: RecordOrder) -> None:
+    whole = order.at(np.arange(5000))
+    asked = np.random.default_rng(0).integers(0, 5000, (7, 40))
+    assert order.at(asked).tolist() == whole[asked].tolist()
+
+
+def test_classes_do_not_share_their_random_numbers() -> None:
+    # Two classes of ten: were they shuffled alike, one would follow from the other.
+    order = BalancedOrder([0] * 10 + [1] * 10, seed=0)
+    records = order.at(np.arange(2000))
+    first, second = records[records < 10], records[records >= 10] - 10
+    assert 0.05 < (first == second).mean() < 0.15
+
+
+def test_a_single_class_is_only_shuffled() -> None:
+    epoch = BalancedOrder([7] * 20, seed=0).at(np.arange(20)).tolist()
+    assert sorted(epoch) == list(range(20)) != epoch

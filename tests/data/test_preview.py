@@ -80,6 +80,14 @@ def test_a_batch_changes_as_in_a_step_of_training() -> None:
     np.testing.assert_array_equal(augmented[order], expected)
 
 
+@pytest.mark.parametrize("policy", ["trivial", "rand"])
+def test_policies_are_shown(policy: Any) -> None:
+    files = canonical(TransformConfig(size=32))
+    seen, augmented = preview(files, custom_config(policy=policy, **OFF))
+    # One in 14 operations is the identity, and some are weak.
+    assert (augmented != seen).any((1, 2, 3)).sum() > len(files) / 2
+
+
 @pytest.mark.parametrize("option", [{"mixup": 1.0}, {"cutmix": 1.0}], ids=["mixup", "cutmix"])
 def test_neighbours_of_one_class_are_mixed_with_other_classes(option: dict[str, Any]) -> None:
     # Twenty black images, then twenty white ones.

@@ -14,6 +14,7 @@ from components.transform.config import TransformConfig
 from tests.pictures import encode, picture
 
 Canonicalize = Callable[..., tf.Tensor]
+Fit = Literal["crop", "stretch", "letterbox"]
 
 
 def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
@@ -45,21 +46,73 @@ def expected_stretch(image: Image.Image) -> Image.Image:
     return image.resize((32, 32), Image.Resampling.BILINEAR)
 
 
-@pytest.mark.parametrize(
-    ("fit", "expected"), [("crop", expected_crop), ("stretch", expected_stretch)]
-)
-def test_pixels_are_those_of_pillow(
-    canonicalize_either_way: Canonicalize,
-    fit: Literal["crop", "stretch"],
-    expected: Callable[[Image.Image], Image.Image],
-) -> None:
+def expected_letterbox(image: Image.Image) -> Image.Image:
+    scale = 32 / max(image.size)
+    width, height = (max(1, round(scale * side)) for side in image.size)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    colour = np.round(np.asarray(resized).mean(axis=(0, 1))).astype(int).tolist()
+    whole = Image.new("RGB", (32, 32), tuple(colour))
+    whole.paste(resized, ((32 - width) // 2, (32 - height) // 2))
+    return whole
+
+
+EXPECTED: dict[Fit, Callable[[Image.Image], Image.Image]] = {
+    "crop": expected_crop,
+    "stretch": expected_stretch,
+    "letterbox": expected_letterbox,
+}
+
+
+@pytest.mark.parametrize("fit", EXPECTED)
+def test_pixels_are_those_of_pillow(canonicalize_either_way: Canonicalize, fit: Fit) -> None:
     image = picture(1, height=60, width=80)
     canonical = canonicalize_either_way(
         tf.constant([encode(image, "PNG")]), TransformConfig(size=32, fit=fit, quality=100)
     )
     pixels = decode(canonical, TransformConfig(size=32)).numpy()[0].astype(int)
     # JPEG at quality 100 is a few levels off; another crop or no antialiasing would be tens.
-    assert np.abs(pixels - np.asarray(expected(image))).max() <= 6
+    assert np.abs(pixels - np.asarray(EXPECTED[fit](image))).max() <= 6
+
+
+# Height and width of an image, and where in 32 x 32 pixels it is to lie: its rows and its columns.
+LETTERBOXES = {
+    "upright: bars left and right": (80, 60, slice(0, 32), slice(4, 28)),
+    "lying: bars above and below": (60, 80, slice(4, 28), slice(0, 32)),
+    "square: no bars": (50, 50, slice(0, 32), slice(0, 32)),
+    "small: enlarged": (5, 10, slice(8, 24), slice(0, 32)),
+    "an odd bar: the one row more is below": (31, 32, slice(0, 31), slice(0, 32)),
+    "a line keeps one pixel of its width": (1, 1000, slice(15, 16), slice(0, 32)),
+    "an upright line": (1000, 1, slice(0, 32), slice(15, 16)),
+    "a row that would round to none": (3, 5000, slice(15, 16), slice(0, 32)),
+    "a single pixel": (1, 1, slice(0, 32), slice(0, 32)),
+}
+
+
+def test_a_letterbox_shows_the_whole_image_in_its_shape(
+    canonicalize_either_way: Canonicalize,
+) -> None:
+    images = [picture(1, height=h, width=w) for h, w, *_ in LETTERBOXES.values()]
+    config = TransformConfig(size=32, fit="letterbox", storage="raw")
+    # In one call, as each of them traces a graph.
+    canonical = canonicalize_either_way(tf.constant([encode(i, "PNG") for i in images]), config)
+    letterboxes = decode(canonical, config).numpy().astype(int)
+    for pixels, image, (name, (_, _, *inside)) in zip(
+        letterboxes, images, LETTERBOXES.items(), strict=True
+    ):
+        assert np.abs(pixels - np.asarray(expected_letterbox(image))).max() <= 1, name
+        in_bars = np.ones((32, 32), bool)
+        in_bars[tuple(inside)] = False
+        mean = pixels[tuple(inside)].mean(axis=(0, 1))
+        assert np.abs(pixels[in_bars] - mean).max(initial=0) <= 0.5, name
+
+
+def test_a_square_image_has_no_bars() -> None:
+    encoded = tf.constant([encode(picture(1, height=50, width=50), "PNG")])
+    letterboxed, stretched = (
+        canonicalize(encoded, TransformConfig(size=32, fit=fit, storage="raw"))
+        for fit in ("letterbox", "stretch")
+    )
+    assert letterboxed.numpy() == stretched.numpy()
 
 
 def test_a_jpeg_of_the_right_size_is_kept_byte_for_byte(

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.contract import example
 from components.images.canonical import decode
@@ -52,6 +54,32 @@ def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None
         features = record.features.feature
         label = names[features[example.LABEL_ID].int64_list.value[0]]
         assert features[example.FILENAME].bytes_list.value[0].startswith(label + b"/")
+
+
+@pytest.mark.slow
+def test_the_served_graph_letterboxes_as_transform_does(
+    ingested: nodes.Ingested, tmp_path: Path
+) -> None:
+    config = TransformConfig(size=SIZE, fit="letterbox", storage="raw")
+    stored = nodes.transform(ingested, tmp_path, config=config)
+    # As `serving/signatures.py` applies it, to the bytes alone.
+    graph = tft.TFTransformOutput(stored.graph.uri).transform_savedmodel_dir
+    serve = SavedModelLoader(graph).apply_transform_model
+    for raw, record in zip(
+        nodes.read_examples(ingested.examples, "eval"),
+        nodes.read_examples(stored.examples, "eval"),
+        strict=True,
+    ):
+        [encoded], [kept] = (
+            example_.features.feature[example.ENCODED].bytes_list.value
+            for example_ in (raw, record)
+        )
+        [served] = serve({example.ENCODED: tf.constant([[encoded]])})[example.ENCODED].numpy()
+        assert served == kept
+        pixels = decode(tf.constant([served]), config).numpy()[0]
+        # The pictures are 24 x 32: a bar of 4 rows above and below, of one colour.
+        bars = np.concatenate([pixels[:4], pixels[-4:]]).reshape(-1, 3)
+        assert len(np.unique(bars, axis=0)) == 1
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from pipeline_def.data.augmentation.augmentation_random import (
     beta,
     draw_numbers,
 )
-from pipeline_def.data.augmentation.colour import change_colours, mean_colours
+from pipeline_def.data.augmentation.colour import change_colours, mean_colours, rounded
 from pipeline_def.data.augmentation.geometric_ops import apply_geometry
+from pipeline_def.data.augmentation.policy import apply_policy
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
@@ -31,7 +32,7 @@ def augment(
     config: AugmentationConfig,
     classes: int,
 ) -> Batch:
-    """Change a batch at random: geometry, colours, cutout, then mixup or cutmix.
+    """Change a batch at random: geometry, policy, colours, cutout, then mixup or cutmix.
 
     Args:
         images: uint8 [batch, height, width, 3]; height and width are known beforehand.
@@ -42,23 +43,20 @@ def augment(
         classes: number of them.
 
     Returns:
-        Images, uint8 of the same shape, rounded once, after the last op. Labels as they came, or,
+        Images, uint8 of the same shape, rounded after the last op, and before and after each of the
+        policy's. Labels as they came, or,
         with `config.soft_labels`, float32 [batch, classes], which add up to 1 per image.
     """
     shape = images.shape
     random = draw_numbers(tf.shape(images)[0], seed)
     images = apply_geometry(images, random, config)
+    images = apply_policy(images, seed=seed, config=config)
     images = change_colours(images, random, config)
     images = _cut_out(images, random, config.cutout)
     if config.soft_labels:
         labels = tf.one_hot(labels, classes, dtype=tf.float32)
         images, labels = _mix(images, labels, random=random, config=config)
-    return tf.ensure_shape(_rounded(images), shape), labels
-
-
-def _rounded(images: tf.Tensor) -> tf.Tensor:
-    """Bring float32 pixels within [0, 255] to uint8."""
-    return images if images.dtype == tf.uint8 else tf.cast(images + 0.5, tf.uint8)
+    return tf.ensure_shape(rounded(images), shape), labels
 
 
 def _span(centre: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:
@@ -122,7 +120,7 @@ def _mixup(
     fraction = beta(alpha, random.mixup_radius, random.mixup_angle)
     flat = tf.reshape(tf.cast(images, tf.float32), [-1, math.prod(images.shape[1:])])
     mixed = tf.reshape(_blended(flat, fraction), [-1, *images.shape[1:]])
-    return _rounded(mixed), _blended(labels, fraction)
+    return rounded(mixed), _blended(labels, fraction)
 
 
 def _cutmix(
@@ -136,4 +134,4 @@ def _cutmix(
     # The fraction that was replaced in fact, which is smaller at the border.
     pixels = tf.math.count_nonzero(rows, axis=1) * tf.math.count_nonzero(columns, axis=1)
     fraction = 1 - tf.cast(pixels, tf.float32) / (height * width)
-    return _rounded(mixed), _blended(labels, fraction)
+    return rounded(mixed), _blended(labels, fraction)

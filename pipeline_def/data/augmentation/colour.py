@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and hue of a batch.
+"""Brightness, contrast, saturation, hue and sharpness of a batch.
 
 Figures in the comments are of 128 images of 224 pixels on 2 CPU cores.
 """
@@ -34,12 +34,41 @@ def change_colours(
     saturation = 1 + signed(random.saturation, config.saturation)
     matrix = _saturation_matrix(saturation) @ _hue_matrix(signed(random.hue, config.hue))
     matrix *= (brightness * contrast)[:, None, None]
-    gray = tf.reduce_sum(mean_colours(images) * tf.constant(_LUMA), axis=1, keepdims=True)
-    offset = ((1 - contrast) * brightness)[:, None] * gray
-    # Product and offset: 33 ms; with the channels taken apart 108 ms.
-    flat = tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels])
-    mixed = tf.reshape(flat @ matrix, [-1, height * width * channels]) + offset
+    offset = ((1 - contrast) * brightness)[:, None] * mean_gray(images)
+    mixed = tf.reshape(_mixed(images, matrix), [-1, height * width * channels]) + offset
     return tf.reshape(tf.clip_by_value(mixed, 0, 255), [-1, height, width, channels])
+
+
+def saturate(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Multiply distances from each pixel's gray by `factor`, float32 [batch]; uint8 in and out.
+
+    As `ImageEnhance.Color` of Pillow, but rounded, where Pillow cuts off decimals.
+    """
+    mixed = _mixed(images, _saturation_matrix(factor))
+    return tf.reshape(rounded(tf.clip_by_value(mixed, 0, 255)), tf.shape(images))
+
+
+def sharpen(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Multiply differences from smoothed images by `factor`, float32 [batch]; uint8 in and out.
+
+    As `ImageEnhance.Sharpness` of Pillow, rounded: it smooths with a square of 3 pixels, of which
+    the middle weighs 5 and each other one 1, and leaves the outermost pixels as they are.
+    """
+    pixels = tf.cast(images, tf.float32)
+    rows = pixels[:, :-2] + pixels[:, 1:-1] + pixels[:, 2:]
+    squares = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:]
+    inner = pixels[:, 1:-1, 1:-1]
+    smooth = tf.floor((squares + 4 * inner) / 13 + 0.5)
+    change = (factor - 1)[:, None, None, None] * (inner - smooth)
+    changed = pixels + tf.pad(change, [[0, 0], [1, 1], [1, 1], [0, 0]])
+    return rounded(tf.clip_by_value(changed, 0, 255))
+
+
+def _mixed(images: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Multiply all pixels by the matrix of their image: float32 [batch, pixels, channels]."""
+    _, height, width, channels = images.shape
+    # With the offset of `change_colours`: 33 ms; with the channels taken apart 108 ms.
+    return tf.reshape(tf.cast(images, tf.float32), [-1, height * width, channels]) @ matrix
 
 
 def _saturation_matrix(factor: tf.Tensor) -> tf.Tensor:
@@ -60,3 +89,13 @@ def mean_colours(images: tf.Tensor) -> tf.Tensor:
     """Return the mean of each channel of each image, float32 [batch, channels]."""
     # One axis after the other: 3 ms; both at once: 7 ms.
     return tf.reduce_mean(tf.reduce_mean(tf.cast(images, tf.float32), axis=1), axis=1)
+
+
+def mean_gray(images: tf.Tensor) -> tf.Tensor:
+    """Return the mean luma of each image, float32 [batch, 1], 0 to 255."""
+    return tf.reduce_sum(mean_colours(images) * tf.constant(_LUMA), axis=1, keepdims=True)
+
+
+def rounded(images: tf.Tensor) -> tf.Tensor:
+    """Bring float32 pixels within [0, 255] to uint8; uint8 ones are."""
+    return images if images.dtype == tf.uint8 else tf.cast(images + 0.5, tf.uint8)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.data.augmentation.augmentation_random import AugmentationRandom, pixels, signed
+from pipeline_def.data.augmentation.colour import mean_colours, rounded
 
 _LOG_ASPECT = math.log(4 / 3)
 
@@ -73,13 +74,27 @@ def _rotation(angle: tf.Tensor, mirrored: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.stack([cos * mirror, -sin, sin * mirror, cos], axis=1), [-1, 2, 2])
 
 
-def _warp(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tensor:
-    """Sample float32 pixels bilinearly; the image is reflected at its edges.
+def warp_on_mean_colour(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tensor:
+    """Sample uint8 pixels as `_warp` does, with each image's mean colour around it.
+
+    Large moves would show reflections as a second object; black, which the papers' code fills in,
+    is bright beside dark pictures' own colours.
+    """
+    colour = mean_colours(images)[:, None, None, :]
+    centred = tf.cast(images, tf.float32) - colour
+    return rounded(_warp(centred, matrix, offset=offset, outside="CONSTANT") + colour)
+
+
+def _warp(
+    images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor, outside: str = "REFLECT"
+) -> tf.Tensor:
+    """Sample float32 pixels bilinearly.
 
     Args:
-        images: uint8 [batch, height, width, channels].
+        images: uint8 or float32 [batch, height, width, channels].
         matrix: float32 [batch, 2, 2], from output to input pixels, x first, about the centre.
         offset: float32 [batch, 2], added in the input, pixels.
+        outside: REFLECT: the image is reflected at its edges. CONSTANT: zeros are around it.
     """
     _, height, width, _ = images.shape
     centre = tf.constant([(width - 1) / 2, (height - 1) / 2], tf.float32)
@@ -92,5 +107,5 @@ def _warp(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tens
         output_shape=[height, width],
         fill_value=0.0,
         interpolation="BILINEAR",
-        fill_mode="REFLECT",
+        fill_mode=outside,
     )

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageEnhance, ImageOps
+
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.data.augmentation import policy
+from pipeline_def.data.augmentation.augment import augment
+from pipeline_def.data.augmentation.policy import (
+    RAND,
+    TRIVIAL,
+    Operation,
+    Ranges,
+    apply_operations,
+)
+from tests.pictures import picture
+
+Array = np.ndarray[Any, Any]
+Oracle = Callable[[Image.Image, float, Ranges], Image.Image]
+
+# Not square, so that height and width cannot be mixed up.
+HEIGHT, WIDTH = 40, 56
+NOISE = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+SMOOTH = np.asarray(picture(1, height=HEIGHT, width=WIDTH))
+# What the operations may stumble over: one value only, two of them, few of many.
+FLAT = np.full_like(NOISE, 90)
+HALVES = np.where(np.arange(WIDTH)[:, None] < 20, 250, 30) * np.ones_like(NOISE)
+RARE = np.where(NOISE > 250, NOISE, 0).astype(np.uint8)
+PICTURES = np.stack([NOISE, SMOOTH, FLAT, HALVES.astype(np.uint8), RARE])
+STRENGTHS = [-1.0, -0.5, 0.0, 0.1, 0.3, 0.7, 1.0]
+
+
+def enhanced(enhancer: Callable[[Image.Image], ImageEnhance._Enhance]) -> Oracle:
+    def enhance(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
+        return enhancer(image).enhance(1 + strength * ranges.enhancement)
+
+    return enhance
+
+
+def posterized(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
+    return ImageOps.posterize(image, 8 - round(abs(strength) * ranges.lost_bits))
+
+
+def solarized(image: Image.Image, strength: float, ranges: Ranges) -> Image.Image:
+    return ImageOps.solarize(image, math.ceil(256 * (1 - abs(strength))))
+
+
+VALUES: dict[Operation, Oracle] = {
+    Operation.IDENTITY: lambda image, *_: image,
+    Operation.BRIGHTNESS: enhanced(ImageEnhance.Brightness),
+    Operation.CONTRAST: enhanced(ImageEnhance.Contrast),
+    Operation.POSTERIZE: posterized,
+    Operation.SOLARIZE: solarized,
+    Operation.AUTOCONTRAST: lambda image, *_: ImageOps.autocontrast(image),
+    Operation.EQUALIZE: lambda image, *_: ImageOps.equalize(image),
+    Operation.COLOUR: enhanced(ImageEnhance.Color),
+    Operation.SHARPNESS: enhanced(ImageEnhance.Sharpness),
+}
+
+
+def about_centre(matrix: Array) -> tuple[float, ...]:
+    """Pillow's coefficients, from output to input, of a 2 x 2 matrix that keeps the centre."""
+    centre = np.array([WIDTH / 2, HEIGHT / 2])
+    return tuple(np.column_stack([matrix, centre - matrix @ centre]).ravel())
+
+
+def coefficients(kind: Operation, strength: float, ranges: Ranges) -> tuple[float, ...]:
+    shear, angle = strength * ranges.shear, math.radians(strength * ranges.rotation)
+    steps = [round(strength * min(ranges.translation * s, ranges.most_pixels)) for s in (56, 40)]
+    return {
+        Operation.SHEAR_X: about_centre(np.array([[1, shear], [0, 1]])),
+        Operation.SHEAR_Y: about_centre(np.array([[1, 0], [shear, 1]])),
+        Operation.TRANSLATE_X: (1, 0, steps[0], 0, 1, 0),
+        Operation.TRANSLATE_Y: (1, 0, 0, 0, 1, steps[1]),
+        # Counter-clockwise, like `Image.rotate`.
+        Operation.ROTATE: about_centre(
+            np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        ),
+    }[kind]
+
+
+MOVES = [kind for kind in Operation if Operation.SHEAR_X <= kind <= Operation.ROTATE]
+
+
+def eagerly(images: Array, kinds: Array, strengths: Array, ranges: Ranges) -> Array:
+    changed: Array = apply_operations(
+        tf.constant(images),
+        tf.constant(kinds, tf.int32),
+        strengths=tf.constant(strengths, tf.float32),
+        ranges=ranges,
+    ).numpy()
+    return changed
+
+
+def in_tf_data(images: Array, kinds: Array, strengths: Array, ranges: Ranges) -> Array:
+    tensors = (images, kinds.astype(np.int32), strengths.astype(np.float32))
+    dataset = tf.data.Dataset.from_tensor_slices(tensors).batch(len(images))
+    changed = dataset.map(
+        lambda i, k, s: apply_operations(i, k, strengths=s, ranges=ranges)
+    ).get_single_element()
+    assert changed.shape[1:] == images.shape[1:]
+    result: Array = changed.numpy()
+    return result
+
+
+def every_case(kinds: list[Operation]) -> tuple[Array, Array, Array]:
+    """Pictures, operations and strengths of all combinations, in no particular order."""
+    rows = [(i, k, s) for i in range(len(PICTURES)) for k in kinds for s in STRENGTHS]
+    np.random.default_rng(0).shuffle(rows)
+    pictures, operations, strengths = (np.array(column) for column in zip(*rows, strict=True))
+    return PICTURES[pictures.astype(int)], operations.astype(int), strengths
+
+
+every_way = pytest.mark.parametrize(
+    ("apply", "ranges"), [(eagerly, TRIVIAL), (eagerly, RAND), (in_tf_data, TRIVIAL)]
+)
+
+
+@every_way
+def test_values_are_those_of_pillow_to_one_level(
+    apply: Callable[..., Array], ranges: Ranges
+) -> None:
+    images, kinds, strengths = every_case(list(VALUES))
+    changed = apply(images, kinds, strengths, ranges)
+    for image, source, kind, strength in zip(changed, images, kinds, strengths, strict=True):
+        expected = np.asarray(VALUES[kind](Image.fromarray(source), strength, ranges))
+        difference = np.abs(image.astype(int) - expected).max()
+        assert difference <= 1, f"{Operation(kind).name} at {strength}"
+
+
+@every_way
+def test_moved_pixels_are_those_of_pillow(apply: Callable[..., Array], ranges: Ranges) -> None:
+    images, kinds, strengths = every_case(MOVES)
+    changed = apply(images, kinds, strengths, ranges)
+    y, x = np.mgrid[:HEIGHT, :WIDTH] + 0.5
+    for image, source, kind, strength in zip(changed, images, kinds, strengths, strict=True):
+        moves = coefficients(kind, strength, ranges)
+        moved = Image.fromarray(source).transform(
+            (WIDTH, HEIGHT), Image.Transform.AFFINE, moves, Image.Resampling.BILINEAR
+        )
+        from_x, from_y = np.array(moves).reshape(2, 3) @ np.stack([x, y, np.ones_like(x)]).reshape(
+            3, -1
+        )
+        # How far inside the source each pixel comes from; Pillow does not blend at its border.
+        depth = np.minimum.reduce([from_x, WIDTH - from_x, from_y, HEIGHT - from_y])
+        inside, outside = ((depth > 0.51), (depth < -0.51))
+        pixels = image.reshape(-1, 3).astype(int)
+        difference = np.abs(pixels - np.asarray(moved).reshape(-1, 3))[inside]
+        name = f"{Operation(kind).name} at {strength}"
+        # Both round weights of two neighbours, which in noise are far apart.
+        assert difference.max(initial=0) <= 1, name
+        mean = np.round(source.mean(axis=(0, 1)))
+        assert np.abs(pixels[outside] - mean).max(initial=0) <= 1, name
+
+
+def test_strength_zero_changes_nothing() -> None:
+    weak = [k for k in Operation if k not in (Operation.AUTOCONTRAST, Operation.EQUALIZE)]
+    images = np.stack([NOISE] * len(weak))
+    np.testing.assert_array_equal(
+        eagerly(images, np.array(weak), np.zeros(len(weak)), RAND), images
+    )
+
+
+@pytest.mark.parametrize("kind", Operation)
+def test_a_batch_may_draw_one_operation_only(kind: Operation) -> None:
+    alone = eagerly(PICTURES[:2], np.array([kind, kind]), np.array([0.5, -0.5]), TRIVIAL)
+    among = eagerly(
+        np.concatenate([PICTURES[:2]] * 2),
+        np.array([kind, kind, Operation.ROTATE, Operation.EQUALIZE]),
+        np.array([0.5, -0.5, 1, 1]),
+        TRIVIAL,
+    )
+    np.testing.assert_array_equal(alone, among[:2])
+
+
+def changed_by(
+    name: Literal["trivial", "rand"],
+    count: int = 64,
+    *,
+    seed: tuple[int, int] = (0, 1),
+    **more: Any,
+) -> Array:
+    images = np.tile(SMOOTH, (count, 1, 1, 1))
+    return augmented(images, seed=seed, policy=name, **more)
+
+
+def augmented(images: Array, *, seed: tuple[int, int] = (0, 1), **options: Any) -> Array:
+    config = AugmentationConfig(**{"shift": 0, **options})
+    changed, _ = augment(
+        tf.constant(images), tf.zeros([len(images)], tf.int64), seed=seed, config=config, classes=2
+    )
+    result: Array = changed.numpy()
+    return result
+
+
+@pytest.mark.parametrize("name", ["trivial", "rand"])
+def test_the_seed_alone_decides(name: Literal["trivial", "rand"]) -> None:
+    first, again = changed_by(name), changed_by(name)
+    np.testing.assert_array_equal(first, again)
+    for seed in [(0, 2), (1, 1)]:
+        assert (changed_by(name, seed=seed) != first).any(axis=(1, 2, 3)).sum() > 32
+
+
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, config: AugmentationConfig, count: int = 4096
+) -> list[tuple[Array, Array]]:
+    """Operations and strengths of each round for `count` images."""
+    rounds = []
+
+    def record(images: tf.Tensor, operations: tf.Tensor, **more: Any) -> tf.Tensor:
+        rounds.append((operations.numpy(), more["strengths"].numpy()))
+        return images
+
+    monkeypatch.setattr(policy, "apply_operations", record)
+    policy.apply_policy(
+        tf.zeros([count, 1, 1, 3], tf.uint8), seed=tf.constant([0, 1]), config=config
+    )
+    return rounds
+
+
+def test_trivial_draws_one_of_14_operations_at_one_of_31_strengths_either_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [(operations, strengths)] = drawn(monkeypatch, AugmentationConfig(policy="trivial"))
+    counts = np.bincount(operations, minlength=14)
+    # 293 each, with a standard deviation of 16.5.
+    assert len(counts) == 14
+    assert counts.min() > 220
+    assert counts.max() < 370
+    steps = np.round(np.abs(strengths) * 30)
+    np.testing.assert_allclose(np.abs(strengths) * 30, steps, atol=1e-5)
+    assert set(steps) == set(range(31))
+    assert 0.45 < (strengths[steps > 0] < 0).mean() < 0.55
+    assert abs(np.corrcoef(operations, strengths)[0, 1]) < 0.06
+
+
+def test_rand_draws_several_operations_at_the_magnitude(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = AugmentationConfig(policy="rand", rand_operations=3, rand_magnitude=0.4)
+    rounds = drawn(monkeypatch, config)
+    assert len(rounds) == 3
+    for operations, strengths in rounds:
+        assert set(operations) == set(range(14))
+        np.testing.assert_allclose(np.abs(strengths), 0.4)
+        assert 0.45 < (strengths < 0).mean() < 0.55
+    assert abs(np.corrcoef(rounds[0][0], rounds[1][0])[0, 1]) < 0.06
+
+
+def test_rounds_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = AugmentationConfig(shift=0, policy="rand", rand_magnitude=1)
+    [(first, one), (second, two)] = drawn(monkeypatch, config, count=64)
+    monkeypatch.undo()
+    images = np.stack([SMOOTH] * 64)
+    expected = eagerly(eagerly(images, first, one, RAND), second, two, RAND)
+    np.testing.assert_array_equal(changed_by("rand", rand_magnitude=1), expected)
+
+
+def test_a_policy_comes_after_geometry_and_before_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [(operations, strengths)] = drawn(monkeypatch, AugmentationConfig(policy="trivial"), count=64)
+    monkeypatch.undo()
+    geometry: dict[str, Any] = {"flip": True, "rotation": 20.0}
+    colours: dict[str, Any] = {"brightness": 0.4}
+    images = augmented(np.tile(SMOOTH, (64, 1, 1, 1)), **geometry)
+    images = augmented(eagerly(images, operations, strengths, TRIVIAL), **colours)
+    np.testing.assert_array_equal(changed_by("trivial", **geometry, **colours), images)
+
+
+@pytest.mark.parametrize("name", ["trivial", "rand"])
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_replica_may_get_next_to_nothing(name: Literal["trivial", "rand"], count: int) -> None:
+    assert changed_by(name, count).shape == (count, HEIGHT, WIDTH, 3)
+
+
+def test_a_policy_does_not_change_the_random_numbers_of_other_options() -> None:
+    config = AugmentationConfig(mixup=0.4)
+    images, labels = tf.zeros([16, 8, 8, 3], tf.uint8), tf.range(16, dtype=tf.int64)
+    _, alone = augment(images, labels, seed=(0, 1), config=config, classes=16)
+    config = dataclasses.replace(config, policy="trivial")
+    _, beside = augment(images, labels, seed=(0, 1), config=config, classes=16)
+    np.testing.assert_array_equal(alone, beside)

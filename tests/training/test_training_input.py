@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from components.transform.config import TransformConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.training.training_input import TrainingInput
+from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder, examples, write_shards
+
+# No image of label id 2.
+LABELS = [0] * 12 + [1] * 3 + [3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    path: Path = tmp_path_factory.mktemp("shards")
+    return write_shards(path, labels={"train": LABELS}, train=[10, 6], evaluation=[4])
+
+
+def find(folder: ShardFolder, **training: Any) -> TrainingInput:
+    files = SimpleNamespace(
+        train_files=[f"{folder.path}/Split-train/*"], eval_files=[f"{folder.path}/Split-eval/*"]
+    )
+    choices = TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        input=InputConfig(cache="none"),
+        training=TrainingConfig(batch_size=8, **training),
+    )
+    return TrainingInput.find(files, choices, FEATURE_SPEC, replicas=1)
+
+
+def test_classes_are_counted_by_their_ids(folder: ShardFolder) -> None:
+    assert find(folder).class_counts() == [12, 3, 0, 1]
+    assert find(folder).class_counts(6) == [12, 3, 0, 1, 0, 0]
+
+
+def test_weights_make_classes_count_the_same_and_images_one_in_the_mean(
+    folder: ShardFolder,
+) -> None:
+    weights = find(folder, balance="weights").class_weights(5)
+    assert weights is not None
+    assert weights == pytest.approx([16 / 36, 16 / 9, 0, 16 / 3, 0])
+    assert sum(weights[label] for label in LABELS) == pytest.approx(len(LABELS))
+
+
+@pytest.mark.parametrize("balance", ["none", "sampling"])
+def test_no_weights_unless_asked(folder: ShardFolder, balance: Any) -> None:
+    assert find(folder, balance=balance).class_weights(5) is None
+
+
+def test_sampling_draws_classes_equally_often(folder: ShardFolder) -> None:
+    data = find(folder, balance="sampling")
+    batches = data.read(0, tf.distribute.InputContext())
+    labels = [label for _, label in examples(batches.take(3))]
+    assert [labels.count(label) for label in range(4)] == [8, 8, 0, 8]
+    # An epoch is as long as without.
+    assert data.steps == find(folder).steps == 2
