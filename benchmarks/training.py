@@ -41,7 +41,10 @@ Results = dict[str, list[dict[str, Any]]]
 
 def main() -> int:
     """Measure what the command line asks for; print a table per part."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if not arguments.data and {"step", "naive"} & set(arguments.part):
+        parser.error("step and naive measure your images: --data DIR says where they are")
     os.environ.update(_QUIET)
     results: dict[str, Results] = {}
     try:
@@ -121,8 +124,6 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
     """Measure contenders on the same images, in rounds."""
     from benchmarks.ladder_data import prepare
 
-    if not arguments.data:
-        raise UserError("step and naive measure your images: --data DIR says where they are.")
     results: Results = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")

@@ -235,6 +235,7 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     facts = json.loads((trained.run / TRAINING_FILE).read_text())
     assert set(facts["config"]) == {"transform", "input", "augmentation", "model", "training"}
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
+    assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))
 
