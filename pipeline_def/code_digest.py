@@ -2,7 +2,8 @@
 
 TFX keys its cache by the name of an executor or a run_fn, not by what the code says. Here the
 imports of a step are walked from the modules that run it: every file of ours that it reaches
-counts, and the locked version of every library that these files import.
+counts, and the locked version of every library that these files import. The network of
+`model.build_fn` is the user's code, and counts for Trainer.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.machinery
+import importlib.metadata
+import os
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from components.contract.errors import ConfigurationError
 
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = ("components", "pipeline_def")
@@ -34,6 +40,8 @@ _ENTRIES = {
     "Pusher": ("components.push.executor",),
 }
 
+_TRAINS = "Trainer"
+
 # Libraries whose packages on PyPI have other names than their modules.
 _DISTRIBUTIONS = {
     "PIL": "pillow",
@@ -45,9 +53,22 @@ _DISTRIBUTIONS = {
 }
 
 
-def code_digest(step: str) -> str:
-    """Return 16 hexadecimal digits that change with the code of `step`; "" for steps of others."""
-    return _digest(_ENTRIES[step]) if step in _ENTRIES else ""
+def code_digest(step: str, build_fn: str | None = None) -> str:
+    """Return 16 hexadecimal digits that change with the code of `step`; "" for steps of others.
+
+    Args:
+        step: id of a component.
+        build_fn: `model.build_fn`, whose code counts for the step that trains.
+
+    Raises:
+        ConfigurationError: there is no such module.
+    """
+    if step not in _ENTRIES:
+        return ""
+    digest = _digest(_ENTRIES[step])
+    if step != _TRAINS or build_fn is None:
+        return digest
+    return hashlib.sha256(f"{digest} {_digest_of_user(build_fn)}".encode()).hexdigest()[:16]
 
 
 def whole_digest() -> str:
@@ -160,3 +181,77 @@ def _locked_versions(root: Path) -> dict[str, str]:
     """Read `uv.lock`: distribution → its version."""
     lock = tomllib.loads((root / "uv.lock").read_text(encoding="utf-8"))
     return {package["name"]: package.get("version", "") for package in lock["package"]}
+
+
+def _digest_of_user(build_fn: str) -> str:
+    """Digest the module of a function of the user, and what it imports from the same folder.
+
+    Of a network in an installed package, only the code of that package counts; of libraries, the
+    versions.
+    """
+    entry = build_fn.rpartition(".")[0]
+    root = _root_of_user(build_fn)
+    files: dict[str, bytes] = {}
+    versions: dict[str, str] = {}
+    waiting, seen = [entry], {""}
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        package = module.rpartition(".")[0]
+        path = _path(root, module)
+        installed = "site-packages" in root.parts and module.split(".")[0] != entry.split(".")[0]
+        if path.is_file() and not installed:
+            files[module] = path.read_bytes()
+            within = module if path.name == "__init__.py" else package
+            waiting += [package, *_names_of_user(ast.parse(files[module]), within)]
+        elif distribution := _distribution(module):
+            versions[distribution] = _version(distribution)
+    return hashlib.sha256(
+        repr((sorted(files.items()), sorted(versions.items()))).encode()
+    ).hexdigest()
+
+
+def _root_of_user(build_fn: str) -> Path:
+    """Find the folder that a module of the user is imported from, without importing it."""
+    top = build_fn.partition(".")[0]
+    # A run is started in the folder with the user's own modules; Python may not look there.
+    spec = importlib.machinery.PathFinder.find_spec(top, [*sys.path, os.getcwd()])
+    places = [*(spec.submodule_search_locations or [])] if spec else []
+    place = places[0] if places else spec.origin if spec else None
+    module = build_fn.rpartition(".")[0]
+    root = Path(place).resolve().parent if place else Path.cwd()
+    if not _path(root, module).is_file() and not root.joinpath(*module.split(".")).is_dir():
+        raise ConfigurationError(
+            f"model.build_fn is {build_fn!r}: there is no module {module} in {Path.cwd()} or among "
+            f"the installed packages."
+        )
+    return root
+
+
+def _names_of_user(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield what may be a module among the names that a module imports.
+
+    Args:
+        tree: the module.
+        package: what its relative imports are relative to.
+    """
+    for node in _executed(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level]
+            parts = [*(above if node.level else []), *([node.module] if node.module else [])]
+            yield ".".join(parts)
+            yield from (".".join([*parts, alias.name]) for alias in node.names)
+
+
+def _version(distribution: str) -> str:
+    """Return the version of a library that is locked, or else installed."""
+    if locked := _locked_versions(_ROOT).get(distribution):
+        return locked
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

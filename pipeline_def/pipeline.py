@@ -40,7 +40,7 @@ def create_pipeline(config: Config) -> Pipeline:
     local = "://" not in config.output
     components = _components(config, layout)
     for component in components:
-        if digest := code_digest(component.id):
+        if digest := code_digest(component.id, config.model.build_fn):
             component.exec_properties["code_digest"] = digest
     return Pipeline(
         pipeline_name=config.name,

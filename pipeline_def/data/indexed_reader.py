@@ -23,7 +23,7 @@ ReadRecords = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 def decode_records(plan: ReadPlan, table: RecordTable) -> ReadRecords:
     """Return a function that decodes records of mapped shards, or of shards in memory."""
     in_memory = plan.options.cache == "encoded"
-    opened = load_shards(plan.shards).__getitem__ if in_memory else map_shards(plan.shards.paths)
+    opened = load_shards(plan.shards).__getitem__ if in_memory else _map_shards(plan)
     decoder = HostDecoder(table, opened, plan.config)
     # Captured by the function below; an array would become a part of its graph.
     label_ids = tf.constant(table.label)
@@ -33,6 +33,11 @@ def decode_records(plan: ReadPlan, table: RecordTable) -> ReadRecords:
         return images, tf.gather(label_ids, records)
 
     return read
+
+
+def _map_shards(plan: ReadPlan) -> Callable[[int], memoryview]:
+    at_random = plan.order is not None and plan.order.balanced
+    return map_shards(plan.shards.paths, at_random=at_random)
 
 
 def gather_records(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> ReadRecords:

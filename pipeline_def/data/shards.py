@@ -17,8 +17,10 @@ from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from pipeline_def.data.order import Int64Array
 
-# Mapped at the same time; a process may keep about a thousand files open.
+# Mapped at the same time, in an order that goes from shard to shard and in one that does not; a
+# process may keep about a thousand files open.
 _OPEN_SHARDS = 64
+_OPEN_SHARDS_AT_RANDOM = 512
 
 # Shards of a bucket that are downloaded at the same time, and the size of a request.
 _DOWNLOADS = 8
@@ -87,15 +89,21 @@ class RecordTable:
         return cls(number, *np.concatenate(tables).T.copy())
 
 
-def map_shards(paths: list[str]) -> Callable[[int], memoryview]:
-    """Return a function that maps shard i into memory; only the latest ones stay mapped."""
+def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:
+    """Return a function that maps shard i into memory; only the latest ones stay mapped.
 
-    @functools.lru_cache(maxsize=_OPEN_SHARDS)
+    Args:
+        paths: of the shards.
+        at_random: records of all shards are read at a time, not of few.
+    """
+
+    @functools.lru_cache(maxsize=_OPEN_SHARDS_AT_RANDOM if at_random else _OPEN_SHARDS)
     def open_shard(number: int) -> memoryview:
         with open(paths[number], "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        # All of its records are about to be read, in whatever order: have the disk read ahead.
-        mapped.madvise(mmap.MADV_WILLNEED)
+        if not at_random:
+            # All of its records are about to be read, in whatever order: have the disk read ahead.
+            mapped.madvise(mmap.MADV_WILLNEED)
         return memoryview(mapped)
 
     return open_shard

@@ -56,7 +56,9 @@ def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunR
         runner="local",
         pipeline=config.name,
         configuration=to_dict(config),
-        code={name: digest for name in names if (digest := code_digest(name))},
+        code={
+            name: digest for name in names if (digest := code_digest(name, config.model.build_fn))
+        },
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):

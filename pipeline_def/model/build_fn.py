@@ -110,6 +110,12 @@ def _divide(network: tf_keras.Model, images: Any, path: str) -> tf_keras.Model |
     while isinstance(before := features.node.layer, layers.Dropout):
         # Features do not vary; what is left out in training belongs to the head.
         features = before.input
+    if not images.shape.is_compatible_with(network.input_shape):
+        raise _mistake(
+            path,
+            f"its network takes {list(network.input_shape)}, and it must take images, uint8 "
+            f"{list(images.shape)}",
+        )
     inputs = layers.Input(images.shape[1:], dtype="uint8")
     try:
         pixels = tf_keras.Model(network.inputs, features)(inputs)

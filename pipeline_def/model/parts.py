@@ -114,8 +114,8 @@ def freeze(
     number = {"all": len(blocks), "none": 0}.get(unfreeze, unfreeze)
     if number > len(blocks):
         raise ConfigurationError(
-            f"transfer.unfreeze is {unfreeze}: {model.name} has {len(blocks)} blocks; write all for "
-            f"every one."
+            f"transfer.unfreeze is {unfreeze}: {model.name} has only {len(blocks)} blocks; all "
+            f"means every one."
         )
     unfreeze_everything(model)
     for block in blocks[: len(blocks) - number]:

@@ -36,8 +36,8 @@ def checkpoint_dir(fn_args: Any) -> str:
     config = dict(fn_args.custom_config)
     folder = config.pop("checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
-    weights = weights_version(from_dict(TrainerConfig, fn_args.custom_config).model)
-    facts = [*data, config, code_digest("Trainer"), weights]
+    model = from_dict(TrainerConfig, fn_args.custom_config).model
+    facts = [*data, config, code_digest("Trainer", model.build_fn), weights_version(model)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     if folder.startswith(_NOT_FOR_TENSORFLOW):
         _LOGGER.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from pipeline_def.data.order import Int64Array, TrainingOrder
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.workers import mean_of_workers
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,10 +50,14 @@ class FeatureCache:
 
     @property
     def fits(self) -> bool:
-        """Whether the features of both splits take no more than half of the available memory."""
+        """Whether the features of both splits take no more than half of the available memory.
+
+        On every worker: all must do the same.
+        """
         records = self._data.train.total + self._data.evaluation.total
         needed, available = records * self._width * 4, available_memory()
-        if fits_in_memory(needed, available):
+        fits = float(fits_in_memory(needed, available))
+        if mean_of_workers(fits, self._backbone.distribute_strategy) == 1:
             return True
         _LOGGER.warning(
             "transfer.cache_features is left aside, as the features of all images take %s, and %s "
@@ -67,7 +72,9 @@ class FeatureCache:
         Returns:
             Batches of (float32 [batch, d], int64 [batch]).
         """
-        order = TrainingOrder.of_worker(self._data.choices.training.seed, step, part)
+        training = self._data.choices.training
+        balanced = training.balance == "sampling"
+        order = TrainingOrder.of_worker(training.seed, step, part, balanced=balanced)
         size = part.get_per_replica_batch_size(self._data.batch_size)
         return self._batches(self._data.train, self._train, size, order)
 
@@ -103,22 +110,22 @@ class FeatureCache:
         def gather(records: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, records), tf.gather(labels, records)
 
-        return plan.map(plan.record_batches(), gather).prefetch(choices.input.prefetch)
+        return plan.map(plan.record_batches(table[1]), gather).prefetch(choices.input.prefetch)
 
     def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
         """Run the backbone on all images of a split, in the order of the shards."""
         # Aligned, as TensorFlow asks for; of bytes, as which it is allocated.
         features = empty_aligned((shards.total, self._width * 4)).view(np.float32)
         labels = np.empty(shards.total, np.int64)
-        strategy, run = self._backbone.distribute_strategy, self._forward()
-        done = 0
-        for images, ids in strategy.distribute_datasets_from_function(lambda _: self._images(shards)):
-            parts = strategy.experimental_local_results(strategy.run(run, (images,)))
-            of_images = strategy.experimental_local_results(ids)
+        strategy, done = self._backbone.distribute_strategy, 0
+        images_of = strategy.distribute_datasets_from_function(lambda _: self._images(shards))
+        for images, ids in images_of:
+            parts = strategy.experimental_local_results(strategy.run(self._forward, (images,)))
+            label_ids = strategy.experimental_local_results(ids)
             # Batches go to the replicas in turn, the last of them empty at the end.
-            for part, its_labels in zip(parts, of_images, strict=True):
-                end = done + len(its_labels)
-                features[done:end], labels[done:end] = part.numpy(), its_labels.numpy()
+            for of_part, ids_of_part in zip(parts, label_ids, strict=True):
+                end = done + len(ids_of_part)
+                features[done:end], labels[done:end] = of_part.numpy(), ids_of_part.numpy()
                 add_progress(
                     f"features of {shards.uri} {shards.split}",
                     end - done,
@@ -128,8 +135,9 @@ class FeatureCache:
                 done = end
         return features, labels
 
-    def _forward(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return the backbone as one graph for batches of any size: tracing it takes seconds."""
+    @functools.cached_property
+    def _forward(self) -> Any:
+        """The backbone as one graph for batches of any size, as tracing it takes seconds."""
         images = tf.TensorSpec([None, *self._backbone.input_shape[1:]], tf.uint8)
 
         @tf.function(input_signature=[images], autograph=False)

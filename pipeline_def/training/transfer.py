@@ -1,7 +1,7 @@
 """The phases of a training: one from random weights; from pretrained ones the head, then the rest.
 
-The first of two phases fits a new last layer to features that stay as they are; the second goes on
-from there with the layers that `transfer.unfreeze` names, so that a random head does not spoil them.
+The first of two phases fits a new last layer to features that stay as they are. The second goes on
+from there with the layers that `transfer.unfreeze` names; a random head would have spoiled them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from components.contract.configuration import to_dict
 from components.contract.errors import ModelError
 from components.contract.model_run import PHASE
 from pipeline_def.config.augmentation import AugmentationConfig
@@ -212,7 +213,7 @@ class Training:
                 augmentation=material.augmentation,
                 batch_size=self.data.batch_size,
                 steps=material.steps,
-                class_weights=self._class_weights(),
+                class_weights=self.data.class_weights(len(self.labels)),
             )
         with self._log(loop) as log:
             history = loop.fit(
@@ -221,9 +222,11 @@ class Training:
                 log=log,
                 checkpoint_dir=os.path.join(self.checkpoint_dir, name),
             )
-        seconds = time.perf_counter() - started
-        metric = f"val_{config.metric}"
-        self.phases.append(Phase(name, history, metric, seconds, material.steps))
+            seconds = time.perf_counter() - started
+            metric = f"val_{config.metric}"
+            phase = Phase(name, history, metric, seconds, material.steps)
+            log.write_hyperparameters(to_dict(self.data.choices), {metric: phase.best})
+        self.phases.append(phase)
         self.exported = name
 
     def _log(self, loop: TrainingLoop) -> TrainingLog:
@@ -235,11 +238,3 @@ class Training:
             first_step=sum(phase.epochs * phase.steps for phase in self.phases),
             classes=self.labels,
         )
-
-    def _class_weights(self) -> list[float] | None:
-        """Return what makes all classes count the same, if that is asked for; 1 on average."""
-        if self.data.choices.training.balance != "weights":
-            return None
-        counts = self.data.class_counts()
-        # A class of which there is no image here has no loss to be weighted.
-        return [sum(counts) / (len(counts) * max(count, 1)) for count in counts]

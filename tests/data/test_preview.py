@@ -80,10 +80,9 @@ def test_a_batch_changes_as_in_a_step_of_training() -> None:
     np.testing.assert_array_equal(augmented[order], expected)
 
 
-@pytest.mark.parametrize("policy", ["trivial", "rand"])
-def test_policies_are_shown(policy: Any) -> None:
+def test_policies_are_shown() -> None:
     files = canonical(TransformConfig(size=32))
-    seen, augmented = preview(files, custom_config(policy=policy, **OFF))
+    seen, augmented = preview(files, custom_config(policy="trivial", **OFF))
     # One in 14 operations is the identity, and some are weak.
     assert (augmented != seen).any((1, 2, 3)).sum() > len(files) / 2
 

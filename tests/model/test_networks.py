@@ -1,29 +1,21 @@
+"""The networks of this repository, and what all networks have in common."""
+
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
-from components.contract.errors import ModelError
+from components.contract.errors import ConfigurationError, ModelError
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.model.networks import build_model
+from pipeline_def.model.parts import Parts
+from tests.model.networks import CLASSES, IMAGES, SIZE, STATISTICS, build, generators, layers_of
 
-IMAGES = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
-STATISTICS: dict[str, Any] = {"mean": [120.0, 110, 100], "variance": [60.0**2, 50**2, 40**2]}
-
-
-def build(config: ModelConfig, **statistics: Any) -> tf_keras.Model:
-    tf_keras.utils.set_random_seed(0)
-    return build_model(config, size=32, classes=5, **{**STATISTICS, **statistics})
-
-
-def backbone(model: tf_keras.Model) -> tf_keras.Model:
-    [found] = [layer for layer in model.layers if isinstance(layer, tf_keras.Model)]
-    return found
+TINY = {"cnn": ModelConfig(name="cnn", width=4), "resnet9": ModelConfig(name="resnet9", width=4)}
+OWN = pytest.mark.parametrize("config", TINY.values(), ids=TINY.keys())
 
 
 def three_layers(
@@ -31,78 +23,101 @@ def three_layers(
 ) -> tf_keras.Model:
     """What Keras's MobileNetV2 is to us, in 20 ms instead of a second."""
     assert (include_top, pooling) == (False, "avg")
-    layers = [
-        tf_keras.layers.Conv2D(4, 3, strides=4, input_shape=input_shape),
-        tf_keras.layers.BatchNormalization(momentum=0.999),
-        tf_keras.layers.GlobalAveragePooling2D(),
-    ]
-    model = tf_keras.Sequential(layers)
-    if weights:
-        model.load_weights(weights)
-    return model
+    if weights == "imagenet":
+        raise Exception("URL fetch failure on https://storage/mobilenet.h5: None -- timed out")
+    images = tf_keras.layers.Input(input_shape)
+    features = tf_keras.layers.Conv2D(4, 3, strides=4, name="Conv1")(images)
+    features = tf_keras.layers.BatchNormalization(momentum=0.999, name="bn_Conv1")(features)
+    return tf_keras.Model(images, tf_keras.layers.GlobalAveragePooling2D()(features))
 
 
-@pytest.fixture(params=["three layers", pytest.param("MobileNetV2", marks=pytest.mark.slow)])
-def mobilenet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
-    """The configuration that takes MobileNetV2, or what stands in for it."""
-    if request.param == "three layers":
-        monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
+@pytest.fixture
+def mobilenet(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
+    """The configuration that takes MobileNetV2, and what stands in for it."""
+    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
     return ModelConfig(name="mobilenet_v2")
 
 
-@pytest.mark.parametrize("name", ["cnn", pytest.param("mobilenet_v2", marks=pytest.mark.slow)])
-def test_uint8_images_in_one_float32_logit_per_class_out(name: Any) -> None:
-    model = build(ModelConfig(name=name))
+@OWN
+def test_uint8_images_in_one_float32_logit_per_class_out(config: ModelConfig) -> None:
+    model = build(config)
     logits = model(IMAGES)
-    assert (logits.shape, logits.dtype) == ((4, 5), "float32")
-    assert model.input_spec[0].shape == (None, 32, 32, 3)
+    assert (logits.shape, logits.dtype) == ((4, CLASSES), "float32")
+    assert model.input_spec[0].shape == (None, SIZE, SIZE, 3)
+    assert generators(model) == []
 
 
-def assert_normalised(config: ModelConfig) -> None:
+def test_backbones_and_own_networks_normalise_with_the_statistics_of_the_data(
+    mobilenet: ModelConfig,
+) -> None:
     dark, bright = IMAGES // 2, IMAGES // 2 + 100
     shifted = [value + 100 for value in STATISTICS["mean"]]
-    of_dark, of_bright = build(config)(dark), build(config, mean=shifted)(bright)
-    np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
-
-
-def test_cnn_normalises_with_the_statistics_of_the_data() -> None:
-    assert_normalised(ModelConfig(name="cnn"))
-
-
-def test_mobilenet_normalises_with_the_statistics_of_the_data(mobilenet: ModelConfig) -> None:
-    assert_normalised(mobilenet)
+    for config in (mobilenet, TINY["cnn"]):
+        of_dark, of_bright = build(config)(dark), build(config, mean=shifted)(bright)
+        np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
 
 
 def test_batch_statistics_follow_a_short_training(mobilenet: ModelConfig) -> None:
-    norms = [
-        layer
-        for layer in backbone(build(mobilenet)).layers
-        if isinstance(layer, tf_keras.layers.BatchNormalization)
+    norm = tf_keras.layers.BatchNormalization
+    for config in (mobilenet, *TINY.values()):
+        norms = [layer for layer in layers_of(build(config)) if isinstance(layer, norm)]
+        assert {layer.momentum for layer in norms} == {0.9}
+
+
+def test_a_download_that_fails_is_one_sentence(mobilenet: ModelConfig) -> None:
+    config = ModelConfig(name="mobilenet_v2", weights="imagenet")
+    with pytest.raises(ModelError, match=r"download .* of mobilenet_v2 .*timed out.*name a file"):
+        build(config)
+
+
+def test_backbones_need_images_of_32_pixels() -> None:
+    with pytest.raises(ConfigurationError, match=r"densenet121 needs .* 32 pixels.* have 31"):
+        build(ModelConfig(name="densenet121"), size=31)
+
+
+@pytest.mark.parametrize(
+    ("size", "smallest"), [(4, 1), (8, 1), (28, 3), (64, 8), (96, 12)], ids=str
+)
+def test_resnet9_takes_small_images_down_to_one_pixel(size: int, smallest: int) -> None:
+    model = build(TINY["resnet9"], size=size)
+    pool = next(layer for layer in layers_of(model) if layer.name == "block_3_add")
+    assert pool.output_shape == (None, smallest, smallest, 16)
+    assert np.isfinite(
+        model(IMAGES[:, :size, :size] if size <= SIZE else np.zeros([1, size, size, 3], np.uint8))
+    ).all()
+
+
+def test_resnet9_has_the_layers_and_widths_of_its_paper() -> None:
+    model = build(ModelConfig(name="resnet9", dropout=0))
+    kernels = [layer.kernel for layer in layers_of(model) if hasattr(layer, "kernel")]
+    widths = sorted((tuple(kernel.shape) for kernel in kernels), key=lambda shape: shape[-2:])
+    of_convolutions = [shape for shape in widths if len(shape) == 4]
+    assert of_convolutions == [
+        (3, 3, 3, 24),
+        (3, 3, 24, 64),
+        (3, 3, 64, 64),
+        (3, 3, 64, 256),
+        *[(3, 3, 256, 256)] * 4,
     ]
-    assert {norm.momentum for norm in norms} == {0.9}
+    norms = [m for m in layers_of(model) if isinstance(m, tf_keras.layers.BatchNormalization)]
+    assert {(norm.momentum, norm.epsilon) for norm in norms} == {(0.9, 1e-5)}
+    parts = Parts.of(model)
+    features = np.random.default_rng(0).normal(size=(2, 256)).astype(np.float32)
+    [kernel] = [layer.kernel for layer in parts.head.layers if layer.name == "logits"]
+    np.testing.assert_allclose(parts.head(features), features @ kernel.numpy() / 9, rtol=1e-4)
+    assert len(parts.head.weights) == 2, "a kernel without bias, and the calls of dropout"
 
 
-@pytest.mark.parametrize("content", [None, b"no weights"])
-def test_weights_that_cannot_be_loaded_are_a_users_mistake(
-    mobilenet: ModelConfig, tmp_path: Path, content: bytes | None
-) -> None:
-    file = tmp_path / "weights.h5"
-    if content:
-        file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"Cannot load model.weights '.*weights.h5'"):
-        build(replace(mobilenet, weights=str(file)))
-
-
-def test_pretrained_weights_come_from_the_file(mobilenet: ModelConfig, tmp_path: Path) -> None:
-    donor = backbone(build(mobilenet))
-    file = str(tmp_path / "weights.h5")
-    donor.save_weights(file)
-    frozen = build(replace(mobilenet, weights=file))
-    # They see the pixels they were trained on, whatever the mean of these is.
-    tuned = build(replace(mobilenet, weights=file, fine_tune=True), mean=[0.0, 0, 0])
-    np.testing.assert_array_equal(frozen(IMAGES), tuned(IMAGES))
-    for model in (frozen, tuned):
-        for ours, theirs in zip(backbone(model).get_weights(), donor.get_weights(), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-    # The head alone has a kernel and a bias.
-    assert len(frozen.trainable_weights) == 2 < len(tuned.trainable_weights)
+def test_logits_and_statistics_of_pixels_stay_float32_in_mixed_precision() -> None:
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = build(TINY["resnet9"])
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    parts = Parts.of(model)
+    convolution = next(layer for layer in layers_of(model) if layer.name == "stem_conv")
+    assert convolution.compute_dtype == "bfloat16"
+    assert parts.backbone(IMAGES).dtype == model(IMAGES).dtype == tf.float32
+    pixels = parts.backbone.get_layer("standardization")(IMAGES)
+    expected = (IMAGES - np.array(STATISTICS["mean"])) / np.sqrt(STATISTICS["variance"])
+    np.testing.assert_allclose(pixels, expected, rtol=1e-5, atol=1e-6)

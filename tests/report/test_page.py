@@ -171,6 +171,24 @@ def test_a_wait_is_long_above_the_limit_of_the_run(
     assert ("Training waited for input" in said) == warned
 
 
+def test_only_the_last_phase_of_training_can_have_waited_for_images() -> None:
+    waits, header = [0.9, 0.9, 0.0], with_config(input={"max_wait": 0.1})
+    history = {"input_wait_share": waits, "phase": [1, 1, 2]}
+    assert "Training waited for input" not in say("summary", header=header, history=history)
+    history["phase"] = [1, 2, 2]
+    assert "Training waited for input" in say("summary", header=header, history=history)
+
+
+def test_the_table_of_epochs_says_which_phase_each_is_of() -> None:
+    history = {"loss": [3.0, 2.0, 1.0], "phase": [1, 1, 2]}
+    said = say("training", history=history)
+    assert "Epoch Phase Loss" in said
+    assert "2 1 2.0" in said
+    assert "3 2 1.0" in said
+    assert "phase in the last epoch" not in said
+    assert "Phase" not in say("training", history={**history, "phase": [1, 1, 1]})
+
+
 def test_the_page_says_which_split_chose_and_which_one_judged(pages: dict[str, str]) -> None:
     assert "Evaluation on the test split; the eval split chose the weights" in words(pages["small"])
     said = say("summary")

@@ -117,6 +117,15 @@ def test_workers_share_what_one_would_read(shard_folder: ShardFolder) -> None:
         np.testing.assert_array_equal(np.concatenate([one[0], other[0]]), features)
 
 
+def test_balanced_sampling_takes_the_same_images_too(shard_folder: ShardFolder) -> None:
+    data = training_input(shard_folder, balance="sampling")
+    cache = FeatureCache(Backbone().model, data)
+    taken = [labels for _, labels in batches(cache, WHOLE, step=0, count=6)]
+    assert np.bincount(np.concatenate(taken)).tolist() == [16, 16, 16]
+    images = [labels.numpy() for _, labels in data.read(0, WHOLE).take(6)]
+    np.testing.assert_array_equal(taken, images)
+
+
 def test_the_backbone_sees_each_image_once(shard_folder: ShardFolder) -> None:
     backbone = Backbone()
     cache = FeatureCache(backbone.model, training_input(shard_folder))

@@ -20,15 +20,19 @@ import tensorflow_transform as tft
 from components.contract import example
 from components.contract.configuration import to_dict
 from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE
+from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
+from pipeline_def.model.networks import build_model
+from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_whole
+from pipeline_def.training import checkpoint_key
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.step_loop import StepLoop
 from tests import nodes
 from tests.conftest import SIZE
 from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
@@ -47,12 +51,14 @@ class Trained:
     run: Path
 
 
-def fn_args(examples: str, graph: str, target: Path, **training: Any) -> SimpleNamespace:
+def fn_args(
+    examples: str, graph: str, target: Path, *, weights: str = "none", **training: Any
+) -> SimpleNamespace:
     """What TFX gives Trainer's run_fn, as far as ours reads it."""
     (target / "run").mkdir(parents=True, exist_ok=True)
     config = TrainerConfig(
         transform=TransformConfig(size=SIZE),
-        model=ModelConfig(name="cnn", width=8),
+        model=ModelConfig(name="cnn", width=8, weights=weights),
         training=TrainingConfig(batch_size=16, **training),
         checkpoints=str(target / "checkpoints"),
     )
@@ -69,12 +75,11 @@ def fn_args(examples: str, graph: str, target: Path, **training: Any) -> SimpleN
 @pytest.fixture(scope="module")
 def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A model trained for a few epochs and exported by `run_fn`."""
-    arguments = fn_args(
-        transformed.examples.uri,
-        transformed.graph.uri,
-        tmp_path_factory.mktemp("trained"),
-        epochs=2,
-    )
+    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2)
+
+
+def train(transformed: nodes.Transformed, target: Path, **options: Any) -> Trained:
+    arguments = fn_args(transformed.examples.uri, transformed.graph.uri, target, **options)
     models = []
 
     def export(model: Any, *more: Any, **options: Any) -> None:
@@ -117,8 +122,8 @@ class Graph:
     def transformed_feature_spec(self) -> dict[str, Any]:
         return FEATURE_SPEC
 
-    def vocabulary_size_by_name(self, _: str) -> int:
-        return 3
+    def vocabulary_by_name(self, _: str) -> list[bytes]:
+        return [b"blue", b"green", b"red"]
 
 
 def test_no_failure_after_the_last_step_costs_the_training(
@@ -126,13 +131,13 @@ def test_no_failure_after_the_last_step_costs_the_training(
 ) -> None:
     monkeypatch.setattr(tft, "TFTransformOutput", Graph)
     arguments = fn_args(str(shard_folder.path), "none", tmp_path, epochs=1)
-    steps, timed_step = [], TrainingLoop._timed_step
+    steps, run = [], StepLoop.__call__
 
-    def counted_step(*those: Any) -> None:
-        steps.append(1)
-        timed_step(*those)
+    def counted(self: StepLoop, batches: Any, first: int, count: int) -> Any:
+        steps.append(count)
+        return run(self, batches, first, count)
 
-    monkeypatch.setattr(TrainingLoop, "_timed_step", counted_step)
+    monkeypatch.setattr(StepLoop, "__call__", counted)
     exported: list[Any] = []
     monkeypatch.setattr(
         trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
@@ -149,7 +154,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
                 trainer.run_fn(arguments)
         assert list(tmp_path.glob("checkpoints/*"))
     trainer.run_fn(arguments)
-    assert len(steps) == shard_folder.shards("train").total // 16
+    assert sum(steps) == shard_folder.shards("train").total // 16
     assert not list(tmp_path.glob("checkpoints/*"))
     for before, after in zip(*exported, strict=True):
         np.testing.assert_array_equal(before, after)
@@ -182,14 +187,17 @@ _KILLED = """
 import json, os, signal, sys
 from types import SimpleNamespace
 import tensorflow as tf
+from pipeline_def.model.networks import build_model
+from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_whole
+from pipeline_def.training import checkpoint_key
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.step_loop import StepLoop
 
 moment, arguments = sys.argv[1], SimpleNamespace(**json.loads(sys.argv[2]))
 steps = []
-timed_step = TrainingLoop._timed_step
-TrainingLoop._timed_step = lambda *those: (steps.append(1), timed_step(*those))
+run = StepLoop.__call__
+StepLoop.__call__ = lambda *those: (steps.append(1), run(*those))[1]
 
 def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -233,7 +241,16 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     assert len(history["val_accuracy"]) == len(history["loss"]) == 2
     assert history["loss"][-1] < history["loss"][0]
     facts = json.loads((trained.run / TRAINING_FILE).read_text())
-    assert set(facts["config"]) == {"transform", "input", "augmentation", "model", "training"}
+    assert set(facts["config"]) == {
+        *("transform", "input", "augmentation"),
+        *("model", "training", "transfer"),
+    }
+    [phase] = facts["phases"]
+    assert phase.pop("seconds") > 0
+    best = min(history["val_loss"])
+    assert phase == {"name": "train", "epochs": 2, "metric": "val_loss", "best": best}
+    assert facts["exported"] == "train"
+    assert history["phase"] == [1, 1]
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
     assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
@@ -269,6 +286,35 @@ def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
     trained_on = [tf.nn.softmax(trained.keras(images, training=False)) for images, _ in dataset]
     served = serve(trained, raw)["probabilities"]
     np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_what_was_trained_in_bfloat16_is_served_in_float32(
+    transformed: nodes.Transformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, build = [], build_model
+
+    def listened(*those: Any, **options: Any) -> Any:
+        built.append(build(*those, **options))
+        return built[-1]
+
+    monkeypatch.setattr(trainer, "build_model", listened)
+    trained = train(transformed, tmp_path, epochs=1, precision="bfloat16")
+    computed, exported = built
+    assert exported is trained.keras
+    layers = Parts.of(computed).backbone.submodules
+    assert "bfloat16" in {layer.compute_dtype for layer in layers if hasattr(layer, "kernel")}
+    image = picture(3, height=SIZE, width=SIZE)
+    served = serve(trained, [encode(image, "PNG")])["probabilities"]
+    whole = build(
+        ModelConfig(name="cnn", width=8), size=SIZE, classes=3, mean=[0.0] * 3, variance=[1.0] * 3
+    )
+    whole.set_weights(computed.get_weights())
+    config = TransformConfig(size=SIZE)
+    seen = decode(canonicalize(tf.constant([encode(image, "PNG")]), config), config)
+    np.testing.assert_allclose(served, tf.nn.softmax(whole(seen)), atol=1e-5)
+    # In bfloat16 it would be something else.
+    assert np.abs(served - tf.nn.softmax(computed(seen))).max() > 1e-5
 
 
 def test_examples_in_the_same_probabilities_out(trained: Trained, ingested: nodes.Ingested) -> None:
@@ -313,8 +359,8 @@ def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = TrainerConfig(checkpoints="/here")
-    same = os.path.basename(trainer._checkpoint_dir(arguments_of(config)))
-    moved = trainer._checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
+    same = os.path.basename(checkpoint_key.checkpoint_dir(arguments_of(config)))
+    moved = checkpoint_key.checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
     assert moved == f"/there/{same}"
     others = [
         arguments_of(replace(config, training=TrainingConfig(learning_rate=1e-4))),
@@ -322,10 +368,20 @@ def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
         arguments_of(config, eval_files=["other"]),
         arguments_of(config, transform_graph_path="other"),
     ]
-    found = {same, *(os.path.basename(trainer._checkpoint_dir(other)) for other in others)}
-    monkeypatch.setattr(trainer, "code_digest", {"Trainer": "a new loss"}.get)
-    found.add(os.path.basename(trainer._checkpoint_dir(arguments_of(config))))
+    found = {same, *(os.path.basename(checkpoint_key.checkpoint_dir(other)) for other in others)}
+    monkeypatch.setattr(checkpoint_key, "code_digest", lambda *_: "a new loss")
+    found.add(os.path.basename(checkpoint_key.checkpoint_dir(arguments_of(config))))
     assert len(found) == 6
+
+
+def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> None:
+    def folder(content: bytes) -> str:
+        path = tmp_path / "backbone.weights.h5"
+        path.write_bytes(content)
+        config = TrainerConfig(model=ModelConfig(name="cnn", weights=str(path)))
+        return checkpoint_key.checkpoint_dir(arguments_of(config))
+
+    assert folder(b"some weights") != folder(b"others")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +394,7 @@ def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
 )
 def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
     arguments = arguments_of(TrainerConfig(checkpoints=checkpoints))
-    assert os.path.dirname(trainer._checkpoint_dir(arguments)) == parent
+    assert os.path.dirname(checkpoint_key.checkpoint_dir(arguments)) == parent
 
 
 @pytest.mark.parametrize(("available", "expected"), [(2, [2, 2]), (8, [])])
@@ -351,5 +407,5 @@ def test_tensorflow_starts_as_many_threads_as_the_quota_allows(
         monkeypatch.setattr(tf.config.threading, name, threads.append)
     monkeypatch.setattr(trainer, "available_cpus", lambda: available)
     monkeypatch.setattr(trainer, "bound_cpus", lambda: 8)
-    trainer._prepare_tensorflow(0)
+    trainer._limit_threads()
     assert threads == expected

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from components.contract.example import ENCODED, LABEL_ID
 from components.contract.model_run import RATE, WAIT_FRACTION
 from components.records.record_index import write_indexed_shard
-from components.records.shard_files import write_index
+from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
@@ -39,7 +39,7 @@ from tests.pictures import encode
 
 SIZE = 16
 IMAGES = TransformConfig(size=SIZE)
-MOMENTS = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
+SMALL = ModelConfig(name="cnn", width=8)
 OLD, NEW = range(6), range(6, 10)
 
 
@@ -48,22 +48,20 @@ class Killed(Exception):
 
 
 def write_digits(folder: Path, classes: Sequence[int], *, each: int, seed: int = 0) -> Path:
-    """Write `each` images of every class for training; of the others 100 to choose, 150 to judge."""
+    """Write `each` images of every class to train, of the others 100 to choose and 150 to judge."""
     digits = load_digits()
     random = np.random.default_rng(seed)
-    splits: dict[str, list[dict[str, Any]]] = {"train": [], "eval": [], "test": []}
-    rest = []
-    for label, digit in enumerate(classes):
-        numbers = random.permutation(np.flatnonzero(digits.target == digit))
-        splits["train"] += [record(digits.images[n], label) for n in numbers[:each]]
-        rest += [record(digits.images[n], label) for n in numbers[each:]]
-    random.shuffle(rest)
-    random.shuffle(splits["train"])
-    splits["eval"], splits["test"] = rest[:100], rest[100:250]
+    of_classes = [random.permutation(np.flatnonzero(digits.target == n)) for n in classes]
+    rest = random.permutation(np.concatenate([numbers[each:] for numbers in of_classes]))
+    splits = {
+        "train": random.permutation(np.concatenate([numbers[:each] for numbers in of_classes])),
+        "eval": rest[:100],
+        "test": rest[100:250],
+    }
     index = {}
-    for split, records in splits.items():
-        rows = write_indexed_shard(str(folder), split, "one", records)
-        index[split] = {"one": rows}
+    for split, numbers in splits.items():
+        records = [record(digits.images[n], classes.index(digits.target[n])) for n in numbers]
+        index[split] = {"one": write_indexed_shard(str(folder), split, "one", records)}
     write_index(str(folder), index, labels=[str(digit) for digit in classes])
     return folder
 
@@ -98,9 +96,9 @@ class Case:
 
     digits: Path
     folder: Path
-    model: ModelConfig = ModelConfig(name="cnn", width=8)
-    transfer: TransferConfig = TransferConfig()
-    training: TrainingConfig = TrainingConfig(epochs=3, batch_size=32)
+    model: ModelConfig = SMALL
+    transfer: TransferConfig = TransferConfig()  # noqa: RUF009 - frozen
+    training: TrainingConfig = TrainingConfig(epochs=3)  # noqa: RUF009 - frozen
     kill_at: int | None = None
 
     def run(self) -> Training:
@@ -117,10 +115,8 @@ class Case:
         patterns = {f"{s}_files": [f"{self.digits}/Split-{s}/*"] for s in ("train", "eval")}
         data = Listened.find(SimpleNamespace(**patterns), choices, FEATURE_SPEC, replicas=1)
         object.__setattr__(data, "kill_at", self.kill_at)
-        labels = [str(n) for n in range(4)]
-        model = build_model(
-            self.model, size=SIZE, classes=4, seed=self.training.seed, **MOMENTS
-        )
+        labels = read_index(str(self.digits))["labels"]
+        model = build(self.model, len(labels), seed=self.training.seed)
         training = Training(
             model,
             data,
@@ -130,6 +126,11 @@ class Case:
         )
         training.run()
         return training
+
+
+def build(config: ModelConfig, classes: int, *, seed: int = 0) -> tf_keras.Model:
+    moments = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
+    return build_model(config, size=SIZE, classes=classes, seed=seed, **moments)
 
 
 def images_of(digits: Path, split: str) -> tuple[Any, Any]:
@@ -150,14 +151,10 @@ def accuracy(model: tf_keras.Model, digits: Path) -> float:
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
     """A small network that has been trained to tell six digits apart."""
     folder = tmp_path_factory.mktemp("pretrained")
-    config = ModelConfig(name="cnn", width=8)
-    images, labels = images_of(write_digits(folder, OLD, each=120), "train")
-    model = build_model(config, size=SIZE, classes=len(OLD), seed=1, **MOMENTS)
-    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss)
-    model.fit(images, labels, epochs=8, batch_size=32, verbose=0)
-    save_backbone(model, str(folder / "backbone.weights.h5"))
-    return replace(config, weights=str(folder / "backbone.weights.h5"))
+    case = Case(write_digits(folder, OLD, each=120), folder, training=TrainingConfig(epochs=6))
+    path = str(folder / "backbone.weights.h5")
+    save_backbone(case.run().model, path)
+    return replace(case.model, weights=path)
 
 
 @pytest.fixture(scope="module")
@@ -238,10 +235,10 @@ def test_transfer_beats_random_weights_at_the_same_budget(
 ) -> None:
     for seed in range(3):
         images = digits(each, seed)
-        training = TrainingConfig(epochs=3, batch_size=32, seed=seed)
+        training = TrainingConfig(epochs=1, seed=seed)
         transferred = Case(images, tmp_path / f"{seed}", pretrained, training=training).run()
         # Computing the features once shows the network each image once more.
-        longer = replace(training, epochs=4)
+        longer = replace(training, epochs=2)
         random = Case(images, tmp_path / f"{seed}-random", training=longer).run()
         ours, theirs = (accuracy(t.model, images) for t in (transferred, random))
         assert ours > theirs + 0.1, (seed, ours, theirs)
@@ -279,7 +276,7 @@ def test_the_first_phase_leaves_the_backbone_bit_for_bit(
 ) -> None:
     transfer = TransferConfig(head_epochs=2, unfreeze="none", cache_features=cached)
     model = Case(digits(10, 0), tmp_path, pretrained, transfer).run().model
-    untrained = build_model(pretrained, size=SIZE, classes=4, **MOMENTS)
+    untrained = build(pretrained, 4)
     before, after = weights_by_layer(untrained), weights_by_layer(model)
     assert before.keys() == after.keys()
     for name in before:
@@ -296,7 +293,7 @@ def test_the_second_phase_leaves_what_is_frozen_bit_for_bit(
     training = TrainingConfig(epochs=2, learning_rate=1e-3)
     done = Case(digits(100, 0), tmp_path, pretrained, transfer, training).run()
     assert done.exported == "fine_tune"
-    untrained = build_model(pretrained, size=SIZE, classes=4, **MOMENTS)
+    untrained = build(pretrained, 4)
     before, after = weights_by_layer(untrained), weights_by_layer(done.model)
     changed = {name for name in before if np.any(before[name] != after[name])}
     last = {v.name for layer in Parts.of(done.model).blocks[-1] for v in layer.variables}
@@ -353,21 +350,22 @@ def test_the_first_phase_runs_the_backbone_once_an_image(
     def count(cached: bool) -> int:
         """Count the images that the first phase has asked its input for."""
         seen = []
-        images = make_dataset
 
-        def counted(*those: Any, **options: Any) -> tf.data.Dataset:
-            def see(batch: tf.Tensor, labels: tf.Tensor) -> Any:
-                number = tf.numpy_function(
-                    lambda n: (seen.append(int(n)), np.int64(0))[1], [tf.shape(batch)[0]], tf.int64
-                )
-                with tf.control_dependencies([number]):
-                    return tf.identity(batch), labels
+        def see(number: Any) -> Any:
+            seen.append(int(number))
+            return np.int64(0)
 
-            return images(*those, **options).map(see)
+        def tap(batch: tf.Tensor, labels: tf.Tensor) -> Any:
+            counted = tf.numpy_function(see, [tf.shape(batch)[0]], tf.int64)
+            with tf.control_dependencies([counted]):
+                return tf.identity(batch), labels
+
+        def tapped(*those: Any, **options: Any) -> tf.data.Dataset:
+            return make_dataset(*those, **options).map(tap)
 
         with monkeypatch.context() as patch:
             for module in ("feature_cache", "training_input"):
-                patch.setattr(f"pipeline_def.training.{module}.make_dataset", counted)
+                patch.setattr(f"pipeline_def.training.{module}.make_dataset", tapped)
             transfer = TransferConfig(head_epochs=4, unfreeze="none", cache_features=cached)
             Case(digits(100, 0), tmp_path / f"{cached}", pretrained, transfer).run()
         return sum(seen)

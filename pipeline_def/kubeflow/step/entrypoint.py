@@ -129,8 +129,11 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: image and specification come from different versions of our code.
     """
-    compiled = prepared["inputs"]["parameterValues"].get("code_digest")
-    if compiled and compiled != code_digest(step):
+    values = prepared["inputs"]["parameterValues"]
+    choices = json.loads(values.get("custom_config") or "{}")
+    build_fn = choices.get("model", {}).get("build_fn")
+    compiled = values.get("code_digest")
+    if compiled and compiled != code_digest(step, build_fn):
         raise ConfigurationError(
             f"This container image holds other code for {step} than the pipeline was compiled "
             "from: build the image and compile the pipeline from the same commit."

@@ -1,0 +1,82 @@
+"""Every backbone of `keras.applications` as it really is: built at a small size, random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras
+
+from pipeline_def.config.model import NATIVE_SIZES, ModelConfig
+from pipeline_def.model.applications import APPLICATIONS
+from pipeline_def.model.parts import Parts
+from pipeline_def.model.weights import find_fitting
+from pipeline_def.model.weights_file import read_weights
+from tests.model.networks import IMAGES, build, generators
+
+# The stem, residual blocks, layers between stages that have a kernel, and the last convolution.
+BLOCKS = {
+    "mobilenet_v2": 1 + 17 + 1,
+    "mobilenet_v3_small": 1 + 11 + 1,
+    "mobilenet_v3_large": 1 + 15 + 1,
+    "efficientnet_v2_b0": 1 + 21 + 1,
+    "efficientnet_v2_b1": 1 + 27 + 1,
+    "efficientnet_v2_b2": 1 + 28 + 1,
+    "efficientnet_v2_b3": 1 + 33 + 1,
+    "efficientnet_v2_s": 1 + 40 + 1,
+    "efficientnet_v2_m": 1 + 57 + 1,
+    "efficientnet_v2_l": 1 + 79 + 1,
+    "resnet50": 1 + 16,
+    "resnet50_v2": 1 + 16,
+    "convnext_tiny": 1 + 18 + 3,
+    "convnext_small": 1 + 36 + 3,
+    "convnext_base": 1 + 36 + 3,
+    "convnext_large": 1 + 36 + 3,
+    "densenet121": 1 + 58 + 3,
+}
+_MODULES = {
+    "mobilenet_v2": tf_keras.applications.mobilenet_v2,
+    "resnet50": tf_keras.applications.resnet,
+    "resnet50_v2": tf_keras.applications.resnet_v2,
+    "densenet121": tf_keras.applications.densenet,
+}
+
+
+def test_every_name_of_the_configuration_is_a_backbone() -> None:
+    assert APPLICATIONS.keys() == NATIVE_SIZES.keys() == BLOCKS.keys()
+
+
+def scaled_by_keras(network: tf_keras.Model, name: str) -> Any:
+    """Pixels as Keras's own code gives them to the first convolution."""
+    if name in _MODULES:
+        return _MODULES[name].preprocess_input(IMAGES.astype(np.float32))
+    kinds = (tf_keras.layers.Rescaling, tf_keras.layers.Normalization)
+    last = [layer for layer in network.layers if isinstance(layer, kinds)][-1]
+    return tf_keras.Model(network.input, last.output)(IMAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NATIVE_SIZES)
+def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
+    application = APPLICATIONS[name]
+    theirs = getattr(tf_keras.applications, application.constructor)(
+        input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg"
+    )
+    file = str(tmp_path / "notop.h5")
+    theirs.save_weights(file)
+    assert find_fitting(read_weights(file)) == name
+    model = build(ModelConfig(name=name, weights=file), seed=1)
+    parts = Parts.of(model)
+    pixels = scaled_by_keras(theirs, name)
+    standardized = parts.backbone.get_layer("standardization")(IMAGES)
+    np.testing.assert_allclose(standardized, pixels, rtol=1e-4, atol=1e-5)
+    expected = theirs(pixels if name in _MODULES else IMAGES).numpy()
+    atol = 1e-3 * np.abs(expected).max()
+    np.testing.assert_allclose(parts.backbone(IMAGES), expected, atol=atol)
+    assert expected.shape == (4, application.features)
+    assert len(parts.blocks) == BLOCKS[name]
+    assert generators(model) == []
+    assert np.isfinite(model(IMAGES, training=True)).all()
+    tf_keras.backend.clear_session()

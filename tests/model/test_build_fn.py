@@ -1,0 +1,155 @@
+"""A network of one's own: found, checked and divided; each mistake is one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.model.parts import Parts, freeze, save_backbone
+from tests.model.networks import CLASSES, IMAGES, build
+
+NETWORKS = """
+import tf_keras
+from tf_keras import layers
+from my_networks.pixels import scaled
+
+def good(size, classes):
+    images = layers.Input([size, size, 3], dtype="uint8")
+    features = layers.Conv2D(4, 3, strides=4, name="first")(scaled(images))
+    features = layers.Conv2D(6, 3, strides=4, name="second")(features)
+    features = layers.GlobalMaxPooling2D()(features)
+    features = layers.Dropout(0.1)(features)
+    return tf_keras.Model(images, layers.Dense(classes)(features) * 2.0)
+
+class Subclass(tf_keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.body = tf_keras.Sequential([layers.Flatten(), layers.Dense(classes)])
+
+    def call(self, images, training=None):
+        return self.body(scaled(images))
+
+def whole(size, classes):
+    return Subclass(classes)
+
+def chain(size, classes):
+    return tf_keras.Sequential([
+        layers.Rescaling(1 / 255, input_shape=[size, size, 3]),
+        tf_keras.Sequential([layers.Conv2D(4, 3, strides=4), layers.Flatten()]),
+        layers.Dense(classes),
+    ])
+
+def flat(size, classes):
+    return tf_keras.Sequential([layers.Flatten(), layers.Dense(3)])
+
+def large(size, classes):
+    return tf_keras.Sequential([layers.Flatten(input_shape=[224, 224, 3]), layers.Dense(classes)])
+
+def softmax(size, classes):
+    return tf_keras.Sequential([layers.Flatten(), layers.Dense(classes, "softmax")])
+
+def failing(size, classes):
+    raise ZeroDivisionError("on purpose")
+
+def positional(size):
+    return None
+
+def nothing(size, classes):
+    return {"a": 1}
+
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder that the run is started in, with a package of the user."""
+    package = tmp_path / "my_networks"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "networks.py").write_text(NETWORKS)
+    (package / "pixels.py").write_text("def scaled(images):\n    return images / 255\n")
+    (package / "broken.py").write_text("import my_networks.nowhere\n")
+    (package / "needy.py").write_text("import a_library_that_is_not_installed\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("my_networks")]:
+        del sys.modules[name]
+
+
+def config(function: str, **more: Any) -> ModelConfig:
+    return ModelConfig(build_fn=f"my_networks.{function}", **more)
+
+
+@pytest.mark.parametrize("function", ["good", "chain", "whole"])
+def test_networks_of_the_user_take_images_and_give_logits(function: str) -> None:
+    model = build(config(f"networks.{function}"))
+    logits = model(IMAGES)
+    assert (logits.shape, logits.dtype) == ((4, CLASSES), "float32")
+
+
+def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Path) -> None:
+    model = build(config("networks.good"))
+    parts = Parts.of(model)
+    features = parts.backbone(IMAGES)
+    assert features.shape == (4, 6)
+    np.testing.assert_allclose(parts.head(features), model(IMAGES), rtol=1e-5)
+    np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
+    assert [layer.name for layer in parts.head.layers if layer.weights] == ["dense"]
+    assert len(parts.blocks) == 2
+    freeze(model, unfreeze=1, train_batch_norm=False)
+    assert [weight.name.split("/")[0] for weight in model.trainable_weights] == [
+        "second",
+        "second",
+        "dense",
+        "dense",
+    ]
+    path = str(tmp_path / "backbone.weights.h5")
+    assert save_backbone(model, path)
+    receiver = build(config("networks.good", weights=path), seed=1, classes=2)
+    np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
+
+
+def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) -> None:
+    model = build(config("networks.whole"))
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be divided .* leave model.weights at none"
+    ):
+        freeze(model, unfreeze="none", train_batch_norm=False)
+    assert not save_backbone(model, str(tmp_path / "backbone.weights.h5"))
+    assert not list(tmp_path.glob("*.h5"))
+
+
+def test_dropout_of_keras_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    build(config("networks.good"))
+    assert "draws random numbers that no checkpoint holds" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("elsewhere.network", r"there is no module my_networks.elsewhere in "),
+        ("broken.network", r"importing my_networks.broken failed with .*my_networks.nowhere"),
+        ("needy.network", r"importing my_networks.needy failed .*a_library_that_is_not"),
+        ("networks.missing", r"module my_networks.networks has no function missing"),
+        ("networks.number", r"module my_networks.networks has no function number"),
+        ("networks.failing", r"it failed with ZeroDivisionError: on purpose"),
+        ("networks.positional", r"it failed with TypeError: .*unexpected keyword.*classes"),
+        ("networks.nothing", r"it returned builtins.dict, and it must return a tf_keras.Model"),
+        ("networks.softmax", r"ends with softmax, and it must return logits"),
+        ("networks.flat", r"returns \[None, 3\], and it must return logits \[None, 5\]"),
+        ("networks.large", r"takes \[None, 224, 224, 3\], and .* uint8 \[None, 32, 32, 3\]"),
+    ],
+)
+def test_a_mistake_is_one_sentence(function: str, message: str) -> None:
+    path = f"my_networks.{function}"
+    with pytest.raises(ConfigurationError, match=f"model.build_fn is '{path}': .*{message}"):
+        build(config(function))

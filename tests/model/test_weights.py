@@ -1,0 +1,123 @@
+"""Weights from one network into another: those that fit, and what is said of the others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras
+
+from components.contract.errors import ModelError
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.model.parts import Parts, freeze, save_backbone
+from pipeline_def.model.weights import find_fitting
+from pipeline_def.model.weights_file import read_weights
+from tests.model.networks import IMAGES, build, train, values
+from tests.model.test_networks import three_layers
+
+CNN = ModelConfig(name="cnn", width=2)
+OTHER_DATA = {"mean": [1.0, 2, 3], "variance": [1.0, 1, 1]}
+
+
+@pytest.fixture(scope="module")
+def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str]:
+    """A network after some training, and the file of its backbone."""
+    model, path = build(CNN), str(tmp_path_factory.mktemp("donor") / "backbone.weights.h5")
+    train(model)
+    assert save_backbone(model, path)
+    return model, path
+
+
+def test_the_features_of_the_donor_are_those_of_the_receiver(
+    donor: tuple[tf_keras.Model, str],
+) -> None:
+    model, path = donor
+    receiver = build(
+        ModelConfig(name="cnn", width=2, weights=path), seed=1, classes=3, **OTHER_DATA
+    )
+    ours, theirs = Parts.of(receiver).backbone, Parts.of(model).backbone
+    np.testing.assert_array_equal(ours(IMAGES), theirs(IMAGES))
+    freeze(receiver, unfreeze="all", train_batch_norm=True)
+    assert len(receiver.trainable_weights) == len(model.trainable_weights)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            ModelConfig(name="cnn", width=4),
+            r"cnn: block_1_conv has weights of shapes \[\(3, 3, 3, 4\)\], and there they are "
+            r"\[\(3, 3, 3, 2\)\]; model.width must be the same",
+        ),
+        (ModelConfig(name="resnet9", width=2), r"its weights are those of cnn; name that"),
+    ],
+    ids=["another width", "another network"],
+)
+def test_weights_that_do_not_fit_are_one_sentence(
+    donor: tuple[tf_keras.Model, str], other: ModelConfig, message: str
+) -> None:
+    config = ModelConfig(name=other.name, width=other.width, weights=donor[1])
+    with pytest.raises(ModelError, match=message) as caught:
+        build(config)
+    assert str(caught.value).startswith(f"model.weights {donor[1]} does not fit model.name")
+
+
+@pytest.mark.parametrize("content", [None, b"no weights"])
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "weights.h5"
+    if content:
+        file.write_bytes(content)
+    with pytest.raises(ModelError, match=re.escape(f"model.weights {file} ")):
+        build(ModelConfig(name="cnn", weights=str(file)))
+
+
+@pytest.mark.parametrize("name", ["w.h5", "w.weights.h5", "w.keras", "whole.h5"])
+@pytest.mark.parametrize("classes", [0, 7], ids=["without top", "with top"])
+def test_files_of_keras_are_read_and_see_the_pixels_of_imagenet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: int
+) -> None:
+    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
+    network = three_layers(input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg")
+    saved = network
+    if classes:
+        logits = tf_keras.layers.Dense(classes)(network.output)
+        saved = tf_keras.Model(network.input, logits)
+    file = str(tmp_path / name)
+    saved.save(file) if name in ("w.keras", "whole.h5") else saved.save_weights(file)
+    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1, **OTHER_DATA)
+    np.testing.assert_allclose(
+        Parts.of(model).backbone(IMAGES),
+        network(IMAGES / np.float32(127.5) - 1),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_the_first_layer_that_differs_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
+    file = str(tmp_path / "w.h5")
+    images = tf_keras.layers.Input([32, 32, 3])
+    tf_keras.Model(images, tf_keras.layers.Conv2D(4, 5)(images)).save_weights(file)
+    with pytest.raises(ModelError, match=r"mobilenet_v2: Conv1 has weights of shapes"):
+        build(ModelConfig(name="mobilenet_v2", weights=file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("top", [False, True])
+def test_the_backbone_that_would_fit_is_named(tmp_path: Path, *, top: bool) -> None:
+    network = tf_keras.applications.MobileNetV2(
+        input_shape=(32, 32, 3), include_top=top, weights=None, pooling="avg", classes=9
+    )
+    file = str(tmp_path / "w.h5")
+    network.save_weights(file)
+    assert find_fitting(read_weights(file)) == "mobilenet_v2"
+    with pytest.raises(ModelError, match=r"does not fit model.name resnet50: .* mobilenet_v2;"):
+        build(ModelConfig(name="resnet50", weights=file))
+    model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1)
+    ours = values(Parts.of(model).backbone.weights)[2:]
+    for expected, found in zip(values(network.weights), ours, strict=False):
+        np.testing.assert_array_equal(expected, found)
