@@ -109,22 +109,15 @@ class TrainingLog:
             config: section → field → value, or the fields themselves.
             metrics: metric → its value at the end.
         """
-        # Takes half a second, which an earlier import would add to the time before the first step.
+        # Half a second, which an earlier import would add to the time before the first step.
         from tensorboard.plugins.hparams import api
 
-        choices = dict(_flatten(config))
-        tags = {f"final/{name}": value for name, value in metrics.items()}
-        experiment = api.hparams_config_pb(
-            hparams=[api.HParam(name) for name in choices],
-            metrics=[
-                api.Metric(tag, display_name=name) for tag, name in zip(tags, metrics, strict=True)
-            ],
-        )
-        for message in (experiment, api.hparams_pb(choices)):
-            # TensorBoard has messages of its own, which are the same on the wire.
-            summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
-            self._whole.write_summary(summary, 0)
-        self._whole.write_scalars(tags, self._first_epoch)
+        message = api.hparams_pb(dict(_flatten(config)))
+        # TensorBoard has messages of its own, which are the same on the wire.
+        summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
+        self._whole.write_summary(summary, 0)
+        final = {f"final/{name}": value for name, value in metrics.items()}
+        self._whole.write_scalars(final, self._first_epoch)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:

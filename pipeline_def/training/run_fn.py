@@ -129,7 +129,7 @@ def _describe(training: Training, started: float, directory: str) -> None:
     of_images = training.phases[-1].history
     reading = report_input(of_images, data.choices.input, data.train, data.choices.transform)
     began = datetime.datetime.fromtimestamp(int(started), datetime.UTC)
-    facts = {
+    facts: dict[str, Any] = {
         "started": began.isoformat(),
         "seconds": time.time() - started,
         "config": {n: v for n, v in to_dict(data.choices).items() if n != "checkpoints"},
