@@ -107,9 +107,16 @@ class Task:
 
 def main() -> None:
     """Measure what the only argument, JSON, asks for."""
-    task = Task(**json.loads(sys.argv[1]))
+    print(json.dumps(measure(Task(**json.loads(sys.argv[1])))))
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Return `images_per_second` of each epoch after the first.
+
+    And, of a training, the `wait_share` of each, and the `seconds` of all with what comes before.
+    """
     measures = {BARE: _measure_step, NAIVE: _measure_naive, JPEG_READER: _measure_reader}
-    print(json.dumps(measures.get(task.contender, _measure_training)(task)))
+    return measures.get(task.contender, _measure_training)(task)
 
 
 def _measure_training(task: Task) -> dict[str, Any]:

@@ -153,9 +153,11 @@ class TrainingLog:
 def _memory() -> dict[str, float]:
     """Return tag → GiB in use: by this process, and on each GPU."""
     values = {"memory_gib/process": process_memory() / _GIB}
-    for device in tf.config.list_logical_devices("GPU"):
-        usage = tf.config.experimental.get_memory_info(device.name)
-        values |= {f"memory_gib/{device.name}/{kind}": n / _GIB for kind, n in usage.items()}
+    # Logical devices would be those of other workers, too.
+    for number in range(len(tf.config.get_visible_devices("GPU"))):
+        name = f"GPU:{number}"
+        usage = tf.config.experimental.get_memory_info(name)
+        values |= {f"memory_gib/{name}/{kind}": size / _GIB for kind, size in usage.items()}
     return values
 
 

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import collections
-import json
-import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import training
+from benchmarks import training, training_studies
 from benchmarks.training_studies import STUDIES, Images, write_images
 from tests.pictures import write_folder
 
@@ -59,34 +56,68 @@ def test_the_images_that_judge_are_not_changed(tmp_path: Path) -> None:
         assert not set(files) & {path.name for path in noise}
 
 
-def measure(tmp_path: Path, *options: str) -> Any:
-    data = write_folder(tmp_path / "images", each=8)
-    target = tmp_path / "results.json"
-    command = [sys.executable, "-m", "benchmarks.training", "--data", str(data)]
-    sizes = ["--network", "cnn", "--size", "32", "--batch", "8", "--images", "16", "--epochs", "2"]
-    places = ["--rounds", "1", "--work", str(tmp_path), "--json", str(target)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *sizes, *places, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(target.read_text())
+@pytest.mark.slow
+def test_every_contender_is_measured(tmp_path: Path) -> None:
+    from benchmarks import training_run
+    from benchmarks.ladder_data import prepare
+
+    data, folder = write_folder(tmp_path / "images", each=8), str(tmp_path / "material")
+    prepare(str(data), folder, size=32, images=16)
+    trainings = {training_run.NAIVE, training_run.NAIVE_AHEAD, training_run.JPEG}
+    for contender in (*trainings, training_run.BARE, training_run.JPEG_READER):
+        task = training_run.Task(contender, folder, network="cnn", batch=8, epochs=2)
+        figures = training_run.measure(task)
+        [rate] = figures["images_per_second"]
+        assert rate > 0
+        if contender in trainings:
+            [wait] = figures["wait_share"]
+            assert 0 <= wait <= 1
+            assert figures["seconds"] > 16 / rate
+
+
+def figures(rate: float, wait: float, seconds: float) -> list[dict[str, Any]]:
+    return [
+        {"images_per_second": [rate * of, rate], "wait_share": [wait], "seconds": seconds * of}
+        for of in (0.9, 1.0, 1.1)
+    ]
+
+
+def show(
+    part: str,
+    results: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:
+    """Return the table of `part` for figures that nobody had to measure."""
+    monkeypatch.setattr(training, "_take_turns", lambda *_: results)
+    monkeypatch.setattr(sys, "argv", ["training", "--part", part, "--data", "images"])
+    assert training.main() == 0
+    return capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_the_step_and_naive_input_are_measured(tmp_path: Path) -> None:
-    printed, results = measure(tmp_path, "--part", "step", "--part", "naive")
-    assert "of the bare step" in printed
-    rates = [figure["images_per_second"] for [figure] in results["step"].values()]
-    assert len(rates) == 4
-    assert all(rate > 0 for [rate] in rates)
-    seconds = [figure["seconds"] for [figure] in results["naive"].values()]
-    assert len(seconds) == 4
-    assert all(0 <= wait <= 1 for [f] in results["naive"].values() for wait in f["wait_share"])
+def test_the_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.training_run import BARE, DECODED, NAIVE
+
+    step = {BARE: [{"images_per_second": [1000.0]}], DECODED: figures(970, 0.015, 1)}
+    assert "0.970 (0.873 to 1.067)" in show("step", step, monkeypatch, capsys)
+    naive = {NAIVE: figures(100, 0.4, 1046), DECODED: figures(200, 0.0, 709)}
+    printed = show("naive", naive, monkeypatch, capsys)
+    assert "32%" in printed
+    assert "40.0%" in printed
+
+
+def test_the_table_of_a_study(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = {"none": [0.8, 0.9], "weights": [0.9, 0.94], "sampling": [0.7, 0.9]}
+    results = {arm: [{"balanced_accuracy": s} for s in values] for arm, values in scores.items()}
+    monkeypatch.setattr(training_studies, "run_study", lambda *_, **__: results)
+    monkeypatch.setattr(sys, "argv", ["training", "--part", "imbalance", "--seeds", "2"])
+    assert training.main() == 0
+    printed = capsys.readouterr().out
+    assert "0.9200" in printed
+    assert "+0.0700 (+0.0400 to +0.1000)" in printed
 
 
 def test_images_are_asked_for(
