@@ -43,6 +43,8 @@ class Dropout(layers.Layer):
             dtype="int64",
             initializer="zeros",
             trainable=False,
+            # Each replica counts for itself: an exchange would be forbidden in a loop or with XLA.
+            synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
