@@ -26,7 +26,9 @@ class Dropout(layers.Layer):
     normalisation, it does nothing while `trainable` is off: frozen features do not vary.
     """
 
-    def __init__(self, rate: float, seed: int, *, name: str, whole_images: bool = False) -> None:
+    def __init__(
+        self, rate: float, seed: int, *, name: str = "dropout", whole_images: bool = False
+    ) -> None:
         """Prepare for leaving out values.
 
         Args:
