@@ -8,9 +8,9 @@
 step: images/s of the training loop, from pixels in memory and from JPEG shards, over those of its
 step alone on a batch that stays in memory. naive: the time of the same training fed one file after
 the other, in the order of the program, and fed by this pipeline; seconds are those of everything,
-with the tracing of the graph and, in this pipeline's loop, evaluation, logs and checkpoints, images/s
-those of the steps after the first epoch. imbalance, noise: whole runs on the digits, two classes of
-which are rare, or a fifth of whose labels are wrong.
+with the tracing of the graph and, in this pipeline's loop, evaluation, logs and checkpoints;
+images/s those of the steps after the first epoch. imbalance, noise: whole runs on the digits, two
+classes of which are rare, or a fifth of whose labels are wrong.
 
 Each figure comes from a process of its own; contenders take turns, so that a slow minute of the
 machine meets all of them.
@@ -160,7 +160,7 @@ def _collect(figures: list[dict[str, Any]], key: str) -> list[float]:
 
 def _middle(figures: dict[str, Any]) -> float:
     """Return the images per second of one process."""
-    return statistics.median(figures["images_per_second"])
+    return float(statistics.median(figures["images_per_second"]))
 
 
 def _share(values: list[float]) -> str:

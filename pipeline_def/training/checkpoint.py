@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from pipeline_def.training.workers import own_directory, require_agreement
+from pipeline_def.training.workers import own_directory, require_agreement, settle
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -170,6 +170,7 @@ class Checkpoints:
 
     def save(self) -> None:
         """Write a checkpoint, then remove the one before."""
+        settle(self._variables, self._strategy)
         self._manager.save()
 
 

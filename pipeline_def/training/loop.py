@@ -26,6 +26,7 @@ from pipeline_def.training.optimizer import Schedule, make_optimizer
 from pipeline_def.training.pace import Pace
 from pipeline_def.training.step import Step
 from pipeline_def.training.step_loop import StepLoop
+from pipeline_def.training.workers import is_chief, mean_of_workers, settle
 
 # The first steps are slow, and not like the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
@@ -117,7 +118,8 @@ class TrainingLoop:
         if not self._is_over(progress):
             self._train_on(read, evaluation(), checkpoints, log)
         if not progress.best_epoch:
-            remove_checkpoints(checkpoint_dir)
+            if is_chief(self._strategy):
+                remove_checkpoints(checkpoint_dir)
             raise ModelError(
                 f"The loss on the eval split was not a finite number in any of {progress.epochs} "
                 f"epochs: lower training.learning_rate, which is {self._config.learning_rate:g}."
@@ -178,7 +180,7 @@ class TrainingLoop:
         with log.step(first):
             steps = self._run(batches, first, count)
         seconds = time.perf_counter() - started
-        self._pace.note(count, seconds)
+        self._pace.note(count, mean_of_workers(seconds, self._strategy))
         progress.steps += count
         progress.seconds += seconds
         progress.waited += steps.waited
@@ -204,6 +206,7 @@ class TrainingLoop:
 
     def _end_epoch(self, evaluation: Any, progress: Progress, log: TrainingLog) -> None:
         step = self._step
+        settle(self._model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
             for images, labels in evaluation:
                 self._evaluate(images, labels)

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from components.contract.errors import ConfigurationError, WorkerError
 
 VARIABLE = "TF_CONFIG"
 _CHIEF, _WORKER = "chief", "worker"
-_EXAMPLE = '{"cluster": {"worker": ["host-0:2222", "host-1:2222"]}, "task": {"type": "worker", "index": 0}}'
+_EXAMPLE = '{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 # What TensorFlow raises when another worker is gone, and what its texts then speak of: a store that
 # does not answer raises the same classes.
@@ -134,6 +134,20 @@ def mean_of_workers(value: float, strategy: tf.distribute.Strategy) -> float:
         lambda _: tf.constant(value, tf.float64)
     )
     return float(strategy.reduce(tf.distribute.ReduceOp.MEAN, values, axis=None))
+
+
+def settle(variables: Iterable[tf.Variable], strategy: tf.distribute.Strategy) -> None:
+    """Give every replica what a checkpoint of these variables has for all of them.
+
+    Each replica keeps statistics of normalisation and sums of metrics for itself; what is saved,
+    and exported, is their mean or sum. Otherwise evaluation would be of no model that is ever
+    exported, and a training that goes on from a checkpoint would not equal one that just goes on.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return
+    for variable in variables:
+        if variable.synchronization == tf.VariableSynchronization.ON_READ:
+            variable.assign(variable.read_value())
 
 
 def wait_for_workers(strategy: tf.distribute.Strategy) -> None:

@@ -1,4 +1,4 @@
-"""The input pipeline under distribution strategies, in processes of their own.
+"""Input and training under distribution strategies, in processes of their own.
 
 Logical devices and clusters must be set up before TensorFlow does anything else.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.data.shard_folder import SIZE, ShardFolder
+from tests.training.trainer_process import cluster
 
 # What a process prints: the sorted hashes of the images of each step, of its replicas.
 _WORKER = """
@@ -80,13 +82,6 @@ def steps(process: Any) -> list[list[str]]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("[")]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.mark.slow
 def test_every_strategy_gives_a_step_the_same_images(shard_folder: ShardFolder) -> None:
     expected = steps(run(shard_folder, "default", "indexed"))
@@ -94,18 +89,7 @@ def test_every_strategy_gives_a_step_the_same_images(shard_folder: ShardFolder) 
     assert len({digest for step in expected for digest in step}) == 48
     for kind in ("one", "mirrored"):
         assert steps(run(shard_folder, kind, "indexed")) == expected
-    addresses = [f"localhost:{free_port()}" for _ in range(2)]
-    workers = [
-        run(
-            shard_folder,
-            "workers",
-            "indexed",
-            TF_CONFIG=json.dumps(
-                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            ),
-        )
-        for index in range(2)
-    ]
+    workers = [run(shard_folder, "workers", "indexed", **each) for each in cluster(2)]
     parts = [steps(worker) for worker in workers]
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == expected
 
@@ -117,76 +101,87 @@ def test_streaming_replicas_share_what_is_read(shard_folder: ShardFolder) -> Non
     )
 
 
-_TRAINING = """
-import json, sys
-import tensorflow as tf
+Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]
 
-examples, target, size = sys.argv[1:3] + [int(sys.argv[3])]
-[cpu] = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-tf.keras.utils.set_random_seed(1)
 
-from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.config import ModelConfig, TrainingConfig, TransformConfig
-from pipeline_def.data.dataset import make_dataset
-from pipeline_def.config.input import InputConfig
-from pipeline_def.model.networks import build_model
-from pipeline_def.data.shards import Shards
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.training.loop import TrainingLoop
-
-def read(split, batch, order=None):
-    return make_dataset(
-        Shards.of_pattern(f"{examples}/Split-{split}/*"),
-        config=TransformConfig(size=size),
-        feature_spec={},
-        batch_size=batch,
-        options=InputConfig(reader="indexed", cache="none"),
-        order=order,
+def train(shards: ShardFolder, target: Path, *names: str, **environment: str) -> Any:
+    """Start a process that runs trainings by the names that `replica_trainings` knows."""
+    module = "tests.training.replica_trainings"
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", module, str(shards.path), str(target), *names],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
-with strategy.scope():
-    model = build_model(
-        ModelConfig(name="cnn", width=4), size=size, classes=3, mean=[128] * 3, variance=[5000] * 3
-    )
-    loop = TrainingLoop(
-        model,
-        config=TrainingConfig(epochs=4, learning_rate=1e-2),
-        augmentation=AugmentationConfig(mixup=0.2),
-        batch_size=16,
-        steps=6,
-    )
-history = loop.fit(
-    lambda step, part: read(
-        "train", part.get_per_replica_batch_size(16), TrainingOrder.of_worker(3, step, part)
-    ),
-    lambda: read("eval", 16),
-    log_dir=f"{target}/logs",
-    checkpoint_dir=f"{target}/checkpoints",
-)
-hits = labels = 0
-for images, ids in read("eval", 7):
-    hits += int(tf.reduce_sum(tf.cast(tf.argmax(model(images), axis=1) == ids, tf.int32)))
-    labels += len(ids)
-print(json.dumps({**history, "accuracy_again": hits / labels}))
-"""
+
+def read_results(process: Any, target: Path, *names: str) -> Trained:
+    """Wait for a process; return history and weights of its trainings."""
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-2000:]
+    results = {}
+    for name in names:
+        with np.load(target / f"{name}.npz") as arrays:
+            history, *weights = (arrays[key] for key in arrays.files)
+        results[name] = json.loads(str(history)), weights
+    return results
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    assert ours[0] == theirs[0]
+    for a, b in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def assert_close(ours: Any, theirs: Any) -> None:
+    for name, values in theirs[0].items():
+        np.testing.assert_allclose(ours[0][name], values, rtol=1e-5, err_msg=name)
+    for a, b in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def trained(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Trainings on 0 (no strategy at all), 1, 2 and 4 logical CPUs; killed-2 went on after it."""
+    target = tmp_path_factory.mktemp("trained")
+    groups = ("plain-0", "plain-1", "plain-4"), ("plain-2", "whole-2"), ("killed-2",)
+    *started, killed = [train(shard_folder, target, *names) for names in groups]
+    assert killed.wait(300) == -signal.SIGKILL
+    started.append(train(shard_folder, target, "killed-2"))
+    return {
+        name: result
+        for process, names in zip(started, groups, strict=True)
+        for name, result in read_results(process, target, *names).items()
+    }
 
 
 @pytest.mark.slow
-def test_training_on_two_replicas(shard_folder: ShardFolder, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _TRAINING, str(shard_folder.path), str(tmp_path), str(SIZE)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+def test_strategies_learn_the_same_from_the_same_images(trained: Trained) -> None:
+    whole = trained["plain-0"]
+    assert whole[0]["loss"][-1] < whole[0]["loss"][0]
+    assert_same(trained["plain-1"], whole)
+    assert_close(trained["plain-2"], whole)
+    assert_close(trained["plain-4"], whole)
+
+
+@pytest.mark.slow
+def test_a_killed_training_on_two_replicas_ends_as_if_it_had_not_been(trained: Trained) -> None:
+    assert_same(trained["killed-2"], trained["whole-2"])
+
+
+@pytest.mark.slow
+def test_two_workers_learn_the_same_as_one_process(
+    shard_folder: ShardFolder, trained: Trained, tmp_path: Path
+) -> None:
+    folders = [tmp_path / str(index) for index in range(2)]
+    started = [
+        train(shard_folder, folder, "workers", **environment)
+        for folder, environment in zip(folders, cluster(2), strict=True)
+    ]
+    # The workers of this test have no common folder; without a checkpoint they need none.
+    first, second = (
+        read_results(process, folder, "workers")["workers"]
+        for process, folder in zip(started, folders, strict=True)
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    history = json.loads(done.stdout.splitlines()[-1])
-    assert len(history["loss"]) == 4
-    assert history["loss"][-1] < history["loss"][0]
-    # Every example of eval counts once, on whichever replica.
-    best = history["val_loss"].index(min(history["val_loss"]))
-    assert history["accuracy_again"] == pytest.approx(history["val_accuracy"][best], abs=1e-6)
+    assert_same(first, second)
+    assert_close(first, trained["plain-2"])

@@ -1,1 +1,153 @@
+"""One Trainer step in several processes: TFX's executor in each, connected by TF_CONFIG."""
+
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from components.contract.errors import ConfigurationError, WorkerError
+from pipeline_def.training.workers import (
+    Cluster,
+    is_chief,
+    mean_of_workers,
+    own_directory,
+    require_agreement,
+    watching_workers,
+)
+
+WORKERS = {"worker": ["a:1", "b:2"]}
+
+
+def tf_config(cluster: Any, kind: str = "worker", index: Any = 0) -> dict[str, str]:
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        pytest.param(tf_config(WORKERS, index=1), 2, id="workers alone"),
+        pytest.param(tf_config({"chief": ["a:1"], **WORKERS}, "chief"), 3, id="with a chief"),
+        pytest.param(tf_config(WORKERS, index="1"), 2, id="an index as text, as some tools write"),
+        pytest.param(tf_config({"worker": ["[::1]:1"]}), 1, id="an IPv6 address"),
+    ],
+)
+def test_tf_config_says_who_trains_together(environment: dict[str, str], size: int) -> None:
+    cluster = Cluster.of_environment(environment)
+    assert cluster is not None
+    assert cluster.size == size
+
+
+def test_no_tf_config_is_no_cluster() -> None:
+    assert Cluster.of_environment({}) is None
+    assert Cluster.of_environment({"TF_CONFIG": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "must be JSON such as"),
+        ("[]", "must be JSON such as"),
+        ('{"cluster": {}}', "must be JSON such as"),
+        ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
+        (tf_config(WORKERS, index="first")["TF_CONFIG"], "must be JSON such as"),
+        (tf_config(WORKERS, index=2)["TF_CONFIG"], "task is worker 2, of which its cluster has 2"),
+        (tf_config(WORKERS, index=-1)["TF_CONFIG"], "task is worker -1"),
+        (tf_config(WORKERS, "chief")["TF_CONFIG"], "task is chief 0, of which its cluster has 0"),
+        (tf_config({"ps": ["a:1"], **WORKERS})["TF_CONFIG"], "it names a ps"),
+        (tf_config({"chief": ["a:1", "b:1"], **WORKERS})["TF_CONFIG"], "more than one chief"),
+        (tf_config({"worker": ["a", "b:1"]})["TF_CONFIG"], "as host:port"),
+        (tf_config({"worker": [1, 2]})["TF_CONFIG"], "as host:port"),
+    ],
+)
+def test_a_malformed_tf_config_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as error:
+        Cluster.of_environment({"TF_CONFIG": text})
+    assert "\n" not in str(error.value)
+
+
+class _Resolver:
+    def __init__(self, jobs: list[str], kind: str, index: int) -> None:
+        self.task_type, self.task_id = kind, index
+        self._cluster = tf.train.ClusterSpec({job: ["a:1"] for job in jobs})
+
+    def cluster_spec(self) -> tf.train.ClusterSpec:
+        return self._cluster
+
+
+class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
+    """One of two workers, without the other, of which it is told what that one gives."""
+
+    def __init__(self, jobs: list[str], kind: str, index: int, *, other: Any = ()) -> None:
+        self._resolver, self._other = _Resolver(jobs, kind, index), iter(other)
+
+    @property
+    def cluster_resolver(self) -> _Resolver:
+        return self._resolver
+
+    def experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
+        return value_fn(None)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        return (value + next(self._other)) / 2
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kind", "index", "chief"),
+    [
+        (["worker"], "worker", 0, True),
+        (["worker"], "worker", 1, False),
+        (["chief", "worker"], "worker", 0, False),
+        (["chief", "worker"], "chief", 0, True),
+    ],
+)
+def test_only_the_chief_writes_where_files_are_kept(
+    jobs: list[str], kind: str, index: int, chief: bool
+) -> None:
+    strategy = _Workers(jobs, kind, index)
+    assert is_chief(strategy) == chief
+    folders = [own_directory("gs://bucket/run/", strategy) for _ in range(2)]
+    if chief:
+        assert folders == ["gs://bucket/run/"] * 2
+    else:
+        assert [Path(folder).name for folder in folders] == ["run", "run"]
+        assert len({Path(folder).parent for folder in folders}) == 2
+        assert all(Path(folder).parent.is_dir() for folder in folders)
+
+
+def test_a_process_alone_agrees_with_itself() -> None:
+    strategy = tf.distribute.get_strategy()
+    assert is_chief(strategy)
+    assert own_directory("/run", strategy) == "/run"
+    assert mean_of_workers(3.0, strategy) == 3.0
+    require_agreement(3.0, strategy, what="It")
+
+
+def test_workers_that_see_different_files_stop() -> None:
+    require_agreement(4, _Workers(["worker"], "worker", 1, other=[4, 0]), what="The checkpoint")
+    strategy = _Workers(["worker"], "worker", 1, other=[0, 1])
+    with pytest.raises(ConfigurationError, match="The checkpoint is 4 on this worker and 2 on av"):
+        require_agreement(4, strategy, what="The checkpoint")
+
+
+LOST = tf.errors.UnavailableError(None, None, "Collective ops is aborted by: Connection reset")
+STORE = tf.errors.UnavailableError(None, None, "Error executing an HTTP request: 503")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "error", "raised"),
+    [
+        pytest.param(_Workers(["worker"], "worker", 0), LOST, WorkerError, id="another worker"),
+        pytest.param(_Workers(["worker"], "worker", 0), STORE, type(STORE), id="a bucket"),
+        pytest.param(tf.distribute.get_strategy(), LOST, type(LOST), id="no other worker"),
+        pytest.param(_Workers(["worker"], "worker", 0), KeyError("a"), KeyError, id="a bug"),
+    ],
+)
+def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -> None:
+    with pytest.raises(raised) as found, watching_workers(strategy):
+        raise error
+    if raised is WorkerError:
+        assert "start all workers again" in str(found.value)

@@ -1,7 +1,7 @@
 """Runs the Trainer step in a process of its own, with TFX's executor, as a container would.
 
-`python -m tests.training.trainer_process JSON`, with the folders and the configuration; TF_CONFIG and
-the like are read from the environment.
+`python -m tests.training.trainer_process JSON`, with the folders and the configuration; TF_CONFIG
+and the like are read from the environment.
 """
 
 from __future__ import annotations
