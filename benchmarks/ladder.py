@@ -145,6 +145,12 @@ def _batch_by_batch(material: Material, batch: int) -> tf.data.Dataset:
     return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
 
 
+ONE_BY_ONE = {
+    "originals": _files("originals", _resized, None),
+    "files": _files("files", _one, None),
+}
+"""Folder of a `Material` → how beginners read it: a file after the other, nothing ahead."""
+
 _AUTO = tf.data.AUTOTUNE
 
 RUNGS = (
@@ -155,7 +161,7 @@ RUNGS = (
         "files",
         same_pixels=False,
     ),
-    Rung("files one by one", "resized once, before", _files("files", _one, None), "files"),
+    Rung("files one by one", "resized once, before", ONE_BY_ONE["files"], "files"),
     Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO), "files"),
     Rung(
         "files, private thread pool",

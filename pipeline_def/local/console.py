@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
 from components.contract.progress import LOGGER
+from pipeline_def.local.progress_bar import clock, make_bar
 from pipeline_def.local.step_progress import StepProgress
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
-# Leaves the longest note of an epoch in one line of 80 characters.
-_BAR_WIDTH = 12
 
 
 @contextlib.contextmanager
@@ -61,26 +59,6 @@ def _duplicate(stream: TextIO) -> TextIO:
     return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
-class _TimeColumn(ProgressColumn):
-    """The time that a step still takes; the time it has taken, while nobody can tell."""
-
-    max_refresh = 0.5
-
-    def __init__(self, display: RunDisplay) -> None:
-        super().__init__()
-        self._display = display
-
-    def render(self, task: Task) -> Text:
-        return Text(self._display.time_left() or _clock(task.elapsed or 0), style="cyan")
-
-
-class _ShareColumn(ProgressColumn):
-    """How much of a step is done, if it says so."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.percentage:3.0f} %" if task.total else "", style="magenta")
-
-
 class RunDisplay(logging.Handler):
     """Shows the steps of a run as they start, progress and end.
 
@@ -97,15 +75,7 @@ class RunDisplay(logging.Handler):
         """The step that runs, or ran last; "" before the first."""
         self._printed = 0.0
         self._progress = StepProgress()
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=_BAR_WIDTH),
-            _ShareColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            _TimeColumn(self),
-        )
-        self._bars = Progress(*columns, console=self._console, transient=True)
+        self._bars = make_bar(self._console, self.time_left)
 
     @contextlib.contextmanager
     def running(self, *, total: int) -> Iterator[None]:
@@ -149,7 +119,7 @@ class RunDisplay(logging.Handler):
     def time_left(self) -> str:
         """Say how long the step that runs still takes; "" while nobody can tell."""
         seconds = self._progress.seconds_left()
-        return "" if seconds is None else f"{_clock(seconds)} left"
+        return "" if seconds is None else f"{clock(seconds)} left"
 
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
         kept = self._progress.keep(note, done=done, total=total) if lasting else []
@@ -171,13 +141,6 @@ class RunDisplay(logging.Handler):
             self._console.print(line, no_wrap=True, overflow="ellipsis")
         else:
             self._console.print(line, soft_wrap=True)
-
-
-def _clock(seconds: float) -> str:
-    """Say a time as a clock would: 0:41, 12:05, 1:02:07."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:

@@ -62,7 +62,9 @@ class TrainingLog:
         for file in self._files:
             file.flush()
 
-    def write_steps(self, first_step: int, values: Mapping[str, Sequence[float]]) -> None:
+    def write_steps(
+        self, first_step: int, values: Mapping[str, Sequence[float] | npt.NDArray[np.float64]]
+    ) -> None:
         """Write numbers of consecutive steps.
 
         Args:
@@ -107,22 +109,15 @@ class TrainingLog:
             config: section → field → value, or the fields themselves.
             metrics: metric → its value at the end.
         """
-        # Takes half a second, which an earlier import would add to the time before the first step.
+        # Half a second, which an earlier import would add to the time before the first step.
         from tensorboard.plugins.hparams import api
 
-        choices = dict(_flatten(config))
-        tags = {f"final/{name}": value for name, value in metrics.items()}
-        experiment = api.hparams_config_pb(
-            hparams=[api.HParam(name) for name in choices],
-            metrics=[
-                api.Metric(tag, display_name=name) for tag, name in zip(tags, metrics, strict=True)
-            ],
-        )
-        for message in (experiment, api.hparams_pb(choices)):
-            # TensorBoard has messages of its own, which are the same on the wire.
-            summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
-            self._whole.write_summary(summary, 0)
-        self._whole.write_scalars(tags, self._first_epoch)
+        message = api.hparams_pb(dict(_flatten(config)))
+        # TensorBoard has messages of its own, which are the same on the wire.
+        summary = tf.compat.v1.Summary.FromString(message.SerializeToString())
+        self._whole.write_summary(summary, 0)
+        final = {f"final/{name}": value for name, value in metrics.items()}
+        self._whole.write_scalars(final, self._first_epoch)
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -158,9 +153,11 @@ class TrainingLog:
 def _memory() -> dict[str, float]:
     """Return tag → GiB in use: by this process, and on each GPU."""
     values = {"memory_gib/process": process_memory() / _GIB}
-    for device in tf.config.list_logical_devices("GPU"):
-        usage = tf.config.experimental.get_memory_info(device.name)
-        values |= {f"memory_gib/{device.name}/{kind}": n / _GIB for kind, n in usage.items()}
+    # Logical devices would be those of other workers, too.
+    for number in range(len(tf.config.get_visible_devices("GPU"))):
+        name = f"GPU:{number}"
+        usage = tf.config.experimental.get_memory_info(name)
+        values |= {f"memory_gib/{name}/{kind}": size / _GIB for kind, size in usage.items()}
     return values
 
 

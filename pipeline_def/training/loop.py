@@ -17,7 +17,7 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.model_run import RATE, WAIT_FRACTION
-from components.contract.progress import report_progress
+from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
@@ -188,10 +188,9 @@ class TrainingLoop:
         if self._augmented and first + count == self._steps:
             log.write_images(steps.images, 1)
         if progress.steps < self._steps:
-            note = (
-                f"loss {steps.losses[-1]:.3f}; {count * self._batch_size / seconds:,.0f} images/s"
-            )
-            self._report(progress, note)
+            note = f"loss {steps.losses[-1]:.3f} {count * self._batch_size / seconds:,.0f}/s"
+            done = self._steps_done(progress) / self._steps
+            report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 
     def _steps_to_look(self, first: int) -> int:
         """Return the number of steps until Python has something to do in between."""
@@ -220,15 +219,7 @@ class TrainingLoop:
         log.write_confusion(step.evaluation.confusion(), progress.epochs)
         step.train.reset()
         step.evaluation.reset()
-        note = (
-            f"accuracy {values['accuracy']:.3f}, on eval {values['val_accuracy']:.3f}; "
-            f"{values[RATE]:,.0f} images/s, {values[WAIT_FRACTION]:.0%} of it waiting for input"
-        )
-        self._report(progress, note)
-
-    def _report(self, progress: Progress, note: str) -> None:
-        done = self._steps_done(progress) / self._steps
-        report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
+        report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)
 
     def _evaluate_replicas(self, images: Any, labels: Any) -> None:
         self._strategy.run(self._step.evaluate, (images, labels))

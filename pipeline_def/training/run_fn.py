@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -28,6 +28,7 @@ from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
 from pipeline_def.training.determinism import set_determinism
 from pipeline_def.training.input_report import report_input
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.precision import precision
 from pipeline_def.training.strategy import find_strategy
 from pipeline_def.training.training_input import TrainingInput
@@ -128,7 +129,7 @@ def _describe(training: Training, started: float, directory: str) -> None:
     of_images = training.phases[-1].history
     reading = report_input(of_images, data.choices.input, data.train, data.choices.transform)
     began = datetime.datetime.fromtimestamp(int(started), datetime.UTC)
-    facts = {
+    facts: dict[str, Any] = {
         "started": began.isoformat(),
         "seconds": time.time() - started,
         "config": {n: v for n, v in to_dict(data.choices).items() if n != "checkpoints"},
@@ -138,6 +139,16 @@ def _describe(training: Training, started: float, directory: str) -> None:
     _write(training.history, directory, HISTORY_FILE)
     _write(dataclasses.asdict(reading), directory, INPUT_FILE)
     _write(facts, directory, TRAINING_FILE)
+    _log_choices(training, facts["config"], directory)
+
+
+def _log_choices(training: Training, config: Mapping[str, Any], directory: str) -> None:
+    """Write all choices, and the metrics of the exported weights, for TensorBoard."""
+    [exported] = [phase for phase in training.phases if phase.name == training.exported]
+    best = list(exported.history[exported.metric]).index(exported.best)
+    metrics = {name: values[best] for name, values in exported.history.items()}
+    with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
+        log.write_hyperparameters(config, metrics)
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:

@@ -1,0 +1,222 @@
+"""Measures one training, or the bare step, in a process of its own; prints JSON.
+
+python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from benchmarks.ladder import FEATURE_SPEC, ONE_BY_ONE
+from benchmarks.ladder_data import Material
+from components.contract.model_run import RATE, WAIT_FRACTION
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.data.augmentation.augment import augment
+from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.order import TrainingOrder
+from pipeline_def.model.networks import build_model
+from pipeline_def.training.log import TrainingLog
+from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.optimizer import Schedule, make_optimizer
+
+BARE = "bare step, one batch in memory"
+NAIVE = "naive: a file after the other, then the step"
+NAIVE_AHEAD = "the same files, in this pipeline's loop"
+JPEG = "JPEG shards, no cache"
+DECODED = "cache decoded"
+JPEG_READER = "JPEG shards, read alone"
+
+_AUGMENTATION = AugmentationConfig()
+_WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to measure."""
+
+    contender: str
+    folder: str
+    """Of the material that `ladder_data.prepare` has written."""
+    network: str
+    batch: int
+    epochs: int
+
+    @property
+    def material(self) -> Material:
+        """The images."""
+        return Material.load(self.folder, self.folder)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return self.material.images // self.batch
+
+    @property
+    def training(self) -> TrainingConfig:
+        """What the loop gets; no epoch is the last before its time."""
+        return TrainingConfig(epochs=self.epochs, patience=self.epochs, batch_size=self.batch)
+
+    def network_of_its_own(self) -> tf_keras.Model:
+        """Build the network."""
+        return build_model(
+            ModelConfig(name=self.network),
+            size=self.material.size,
+            classes=max(self.material.labels) + 1,
+            mean=[128.0] * 3,
+            variance=[5000.0] * 3,
+        )
+
+    def batches(self) -> tf.data.Dataset:
+        """Return the endless batches of the contender."""
+        naive = ONE_BY_ONE["originals"]
+        readers: dict[str, Callable[[], tf.data.Dataset]] = {
+            NAIVE: lambda: naive(self.material, self.batch),
+            NAIVE_AHEAD: lambda: naive(self.material, self.batch),
+            DECODED: lambda: self._read(TrainingOrder(seed=1), cache="decoded"),
+            JPEG: lambda: self._read(TrainingOrder(seed=1), cache="none"),
+            JPEG_READER: lambda: self._read(TrainingOrder(seed=1), cache="none"),
+        }
+        return readers[self.contender]()
+
+    def evaluation(self) -> tf.data.Dataset:
+        """Return a single batch, as what is measured is training."""
+        return self._read(None, cache="none").take(1)
+
+    def _read(self, order: TrainingOrder | None, **options: Any) -> tf.data.Dataset:
+        return make_dataset(
+            self.material.shards("jpeg"),
+            config=self.material.config(),
+            feature_spec=FEATURE_SPEC,
+            batch_size=self.batch,
+            options=InputConfig(**options),
+            order=order,
+        )
+
+
+def main() -> None:
+    """Measure what the only argument, JSON, asks for."""
+    print(json.dumps(measure(Task(**json.loads(sys.argv[1])))))
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Return `images_per_second` of each epoch after the first.
+
+    And, of a training, the `wait_share` of each, and the `seconds` of all with what comes before.
+    """
+    measures = {BARE: _measure_step, NAIVE: _measure_naive, JPEG_READER: _measure_reader}
+    return measures.get(task.contender, _measure_training)(task)
+
+
+def _measure_training(task: Task) -> dict[str, Any]:
+    """Train as Trainer does; return what each epoch says of itself, and the seconds of all."""
+    started = time.perf_counter()
+    loop = TrainingLoop(
+        task.network_of_its_own(),
+        config=task.training,
+        augmentation=_AUGMENTATION,
+        batch_size=task.batch,
+        steps=task.steps,
+    )
+    with tempfile.TemporaryDirectory() as folder, TrainingLog(f"{folder}/logs") as log:
+        history = loop.fit(
+            lambda *_: task.batches(), task.evaluation, log=log, checkpoint_dir=f"{folder}/ckpt"
+        )
+    return {
+        "images_per_second": _settled(history[RATE]),
+        "wait_share": _settled(history[WAIT_FRACTION]),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _settled(values: list[float]) -> list[float]:
+    """Leave out the first epoch, in which graphs are traced and caches filled."""
+    return values[1:] or values
+
+
+def _measure_step(task: Task) -> dict[str, Any]:
+    """Repeat the step on the same batch, with nothing else in the loop."""
+    step = _plain_step(task)
+    [(images, labels)] = task.evaluation()
+
+    def run(count: int) -> float:
+        started = time.perf_counter()
+        for number in range(count):
+            loss = step(images, labels, tf.constant(number, tf.int64))
+        loss.numpy()
+        return time.perf_counter() - started
+
+    run(_WARM_UP)
+    epochs = [run(task.steps) for _ in range(max(1, task.epochs - 1))]
+    return {"images_per_second": [task.steps * task.batch / seconds for seconds in epochs]}
+
+
+def _measure_naive(task: Task) -> dict[str, Any]:
+    """Train as a beginner's loop does: take a batch, do a step, wait for it, take the next."""
+    started = time.perf_counter()
+    step, batches = _plain_step(task), iter(task.batches())
+    rates, waits = [], []
+    for _ in range(task.epochs):
+        began, waited = time.perf_counter(), 0.0
+        for number in range(task.steps):
+            asked = time.perf_counter()
+            images, labels = next(batches)
+            waited += time.perf_counter() - asked
+            step(images, labels, tf.constant(number, tf.int64)).numpy()
+        seconds = time.perf_counter() - began
+        rates.append(task.steps * task.batch / seconds)
+        waits.append(waited / seconds)
+    return {
+        "images_per_second": _settled(rates),
+        "wait_share": _settled(waits),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
+    """Return the step of training in its shortest form: augment, forward, backward, update."""
+    model, config = task.network_of_its_own(), task.training
+    schedule = Schedule(config, steps=task.steps)
+    optimizer = make_optimizer(config, model.trainable_variables, schedule=schedule)
+    classes = model.output_shape[-1]
+
+    @tf.function(autograph=False)
+    def step(images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        seed = tf.stack([tf.constant(0, tf.int64), number])
+        images, labels = augment(images, labels, seed=seed, config=_AUGMENTATION, classes=classes)
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_mean(losses)
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    return step  # type: ignore[no-any-return]
+
+
+def _measure_reader(task: Task) -> dict[str, Any]:
+    """Read and do nothing else."""
+    batches = iter(task.batches())
+    rates = []
+    for _ in range(task.epochs):
+        started = time.perf_counter()
+        for _ in range(task.steps):
+            next(batches)
+        rates.append(task.steps * task.batch / (time.perf_counter() - started))
+    return {"images_per_second": _settled(rates)}
+
+
+if __name__ == "__main__":
+    main()
