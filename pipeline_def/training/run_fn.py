@@ -103,6 +103,7 @@ def _limit_threads() -> None:
 def _builder(data: TrainingInput, *, classes: int) -> BuildModel:
     choices = data.choices
     mean, variance = data.pixel_moments()
+    whitened = choices.model.name == "resnet9"
     return functools.partial(
         build_model,
         choices.model,
@@ -110,6 +111,7 @@ def _builder(data: TrainingInput, *, classes: int) -> BuildModel:
         classes=classes,
         mean=mean,
         variance=variance,
+        patches=data.patch_covariance() if whitened else None,
         seed=choices.training.seed,
     )
 
