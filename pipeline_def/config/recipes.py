@@ -75,12 +75,13 @@ def apply_recipe(config: Config, recipe: Recipe) -> Config:
 
 def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
     if config.model.weights != "none":
-        return "transfer", f"it starts from model.weights {config.model.weights}"
+        return "transfer", "model.weights are given"
     if size > SMALL_SIDE:
-        return "photos", f"images have {size} pixels, and there are no weights to start from"
-    name = "cifar" if images >= ENOUGH_FOR_CIFAR else "small"
-    why = f"there are {images:,} images of {size} pixels to train on, and no weights to start from"
-    return name, why
+        return "photos", f"images have {size} pixels"
+    return (
+        "cifar" if images >= ENOUGH_FOR_CIFAR else "small",
+        f"there are {images:,} images of {size} pixels to train on",
+    )
 
 
 def _small(images: int) -> Values:

@@ -94,7 +94,9 @@ class StepLoop:
         shown = tf.TensorSpec([None, *images.shape[1:]], images.dtype)
         started = _clock(first)
         batch, ready = _read(batches) if ahead else ((), started)
-        state = _State(first, batch, ready, started, tf.zeros([], tf.float64), *_sinks(count, shown))
+        state = _State(
+            first, batch, ready, started, tf.zeros([], tf.float64), *_sinks(count, shown)
+        )
 
         def body(*values: Any) -> Any:
             state = _State(*values)

@@ -38,9 +38,7 @@ def test_the_recipe_follows_the_images(
 
 def test_a_recipe_says_why() -> None:
     _, recipe = resolve(Config(), shorter_side=32, images=50_000)
-    assert str(recipe) == (
-        "cifar, as there are 50,000 images of 32 pixels to train on, and no weights to start from"
-    )
+    assert str(recipe) == ("cifar, as there are 50,000 images of 32 pixels to train on")
     chosen = Config(training=TrainingConfig(recipe="cifar"))
     assert str(resolve(chosen, shorter_side=32, images=9)[1]) == "cifar, as you asked for it"
 

@@ -34,7 +34,9 @@ def test_the_learning_rate_is_a_function_of_the_step(
     )
     rate = Schedule(config, steps=STEPS)
     for step, part in expected.items():
-        assert float(rate(tf.constant(step, tf.int64))) == pytest.approx(4 * part, rel=1e-5, abs=1e-6)
+        assert float(rate(tf.constant(step, tf.int64))) == pytest.approx(
+            4 * part, rel=1e-5, abs=1e-6
+        )
 
 
 def update(config: TrainingConfig, gradient: float = 1.0, updates: int = 1) -> list[Any]:
