@@ -73,7 +73,7 @@ class TrainingLoop:
             batch_size=batch_size,
             class_weights=class_weights,
         )
-        self._run = StepLoop(self._step, lambda: schedule(self._optimizer.iterations))
+        self._run = StepLoop(self._step.update, lambda: schedule(self._optimizer.iterations))
         self._pace = Pace(config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
 
@@ -186,7 +186,9 @@ class TrainingLoop:
         if self._augmented and first + count == self._steps:
             log.write_images(steps.images, 1)
         if progress.steps < self._steps:
-            note = f"loss {steps.losses[-1]:.3f}; {count * self._batch_size / seconds:,.0f} images/s"
+            note = (
+                f"loss {steps.losses[-1]:.3f}; {count * self._batch_size / seconds:,.0f} images/s"
+            )
             self._report(progress, note)
 
     def _steps_to_look(self, first: int) -> int:

@@ -78,9 +78,7 @@ def _train_and_export(
         model, loop = _build(data, classes=graph.vocabulary_size_by_name(LABEL_VOCABULARY))
     checkpoint_dir, run_dir = _checkpoint_dir(fn_args), fn_args.model_run_dir
     with TrainingLog(run_dir, profile=loop.profiled_steps) as log:
-        history = loop.fit(
-            data.read, data.read_evaluation, log=log, checkpoint_dir=checkpoint_dir
-        )
+        history = loop.fit(data.read, data.read_evaluation, log=log, checkpoint_dir=checkpoint_dir)
     reading = report_input(history, data.choices.input, data.train, choices.transform)
     _write(history, run_dir, HISTORY_FILE)
     _write(dataclasses.asdict(reading), run_dir, INPUT_FILE)

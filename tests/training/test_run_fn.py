@@ -28,7 +28,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.serving.signatures import export_model, save_whole
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.step_loop import StepLoop
 from tests import nodes
 from tests.conftest import SIZE
 from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
@@ -126,13 +126,14 @@ def test_no_failure_after_the_last_step_costs_the_training(
 ) -> None:
     monkeypatch.setattr(tft, "TFTransformOutput", Graph)
     arguments = fn_args(str(shard_folder.path), "none", tmp_path, epochs=1)
-    steps, timed_step = [], TrainingLoop._timed_step
+    steps: list[int] = []
+    run = StepLoop.__call__
 
-    def counted_step(*those: Any) -> None:
-        steps.append(1)
-        timed_step(*those)
+    def counted(loop: StepLoop, batches: Any, first: int, count: int) -> Any:
+        steps.extend(range(first, first + count))
+        return run(loop, batches, first, count)
 
-    monkeypatch.setattr(TrainingLoop, "_timed_step", counted_step)
+    monkeypatch.setattr(StepLoop, "__call__", counted)
     exported: list[Any] = []
     monkeypatch.setattr(
         trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
@@ -184,12 +185,12 @@ from types import SimpleNamespace
 import tensorflow as tf
 from pipeline_def.serving.signatures import export_model, save_whole
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.step_loop import StepLoop
 
 moment, arguments = sys.argv[1], SimpleNamespace(**json.loads(sys.argv[2]))
 steps = []
-timed_step = TrainingLoop._timed_step
-TrainingLoop._timed_step = lambda *those: (steps.append(1), timed_step(*those))
+run = StepLoop.__call__
+StepLoop.__call__ = lambda *those: (steps.append(1), run(*those))[1]
 
 def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
