@@ -12,7 +12,7 @@ from pipeline_def.config.training import TrainingConfig
 _LOGGER = logging.getLogger(__name__)
 
 
-def set_determinism(config: TrainingConfig) -> None:
+def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) -> None:
     """Seed everything, and make operations deterministic where `training.deterministic` says so.
 
     Unset, that is everywhere but on a GPU or TPU. To be called before the model is built; what
@@ -20,11 +20,11 @@ def set_determinism(config: TrainingConfig) -> None:
 
     Args:
         config: of the training.
+        strategy: under which it runs.
     """
     tf_keras.utils.set_random_seed(config.seed)
-    accelerated = bool(
-        tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU")
-    )
+    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    accelerated = on_tpu or bool(tf.config.get_visible_devices("GPU"))
     wanted = not accelerated if config.deterministic is None else config.deterministic
     if not wanted:
         return

@@ -74,7 +74,7 @@ class TrainingLoop:
             batch_size=batch_size,
             class_weights=class_weights,
         )
-        self._run = StepLoop(self._step, lambda: schedule(self._optimizer.iterations))
+        self._run = StepLoop(self._step.update, lambda: schedule(self._optimizer.iterations))
         self._pace = Pace(config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
 

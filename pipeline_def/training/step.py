@@ -78,7 +78,7 @@ class Step:
 
     def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         """Add images to the metrics of evaluation; their loss is the plain cross-entropy."""
-        logits = self._model(images, training=False)
+        logits = tf.cast(self._model(images, training=False), tf.float32)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         self.evaluation.update(losses, labels, logits)
 
@@ -139,7 +139,8 @@ class Step:
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Return gradients of the replica's part of the loss, losses [batch] and logits."""
         with tf.GradientTape() as tape:
-            logits = self._model(images, training=True)
+            # A network of one's own may end in the precision of its other layers.
+            logits = tf.cast(self._model(images, training=True), tf.float32)
             losses = self._losses(targets, logits)
             # Replicas and parts of a batch add up their gradients.
             loss = tf.reduce_sum(losses) / self._batch_size

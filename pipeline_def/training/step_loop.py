@@ -15,21 +15,20 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from pipeline_def.training.step import Step
-
-Numbers = npt.NDArray[np.float64]
+Update = Callable[[Any, Any, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""From a replica's images, their labels and the number of the step to the replica's part of the
+loss, and some of the images as the network saw them."""
 
 
 class Steps(NamedTuple):
     """What came out of the steps of one call."""
 
-    losses: Numbers
+    losses: list[float]
     """Of each step."""
-    learning_rates: Numbers
+    learning_rates: list[float]
     """Of each step."""
     waited: float
     """Seconds that they waited for input, all together."""
@@ -58,19 +57,19 @@ class _State(NamedTuple):
 class StepLoop:
     """Runs any number of training steps in one call."""
 
-    def __init__(self, step: Step, learning_rate: Callable[[], tf.Tensor]) -> None:
-        """Run `step` on every replica of the current strategy.
+    def __init__(self, update: Update, learning_rate: Callable[[], tf.Tensor]) -> None:
+        """Run steps on every replica of the current strategy.
 
         Args:
-            step: to run.
+            update: runs one of them on a replica.
             learning_rate: gives that of the next step.
         """
         self._strategy = tf.distribute.get_strategy()
-        self._step, self._learning_rate = step, learning_rate
+        self._update, self._learning_rate = update, learning_rate
         # AutoGraph has nothing to convert here, and takes a second to find that out.
         self._loop = tf.function(self._run, autograph=False)
         # A function of its own, because a call is over when everything in it is.
-        self._update = tf.function(self._on_replicas, autograph=False)
+        self._everywhere = tf.function(self._on_replicas, autograph=False)
 
     def __call__(self, batches: Any, first: int, count: int) -> Steps:
         """Run steps and wait for the last one.
@@ -82,11 +81,12 @@ class StepLoop:
         """
         numbers = (tf.constant(number, tf.int64) for number in (first, count))
         losses, rates, waited, images = self._loop(batches, *numbers)
-        return Steps(losses.numpy(), rates.numpy(), float(waited), images.numpy())
+        return Steps(losses.numpy().tolist(), rates.numpy().tolist(), float(waited), images.numpy())
 
     def _run(self, batches: Any, first: tf.Tensor, count: tf.Tensor) -> Any:
         # Next to each other, reading and computing hide each other's waits: to wake tf.data's
-        # threads takes 0.6 ms, whatever is ready. A distributed iterator cannot be read in a branch.
+        # threads takes 0.6 ms, whatever is ready. A distributed iterator cannot be read in a
+        # branch.
         ahead = isinstance(batches, tf.data.Iterator)
         end = first + count
         # Of the replicas' parts of the images, the first one's.
@@ -127,7 +127,7 @@ class StepLoop:
         """Run a step, and note when it was over."""
         at = tf.cast(state.number - first, tf.int32)
         rate = self._learning_rate()
-        loss, images = self._update(*batch, state.number)
+        loss, images = self._everywhere(*batch, state.number)
         with tf.control_dependencies([loss]):
             # Not an identity, which grappler may move in front of what it is to wait for.
             loss = tf.raw_ops.Snapshot(input=loss)
@@ -141,7 +141,7 @@ class StepLoop:
         )
 
     def _on_replicas(self, *batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, images = self._strategy.run(self._step.update, batch)
+        losses, images = self._strategy.run(self._update, batch)
         loss = self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
         return loss, self._strategy.experimental_local_results(images)[0]
 
@@ -177,9 +177,9 @@ def _read(batches: Any) -> tuple[Any, tf.Tensor]:
 def _clock(*tensors: tf.Tensor) -> tf.Tensor:
     """Return the time in seconds when the host has all of these tensors.
 
-    Not by `tf.timestamp`, which is forbidden where operations have to be deterministic. "Stateless",
-    because a function's stateful operations run in the order of its text, and the end of a step
-    must not be read after the next batch only because it is written below.
+    Not by `tf.timestamp`, which is forbidden where operations have to be deterministic. Declared
+    stateless, because a function's stateful operations run in the order of its text, and the end of
+    a step must not be read after the next batch only because it is written below.
     """
     now = tf.numpy_function(_now, tensors, tf.float64, stateful=False)
     now.set_shape([])

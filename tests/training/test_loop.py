@@ -25,6 +25,7 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.precision import precision
 from tests.data.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
@@ -112,7 +113,8 @@ class Training:
         """Return the weights and the history; a second run goes on where one was killed."""
         tf_keras.utils.set_random_seed(self.config.seed)
         tf.config.experimental.enable_op_determinism()
-        model = self.build()
+        with precision(self.config.precision):
+            model = self.build()
         loop = TrainingLoop(
             model,
             config=self.config,
@@ -128,6 +130,19 @@ class Training:
                 checkpoint_dir=str(self.folder / "checkpoints"),
             )
         return model.get_weights(), history
+
+
+EVERYTHING: dict[str, Any] = {
+    "optimizer": "sgd",
+    "weight_decay": 1e-3,
+    "warmup_epochs": 1.5,
+    "clip_norm": 0.5,
+    "label_smoothing": 0.1,
+    "accumulate": 3,
+    "ema": 0.9,
+    "metric": "balanced_accuracy",
+    "precision": "bfloat16",
+}
 
 
 def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> None:
@@ -182,6 +197,47 @@ def test_a_killed_training_ends_as_if_it_had_not_been(
     common = set(killed.seen) & set(whole.seen)
     assert common >= set(range(goes_on_at, 3 * STEPS))
     assert all(killed.seen[step] == whole.seen[step] for step in common)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(EVERYTHING, id="everything on"),
+        pytest.param({"precision": "float16", "ema": 0.9}, id="loss scaling"),
+        pytest.param({"optimizer": "adamw", "weight_decay": 1e-2, "schedule": "step"}, id="adamw"),
+    ],
+)
+def test_a_killed_training_goes_on_with_all_that_is_on(
+    shard_folder: ShardFolder, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    whole = Training(shard_folder, tmp_path / "whole", build=small, **options)
+    killed = Training(shard_folder, tmp_path / "killed", build=small, **options, checkpoint_steps=3)
+    killed.input = InputConfig(cache="none", prefetch=1)
+    with pytest.raises(tf.errors.UnknownError, match="Killed"):
+        killed.run(kill_at=7)
+    killed.seen.clear()
+    assert_same(killed.run(), whole.run())
+    assert min(killed.seen) == 6
+
+
+def test_the_steps_of_a_call_make_no_difference(
+    shard_folder: ShardFolder, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    _, expected = undisturbed(small)
+    by_three = Training(shard_folder, tmp_path, build=small, steps_per_call=3)
+    assert_same(by_three.run(), expected)
+    assert set(by_three.seen) >= set(range(3 * STEPS))
+
+
+@pytest.mark.slow
+def test_training_with_everything_on_learns(shard_folder: ShardFolder, tmp_path: Path) -> None:
+    options = {**EVERYTHING, "epochs": 12, "patience": 12, "learning_rate": 0.3}
+    training = Training(shard_folder, tmp_path, build=small, **options)
+    training.augmentation = OFF
+    _, history = training.run()
+    assert history["val_loss"][-1] < 0.8 * history["val_loss"][0]
+    assert max(history["val_balanced_accuracy"]) > 0.8
 
 
 def test_a_training_that_is_over_is_restored_without_a_step(
@@ -265,6 +321,16 @@ def test_history_and_logs(undisturbed: Undisturbed) -> None:
 NAN, INF = float("nan"), float("inf")
 
 
+class Counting:
+    """A model whose weights are the number of epochs that are over."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def get_weights(self) -> list[int]:
+        return [self._progress.epochs]
+
+
 @pytest.mark.parametrize(
     ("losses", "best"),
     [
@@ -279,16 +345,30 @@ NAN, INF = float("nan"), float("inf")
 def test_the_best_epoch_has_the_lowest_loss_that_is_a_number(
     losses: list[float], best: int
 ) -> None:
-    class Model:
-        def get_weights(self) -> list[int]:
-            return [progress.epochs]
-
     progress = Progress()
     for loss in losses:
-        progress.end_epoch({"val_loss": loss}, Model())
+        progress.end_epoch({"val_loss": loss}, Counting(progress))
     assert progress.best_epoch == best
     assert progress.best_weights == ([best] if best else [])
     assert progress.epochs_since_best == len(losses) - best
+
+
+@pytest.mark.parametrize(
+    ("epochs", "best"),
+    [
+        pytest.param([(0.5, 1.0), (0.9, 2.0), (0.7, 0.5)], 2, id="the highest, whatever its loss"),
+        pytest.param([(0.5, 2.0), (0.5, 1.0)], 1, id="the first of equal ones"),
+        pytest.param([(0.9, NAN), (0.5, 1.0)], 2, id="one that diverged has no accuracy"),
+        pytest.param([(0.9, NAN), (0.9, INF)], 0, id="all diverged"),
+    ],
+)
+def test_the_best_epoch_by_accuracy(epochs: list[tuple[float, float]], best: int) -> None:
+    progress = Progress("val_accuracy")
+    for accuracy, loss in epochs:
+        values = {"val_accuracy": accuracy, "val_loss": loss}
+        progress.end_epoch(values, Counting(progress))
+    assert progress.best_epoch == best
+    assert progress.epochs == len(epochs)
 
 
 def test_patience_ends_training_with_the_best_weights(
@@ -316,13 +396,6 @@ def test_a_loss_that_never_is_a_number_is_an_error(
     with pytest.raises(ModelError, match=r"in any of 2 epochs: lower training\.learning_rate"):
         diverging.run()
     assert not (tmp_path / "checkpoints").exists()
-
-
-def test_a_slow_input_shows_as_waiting(shard_folder: ShardFolder, tmp_path: Path) -> None:
-    slow = Training(shard_folder, tmp_path, epochs=2)
-    slow.delay = 0.1
-    _, history = slow.run()
-    assert history[WAIT_FRACTION][1] > 0.5
 
 
 @pytest.mark.slow
