@@ -243,7 +243,8 @@ def test_transfer_beats_random_weights_at_the_same_budget(
         random = Case(images, tmp_path / f"{seed}-random", training=longer).run()
         found.append([accuracy(t.model, images) for t in (transferred, random)])
     ours, theirs = np.transpose(found)
-    assert np.all(ours > theirs), found
+    # With ten images never by chance; with a hundred, an image or two may be.
+    assert np.all(ours > theirs - 0.02), found
     assert np.mean(ours - theirs) > margin, found
 
 
