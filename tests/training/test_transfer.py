@@ -129,7 +129,7 @@ class Case:
 
 
 def build(config: ModelConfig, classes: int, *, seed: int = 0) -> tf_keras.Model:
-    moments = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
+    moments: dict[str, Any] = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
     return build_model(config, size=SIZE, classes=classes, seed=seed, **moments)
 
 
