@@ -74,7 +74,7 @@ class Parts:
 
 
 def join(images: Any, backbone: tf_keras.Model, head: tf_keras.Model, name: str) -> tf_keras.Model:
-    """Build the model of two parts that `split_at_last_dense` or `build_model` has named so."""
+    """Build a model from Keras tensor `images` and two parts, which `Parts.of` finds again."""
     return tf_keras.Model(images, head(backbone(images)), name=name)
 
 

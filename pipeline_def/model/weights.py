@@ -119,8 +119,9 @@ def _describe(config: ModelConfig) -> str:
 def _explain(stored: Stored, network: tf_keras.Model, config: ModelConfig) -> str:
     """Say whose weights they are, or else where they differ first; a clause."""
     fitting = stored.network or find_fitting(stored)
-    if fitting and fitting != (config.build_fn or config.name):
-        return f"its weights are those of {fitting}; name that, or another file"
+    if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
+        setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
+        return f"its weights are those of {fitting}; set {setting} to that, or name another file"
     ours = [
         (layer.name, [tuple(v.shape) for v in layer.weights]) for layer in saved_layers(network)
     ]

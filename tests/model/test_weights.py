@@ -53,7 +53,7 @@ def test_the_features_of_the_donor_are_those_of_the_receiver(
         ),
         pytest.param(
             ModelConfig(name="resnet9", width=2),
-            r"its weights are those of cnn; name that",
+            r"its weights are those of cnn; set model.name to that",
             marks=pytest.mark.slow,
         ),
     ],
