@@ -129,7 +129,7 @@ class Case:
 
 
 def build(config: ModelConfig, classes: int, *, seed: int = 0) -> tf_keras.Model:
-    moments = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
+    moments: dict[str, Any] = {"mean": [80.0] * 3, "variance": [8000.0] * 3}
     return build_model(config, size=SIZE, classes=classes, seed=seed, **moments)
 
 
@@ -243,7 +243,8 @@ def test_transfer_beats_random_weights_at_the_same_budget(
         random = Case(images, tmp_path / f"{seed}-random", training=longer).run()
         found.append([accuracy(t.model, images) for t in (transferred, random)])
     ours, theirs = np.transpose(found)
-    assert np.all(ours > theirs), found
+    # With ten images never by chance; with a hundred, an image or two may be.
+    assert np.all(ours > theirs - 0.02), found
     assert np.mean(ours - theirs) > margin, found
 
 
