@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from components.contract.errors import ConfigurationError
 from pipeline_def import code_digest
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ def test_every_step_has_a_digest_of_its_own_and_those_of_others_have_none(
 
 
 INGEST = {"ImageExampleGen"}
-STORES = {*STEPS} - {"StatisticsGen", "SchemaGen", "Transform", "Trainer", "Evaluator"}
+STORES = {*STEPS} - {"StatisticsGen", "SchemaGen", "Transform", "Evaluator"}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,68 @@ def copy_of_the_code(
     assert original
     monkeypatch.setattr(code_digest, "_ROOT", whole_copy)
     return whole_copy
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("my_networks/networks.py", True),
+        ("my_networks/__init__.py", True),
+        ("my_networks/parts/blocks.py", True),
+        ("my_networks/parts/__init__.py", True),
+        ("my_pixels.py", True),
+        ("my_networks/unused.py", False),
+        ("typing_only.py", False),
+    ],
+)
+def test_code_of_build_fn_and_what_it_imports_make_trainers_result_stale(
+    code_of_a_user: Path, file: str, *, counts: bool
+) -> None:
+    def digest(step: str = "Trainer") -> str:
+        return code_digest.code_digest(step, "my_networks.networks.net")
+
+    before, of_others = digest(), digest("Transform")
+    assert before != code_digest.code_digest("Trainer")
+    assert of_others == code_digest.code_digest("Transform")
+    (code_of_a_user / file).write_text((code_of_a_user / file).read_text() + "# more\n")
+    assert (digest() != before) == counts
+
+
+def test_another_version_of_a_users_library_makes_trainers_result_stale(
+    code_of_a_user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = code_digest.code_digest("Trainer", "my_networks.networks.net")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: f"{name} 2")
+    assert code_digest.code_digest("Trainer", "my_networks.networks.net") != before
+
+
+@pytest.mark.parametrize("module", ["nowhere.at_all", "my_networks.nowhere"])
+def test_a_module_of_build_fn_that_is_nowhere_is_one_sentence(
+    code_of_a_user: Path, module: str
+) -> None:
+    message = rf"model.build_fn is '{module}.net': there is no module {module} in {code_of_a_user}"
+    with pytest.raises(ConfigurationError, match=message):
+        code_digest.code_digest("Trainer", f"{module}.net")
+
+
+@pytest.fixture
+def code_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a run is started in, which Python itself does not look into."""
+    files = {
+        "my_networks/__init__.py": "",
+        "my_networks/networks.py": "import my_pixels, a_library\nfrom .parts import blocks\n"
+        "if TYPE_CHECKING:\n    import typing_only\n",
+        "my_networks/parts/__init__.py": "",
+        "my_networks/parts/blocks.py": "from ..networks import net\n",
+        "my_networks/unused.py": "",
+        "my_pixels.py": "",
+        "typing_only.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_every_library_is_locked_and_installed_in_the_image() -> None:

@@ -50,12 +50,13 @@ class ModelConfig:
     build_fn: str | None = None
     """A network of your own, such as my_package.my_module.my_model: a function of `size` (pixels)
     and `classes` that returns a tf_keras model from uint8 [batch, size, size, 3] to logits [batch,
-    classes]. It takes the place of `name`."""
+    classes]. It takes the place of `name`. Python finds the module if it is installed, or lies in
+    the folder that the run is started in."""
 
     weights: str = "none"
     """Where the network starts from: none (random), imagenet (downloaded by Keras), or the path or
-    URL of a file of weights without the last layer, such as `backbone.weights.h5` of an earlier
-    training."""
+    URL of a file of weights of the same network, with or without its last layer: the
+    `backbone.weights.h5` of an earlier training, or what Keras has saved (.h5, .keras)."""
 
     width: int = 0
     """Channels of the first stage of cnn and resnet9; the later ones have up to four times as many.
@@ -78,6 +79,7 @@ class ModelConfig:
             f"{', '.join(_NAMES)}.",
         )
         require(0 <= self.dropout < 1, f"model.dropout is {self.dropout}: it must be in [0, 1).")
+        require(self.weights != "", "model.weights is empty: write none, imagenet, or a file.")
         require(self.width >= 0, f"model.width is {self.width}: it must not be negative.")
         require(
             self.weights != "imagenet" or self.name not in OWN_NETWORKS,

@@ -107,14 +107,18 @@ def build_application(name: str, *, size: int, weights: str, seed: int) -> tf_ke
     except Exception as error:  # Keras raises plain Exception when a download fails.
         if weights != "imagenet":
             raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ModelError(
-            f"Cannot download the weights of {name} that model.weights 'imagenet' asks for "
-            f"({reason}): name a file of them instead, without the last layer."
-        ) from error
+        raise _download_failed(name, error) from error
     if weights == "none":
         _shorten_memory(network)
     return _with_own_dropout(network, seed)
+
+
+def _download_failed(name: str, error: Exception) -> ModelError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return ModelError(
+        f"Cannot download the weights of {name} that model.weights 'imagenet' asks for ({reason}): "
+        f"name a file of them instead."
+    )
 
 
 def _shorten_memory(network: tf_keras.Model) -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import tf_keras
 from tf_keras import layers
@@ -56,20 +56,19 @@ def find_function(path: str) -> Callable[..., Any]:
     module, _, name = path.rpartition(".")
     look_here()
     try:
-        function = getattr(importlib.import_module(module), name, None)
+        function: Any = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise _import_failed(path, error) from error
+        raise _mistake(
+            path,
+            f"there is no module {error.name} in {os.getcwd()} or among the installed packages",
+        ) from error
     except Exception as error:  # It is the user's code.
-        missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(
-            f"{error.name}."
-        )
-        reason = (
-            f"there is no module {error.name} in {os.getcwd()} or among the installed packages"
-            if missing
-            else f"importing {module} failed with {type(error).__name__}: {_first_line(error)}"
-        )
-        raise _mistake(path, reason) from error
+        raise _import_failed(path, error) from error
     if not callable(function):
         raise _mistake(path, f"module {module} has no function {name}")
-    return function
+    return cast("Callable[..., Any]", function)
 
 
 def look_here() -> None:
@@ -153,6 +152,12 @@ def _warn_of_generators(model: tf_keras.Model, path: str) -> None:
             drawing[0],
             path,
         )
+
+
+def _import_failed(path: str, error: Exception) -> ConfigurationError:
+    module = path.rpartition(".")[0]
+    reason = f"{type(error).__name__}: {_first_line(error)}"
+    return _mistake(path, f"importing {module} failed with {reason}")
 
 
 def _not_for_images(images: Any, path: str, error: Exception) -> ConfigurationError:

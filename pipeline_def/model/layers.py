@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from tf_keras import initializers, layers
+
+# Added to the variances of patches of standardized pixels, as in Jordan's code.
+_WHITENING_FLOOR = 5e-4
 
 
 class Pixels(NamedTuple):
@@ -26,7 +31,9 @@ class Dropout(layers.Layer):
     normalisation, it does nothing while `trainable` is off: frozen features do not vary.
     """
 
-    def __init__(self, rate: float, seed: int, *, name: str, whole_images: bool = False) -> None:
+    def __init__(
+        self, rate: float, seed: int, *, name: str = "dropout", whole_images: bool = False
+    ) -> None:
         """Prepare for leaving out values.
 
         Args:
@@ -84,3 +91,36 @@ class Standardization(layers.Layer):
         pixels = tf.cast(inputs, tf.float32) - self._mean
         pixels /= tf.maximum(self._deviation, 1e-7)
         return pixels[..., ::-1] if self._reverse else pixels
+
+
+class Whitening(layers.Layer):
+    """A convolution whose filters make patches of two by two pixels independent of each other.
+
+    Its filters are the eigenvectors of the patches' covariance, each divided by the deviation along
+    it, and their negatives, so that no value is lost to the activation behind; they are not
+    trained, only the offsets are. A network that begins with it needs half as many epochs (Jordan,
+    2024: https://arxiv.org/abs/2404.00498).
+    """
+
+    CHANNELS = 24
+    """That it gives; twice the twelve values of a patch."""
+
+    def __init__(self, covariance: Sequence[Sequence[float]]) -> None:
+        """Take the covariance [12, 12] of patches, by row, column and channel."""
+        super().__init__(name="whitening")
+        filters = initializers.Constant(_whitening_filters(covariance).tolist())
+        shape = [2, 2, 3, self.CHANNELS]
+        self._filters = self.add_weight("filters", shape, initializer=filters, trainable=False)
+        self._offsets = self.add_weight("offsets", [self.CHANNELS], initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        """Images [batch, side, side, 3] → [batch, side - 1, side - 1, 24]."""
+        return tf.nn.conv2d(inputs, self._filters, 1, "VALID") + self._offsets
+
+
+def _whitening_filters(covariance: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
+    """Return filters [2, 2, 3, 24]."""
+    values, vectors = np.linalg.eigh(np.asarray(covariance, np.float64))
+    # Directions in which patches hardly differ hold noise: they are not blown up.
+    scaled = vectors[:, ::-1] / np.sqrt(values[::-1] + _WHITENING_FLOOR)
+    return np.concatenate([scaled, -scaled], axis=1).reshape(2, 2, 3, 24)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 # TensorFlow Transform's layers are tf_keras layers, and so the whole model is: Keras 3 could
 # neither track them nor train under MultiWorkerMirroredStrategy.
 import tf_keras
@@ -33,6 +35,7 @@ def build_model(
     classes: int,
     mean: Sequence[float],
     variance: Sequence[float],
+    patches: Sequence[Sequence[float]] | None = None,
     seed: int = 0,
 ) -> tf_keras.Model:
     """Build the network that `config` names; `Parts.of` divides it.
@@ -44,6 +47,8 @@ def build_model(
         mean: of each channel over the training pixels, 0 to 255. A network that starts from random
             weights normalises with it; one that starts from a file, as it was trained.
         variance: likewise.
+        patches: covariance [12, 12] of patches of two by two training pixels, 0 to 255, by row,
+            column and channel; for resnet9. None: pixels next to each other are independent.
         seed: of the features that dropout leaves out in training.
 
     Returns:
@@ -57,7 +62,8 @@ def build_model(
     if config.build_fn:
         model = build_own(config.build_fn, images, classes)
     else:
-        backbone = _backbone(config, size=size, pixels=_pixels(config, mean, variance), seed=seed)
+        pixels = _pixels(config, mean, variance)
+        backbone = _backbone(config, size=size, pixels=pixels, patches=patches, seed=seed)
         head = _head(config, features=backbone.output_shape[-1], classes=classes, seed=seed)
         model = join(images, backbone, head, config.name)
     if config.weights not in ("none", "imagenet"):
@@ -73,15 +79,34 @@ def _pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float
     return Pixels(tuple(mean), deviation, application is not None and application.pixels.reverse)
 
 
-def _backbone(config: ModelConfig, *, size: int, pixels: Pixels, seed: int) -> tf_keras.Model:
+def _backbone(
+    config: ModelConfig,
+    *,
+    size: int,
+    pixels: Pixels,
+    patches: Sequence[Sequence[float]] | None,
+    seed: int,
+) -> tf_keras.Model:
     if config.name == "cnn":
         network = build_cnn(size, config.width or 32)
     elif config.name == "resnet9":
-        network = build_resnet9(size, config.width or 64)
+        network = build_resnet9(size, config.width or 64, _standardized(patches, pixels))
     else:
         network = build_application(config.name, size=size, weights=config.weights, seed=seed)
     images = layers.Input([size, size, CHANNELS], dtype="uint8")
     return make_backbone(images, network(Standardization(pixels)(images)))
+
+
+def _standardized(
+    patches: Sequence[Sequence[float]] | None, pixels: Pixels
+) -> Sequence[Sequence[float]]:
+    """Return the covariance of patches of pixels that are divided by their deviation."""
+    if patches is None:
+        identity: list[list[float]] = np.eye(2 * 2 * CHANNELS).tolist()
+        return identity
+    deviation = np.maximum(np.tile(pixels.deviation, 2 * 2), 1e-7)
+    scaled: list[list[float]] = (np.asarray(patches) / np.outer(deviation, deviation)).tolist()
+    return scaled
 
 
 def _head(config: ModelConfig, *, features: int, classes: int, seed: int) -> tf_keras.Model:

@@ -74,7 +74,7 @@ class Parts:
 
 
 def join(images: Any, backbone: tf_keras.Model, head: tf_keras.Model, name: str) -> tf_keras.Model:
-    """Build the model of two parts that `split_at_last_dense` or `build_model` has named so."""
+    """Build a model from Keras tensor `images` and two parts, which `Parts.of` finds again."""
     return tf_keras.Model(images, head(backbone(images)), name=name)
 
 
@@ -111,7 +111,7 @@ def freeze(
     """
     parts = Parts.of(model)
     blocks = parts.blocks
-    number = {"all": len(blocks), "none": 0}.get(unfreeze, unfreeze)
+    number = {"all": len(blocks), "none": 0}[unfreeze] if isinstance(unfreeze, str) else unfreeze
     if number > len(blocks):
         raise ConfigurationError(
             f"transfer.unfreeze is {unfreeze}: {model.name} has only {len(blocks)} blocks; all "
@@ -149,9 +149,11 @@ def save_backbone(model: tf_keras.Model, path: str) -> bool:
         return False
     with _unfrozen(model), tempfile.TemporaryDirectory() as folder:
         local = os.path.join(folder, "backbone.weights.h5")
-        arrays = {
-            layer.name: layer.get_weights() for layer in saved_layers(model.get_layer(_BACKBONE))
-        }
+        arrays: dict[str, Any] = {}
+        for layer in saved_layers(model.get_layer(_BACKBONE)):
+            # Two models within a model may have layers of the same name.
+            name = layer.name if layer.name not in arrays else f"{layer.name}_{len(arrays)}"
+            arrays[name] = layer.get_weights()
         write_weights(local, arrays, network=model.name)
         tf.io.gfile.copy(local, path, overwrite=True)
     return True

@@ -16,13 +16,13 @@ from pipeline_def.model.parts import Parts, saved_layers
 from pipeline_def.model.weights_file import Stored, read_weights
 
 if TYPE_CHECKING:
-    import numpy as np
+    from pipeline_def.model.weights_file import Array
 
 _STANDARDIZATION = "standardization"
 # The last layer of classes and, in MobileNetV3, the one before it.
 _MOST_TOP_LAYERS = 2
 
-_Pairs = list[tuple[Any, "np.ndarray"]]
+_Pairs = list[tuple[Any, "Array"]]
 
 
 def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
@@ -77,7 +77,7 @@ def _pairings(stored: Stored, network: tf_keras.Model) -> Iterator[_Pairs]:
             yield _zip([*named.values()], arrays) if more <= _MOST_TOP_LAYERS else []
 
 
-def _zip(ours: list[list[Any]], theirs: list[list[np.ndarray]]) -> _Pairs:
+def _zip(ours: list[list[Any]], theirs: list[list[Array]]) -> _Pairs:
     """Pair weights layer by layer; the file may have a few layers more at its end."""
     if not 0 <= len(theirs) - len(ours) <= _MOST_TOP_LAYERS:
         return []
@@ -119,8 +119,9 @@ def _describe(config: ModelConfig) -> str:
 def _explain(stored: Stored, network: tf_keras.Model, config: ModelConfig) -> str:
     """Say whose weights they are, or else where they differ first; a clause."""
     fitting = stored.network or find_fitting(stored)
-    if fitting and fitting != (config.build_fn or config.name):
-        return f"its weights are those of {fitting}; name that, or another file"
+    if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
+        setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
+        return f"its weights are those of {fitting}; set {setting} to that, or name another file"
     ours = [
         (layer.name, [tuple(v.shape) for v in layer.weights]) for layer in saved_layers(network)
     ]

@@ -22,19 +22,24 @@ from pipeline_def.config.model import ModelConfig
 if TYPE_CHECKING:
     import numpy as np
 
+    Array = np.ndarray[Any, Any]
+
 _HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 # Where a `.keras` archive keeps them.
 _ARCHIVED = "model.weights.h5"
 # What Keras calls the layers of a model within a model, in files of its third format.
 _CONTAINERS = re.compile(r"(?:^|/)(?:layers|_layer_checkpoint_dependencies)(?=/)")
 _NETWORK = "network"
+# HDF5 allows an attribute of 64 KiB.
 _NAMES_IN_ATTRIBUTE = 500
+# What `model.weights` says instead of a file.
+_NO_FILE = ("none", "imagenet")
 
 
 class Stored(NamedTuple):
     """The weights of a file, layer by layer; layers without weights are left out."""
 
-    layers: dict[str, list[np.ndarray]]
+    layers: dict[str, list[Array]]
     """Name of a layer → its weights. Keras 2 names layers as they are called in the model; in files
     of its third format, names are `conv2d`, `conv2d_1` and so on, with "/" for models within."""
     in_order: bool
@@ -52,22 +57,8 @@ def check_weights(config: ModelConfig) -> None:
         ModelError: it is missing, or of another kind.
         StorageError: its store cannot be reached.
     """
-    if not config.weights or config.weights in ("none", "imagenet"):
-        return
-    fs, path = open_folder(config.weights)
-    with _reading(config.weights):
-        if fs.isdir(path):
-            raise ModelError(
-                f"model.weights {config.weights} is a folder: name a file of weights in it, such "
-                f"as backbone.weights.h5."
-            )
-        with fs.open(path, "rb") as file:
-            start = file.read(len(_HDF5))
-    if not start.startswith((_HDF5, _ZIP)):
-        raise ModelError(
-            f"model.weights {config.weights} is no file of weights of Keras: it must be HDF5 (.h5) "
-            f"or an archive of Keras (.keras)."
-        )
+    if config.weights not in _NO_FILE:
+        _check_file(config.weights)
 
 
 def weights_version(config: ModelConfig) -> str:
@@ -77,7 +68,7 @@ def weights_version(config: ModelConfig) -> str:
         ModelError: it is missing.
         StorageError: its store cannot be reached.
     """
-    if not config.weights or config.weights in ("none", "imagenet"):
+    if config.weights in _NO_FILE:
         return ""
     fs, path = open_folder(config.weights)
     with _reading(config.weights):
@@ -91,7 +82,7 @@ def read_weights(url: str) -> Stored:
         ModelError: it is missing, damaged, or of another kind.
         StorageError: its store cannot be reached.
     """
-    import h5py
+    import h5py  # type: ignore[import-untyped]
 
     with _local_copy(url) as path:
         try:
@@ -105,7 +96,7 @@ def read_weights(url: str) -> Stored:
             ) from error
 
 
-def write_weights(path: str, layers: Mapping[str, Sequence[np.ndarray]], *, network: str) -> None:
+def write_weights(path: str, layers: Mapping[str, Sequence[Array]], *, network: str) -> None:
     """Write weights in the format of Keras 2, which keeps the order of the layers.
 
     Args:
@@ -135,13 +126,32 @@ def _write_names(group: Any, attribute: str, names: list[str]) -> None:
         group.attrs[name] = [name.encode() for name in part]
 
 
+def _check_file(url: str) -> None:
+    fs, path = open_folder(url)
+    with _reading(url):
+        if fs.isdir(path):
+            raise ModelError(
+                f"model.weights {url} is a folder: name a file of weights in it, such as "
+                f"backbone.weights.h5."
+            )
+        with fs.open(path, "rb") as file:
+            start = file.read(len(_HDF5))
+    if not start.startswith((_HDF5, _ZIP)):
+        raise ModelError(
+            f"model.weights {url} is no file of weights of Keras: it must be HDF5 (.h5) or an "
+            f"archive of Keras (.keras)."
+        )
+
+
 @contextlib.contextmanager
 def _reading(url: str) -> Iterator[None]:
     """Raise what a file system says is wrong as an error of ours."""
     try:
         yield
     except FileNotFoundError as error:
-        raise ModelError(f"model.weights {url} does not exist: correct its name.") from error
+        raise ModelError(
+            f"model.weights {url} does not exist: name a file that does, or write none or imagenet."
+        ) from error
     except ModelError:
         raise
     except Exception as error:  # Each file system has errors of its own.
@@ -151,7 +161,7 @@ def _reading(url: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _local_copy(url: str) -> Iterator[str]:
     """Hand out the path of a file in HDF5, which is `url` itself if that is one on disk."""
-    check_weights(ModelConfig(name="cnn", weights=url))
+    _check_file(url)
     fs, path = open_folder(url)
     with tempfile.TemporaryDirectory() as folder:
         if not is_local(fs):
@@ -159,7 +169,9 @@ def _local_copy(url: str) -> Iterator[str]:
             with _reading(url):
                 fs.get_file(path, copy)
             path = copy
-        yield _unpacked(path, folder, url) if zipfile.is_zipfile(path) else path
+        with open(path, "rb") as file:
+            is_archive = file.read(len(_ZIP)) == _ZIP
+        yield _unpacked(path, folder, url) if is_archive else path
 
 
 def _unpacked(archive: str, folder: str, url: str) -> str:
@@ -194,11 +206,11 @@ def _read(file: Any) -> Stored:
     return Stored({n: of for n, of in named.items() if of}, bool(ordered), network)
 
 
-def _arrays(group: Any) -> dict[str, np.ndarray]:
+def _arrays(group: Any) -> dict[str, Array]:
     """Read all arrays below a group; links to other places and files are not followed."""
     import h5py
 
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Array] = {}
 
     def note(name: str, found: Any) -> None:
         if isinstance(found, h5py.Dataset):
@@ -219,9 +231,9 @@ def _attribute(group: Any, name: str) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in names]
 
 
-def _by_layer(arrays: dict[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+def _by_layer(arrays: dict[str, Array]) -> dict[str, list[Array]]:
     """Group `layers/functional/layers/conv2d/vars/0` and the like by `functional/conv2d`."""
-    numbered: dict[str, dict[int, np.ndarray]] = {}
+    numbered: dict[str, dict[int, Array]] = {}
     for path, array in arrays.items():
         layer, _, number = path.rpartition("/vars/")
         if number and not layer.startswith("optimizer"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from components.contract.configuration import from_dict
 from pipeline_def.code_digest import code_digest
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.model.weights_file import weights_version
 
@@ -37,9 +38,21 @@ def checkpoint_dir(fn_args: Any) -> str:
     folder = config.pop("checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     model = from_dict(TrainerConfig, fn_args.custom_config).model
-    facts = [*data, config, code_digest("Trainer", model.build_fn), weights_version(model)]
+    facts = [*data, config, code_digest("Trainer", model.build_fn), _weights(model)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     if folder.startswith(_NOT_FOR_TENSORFLOW):
         _LOGGER.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)
         folder = os.path.join(tempfile.gettempdir(), "checkpoints")
     return os.path.join(folder, digest)
+
+
+def _weights(model: ModelConfig) -> str:
+    """Return what changes with the file of weights; of one on this machine, its content.
+
+    A second attempt may run in another container, where the same file has another time and inode.
+    """
+    version = weights_version(model)
+    if not version or "://" in model.weights:
+        return version
+    with open(model.weights, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -120,7 +120,7 @@ class FeatureCache:
         strategy, done = self._backbone.distribute_strategy, 0
         images_of = strategy.distribute_datasets_from_function(lambda _: self._images(shards))
         for images, ids in images_of:
-            parts = strategy.experimental_local_results(strategy.run(self._forward, (images,)))
+            parts = strategy.experimental_local_results(self._forward(images))
             label_ids = strategy.experimental_local_results(ids)
             # Batches go to the replicas in turn, the last of them empty at the end.
             for of_part, ids_of_part in zip(parts, label_ids, strict=True):
@@ -137,14 +137,20 @@ class FeatureCache:
 
     @functools.cached_property
     def _forward(self) -> Any:
-        """The backbone as one graph for batches of any size, as tracing it takes seconds."""
+        """The backbone on every replica, as a function of a batch of each."""
+        strategy = self._backbone.distribute_strategy
         images = tf.TensorSpec([None, *self._backbone.input_shape[1:]], tf.uint8)
 
+        # Traced once, which takes seconds, for batches of any size.
         @tf.function(input_signature=[images], autograph=False)
         def forward(images: tf.Tensor) -> tf.Tensor:
             return tf.cast(self._backbone(images, training=False), tf.float32)
 
-        return forward
+        # In a function that has no signature: strategies wrap one that they are given directly.
+        def on_replica(images: tf.Tensor) -> tf.Tensor:
+            return forward(images)
+
+        return tf.function(lambda batch: strategy.run(on_replica, (batch,)), autograph=False)
 
     def _images(self, shards: Shards) -> tf.data.Dataset:
         # Read once only: nothing to cache.

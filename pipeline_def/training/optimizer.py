@@ -67,10 +67,9 @@ def make_optimizer(
         optimizer = optimizers.SGD(
             schedule, momentum=config.momentum, nesterov=config.momentum > 0, weight_decay=decay
         )
-    elif config.optimizer == "adamw":
-        optimizer = optimizers.AdamW(schedule, weight_decay=decay)
     else:
-        optimizer = optimizers.Adam(schedule)
+        # With weight decay this is AdamW, which in Keras cannot do without.
+        optimizer = optimizers.Adam(schedule, weight_decay=decay)
     spared = [variable for variable in variables if len(variable.shape) <= 1]
     optimizer.exclude_from_weight_decay(var_list=spared)
     optimizer.build(variables)

@@ -15,7 +15,7 @@ from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.labels import read_labels
-from pipeline_def.data.moments import pixel_moments
+from pipeline_def.data.moments import patch_covariance, pixel_moments
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
 
@@ -96,8 +96,14 @@ class TrainingInput:
 
     def pixel_moments(self) -> tuple[list[float], list[float]]:
         """Return mean and variance of the training pixels, [3] each, 0 to 255."""
-        options = InputConfig(cache="none")
-        return pixel_moments(self._dataset(self.train, self.batch_size, options))
+        return pixel_moments(self._unshuffled())
+
+    def patch_covariance(self) -> list[list[float]]:
+        """Return the covariance, [12, 12], of patches of two by two training pixels."""
+        return patch_covariance(self._unshuffled())
+
+    def _unshuffled(self) -> tf.data.Dataset:
+        return self._dataset(self.train, self.batch_size, InputConfig(cache="none"))
 
     def _dataset(
         self, shards: Shards, size: int, options: InputConfig, order: TrainingOrder | None = None

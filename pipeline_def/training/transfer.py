@@ -141,6 +141,11 @@ class Training:
             variable.assign(tf.zeros_like(variable))
         cache = FeatureCache(parts.backbone, self.data)
         cached = transfer.cache_features and cache.fits
+        if cached:
+            _LOGGER.info(
+                "The last layer is trained on features of images that are not augmented, computed "
+                "once; with transfer.cache_features off it would see them augmented."
+            )
         try:
             self._fit(HEAD, self._head_config(), self._features(parts, cache) if cached else None)
         except ModelError as error:

@@ -200,12 +200,11 @@ def augmented(images: Array, *, seed: tuple[int, int] = (0, 1), **options: Any) 
     return result
 
 
-@pytest.mark.parametrize("name", ["trivial", "rand"])
-def test_the_seed_alone_decides(name: Literal["trivial", "rand"]) -> None:
-    first, again = changed_by(name), changed_by(name)
+def test_the_seed_alone_decides() -> None:
+    first, again = changed_by("rand"), changed_by("rand")
     np.testing.assert_array_equal(first, again)
     for seed in [(0, 2), (1, 1)]:
-        assert (changed_by(name, seed=seed) != first).any(axis=(1, 2, 3)).sum() > 32
+        assert (changed_by("rand", seed=seed) != first).any(axis=(1, 2, 3)).sum() > 32
 
 
 def drawn(
@@ -271,12 +270,6 @@ def test_a_policy_comes_after_geometry_and_before_colours(
     images = augmented(np.tile(SMOOTH, (64, 1, 1, 1)), **geometry)
     images = augmented(eagerly(images, operations, strengths, TRIVIAL), **colours)
     np.testing.assert_array_equal(changed_by("trivial", **geometry, **colours), images)
-
-
-@pytest.mark.parametrize("name", ["trivial", "rand"])
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_replica_may_get_next_to_nothing(name: Literal["trivial", "rand"], count: int) -> None:
-    assert changed_by(name, count).shape == (count, HEIGHT, WIDTH, 3)
 
 
 def test_a_policy_does_not_change_the_random_numbers_of_other_options() -> None:

@@ -24,7 +24,7 @@ BLOCKS = {
     "efficientnet_v2_b0": 1 + 21 + 1,
     "efficientnet_v2_b1": 1 + 27 + 1,
     "efficientnet_v2_b2": 1 + 28 + 1,
-    "efficientnet_v2_b3": 1 + 33 + 1,
+    "efficientnet_v2_b3": 1 + 32 + 1,
     "efficientnet_v2_s": 1 + 40 + 1,
     "efficientnet_v2_m": 1 + 57 + 1,
     "efficientnet_v2_l": 1 + 79 + 1,

@@ -26,7 +26,7 @@ def good(size, classes):
     features = layers.Conv2D(6, 3, strides=4, name="second")(features)
     features = layers.GlobalMaxPooling2D()(features)
     features = layers.Dropout(0.1)(features)
-    return tf_keras.Model(images, layers.Dense(classes)(features) * 2.0)
+    return tf_keras.Model(images, layers.Dense(classes, name="classes")(features) * 2.0)
 
 class Subclass(tf_keras.Model):
     def __init__(self, classes):
@@ -89,6 +89,8 @@ def config(function: str, **more: Any) -> ModelConfig:
     return ModelConfig(build_fn=f"my_networks.{function}", **more)
 
 
+# AutoGraph translates the call of a subclass, and Keras with it: that takes seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["good", "chain", "whole"])
 def test_networks_of_the_user_take_images_and_give_logits(function: str) -> None:
     model = build(config(f"networks.{function}"))
@@ -103,14 +105,14 @@ def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Pa
     assert features.shape == (4, 6)
     np.testing.assert_allclose(parts.head(features), model(IMAGES), rtol=1e-5)
     np.testing.assert_array_equal(parts.backbone(IMAGES, training=True), features)
-    assert [layer.name for layer in parts.head.layers if layer.weights] == ["dense"]
+    assert [layer.name for layer in parts.head.layers if layer.weights] == ["classes"]
     assert len(parts.blocks) == 2
     freeze(model, unfreeze=1, train_batch_norm=False)
     assert [weight.name.split("/")[0] for weight in model.trainable_weights] == [
         "second",
         "second",
-        "dense",
-        "dense",
+        "classes",
+        "classes",
     ]
     path = str(tmp_path / "backbone.weights.h5")
     assert save_backbone(model, path)
@@ -118,6 +120,7 @@ def test_its_last_dense_layer_is_the_head_and_the_rest_the_backbone(tmp_path: Pa
     np.testing.assert_array_equal(Parts.of(receiver).backbone(IMAGES), features)
 
 
+@pytest.mark.slow
 def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) -> None:
     model = build(config("networks.whole"))
     with pytest.raises(

@@ -11,11 +11,17 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError, ModelError
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.model.own_networks import build_resnet9
 from pipeline_def.model.parts import Parts
 from tests.model.networks import CLASSES, IMAGES, SIZE, STATISTICS, build, generators, layers_of
 
 TINY = {"cnn": ModelConfig(name="cnn", width=4), "resnet9": ModelConfig(name="resnet9", width=4)}
-OWN = pytest.mark.parametrize("config", TINY.values(), ids=TINY.keys())
+OWN = pytest.mark.parametrize("name", TINY)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> dict[str, tf_keras.Model]:
+    return {name: build(config) for name, config in TINY.items()}
 
 
 def three_layers(
@@ -39,8 +45,10 @@ def mobilenet(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
 
 
 @OWN
-def test_uint8_images_in_one_float32_logit_per_class_out(config: ModelConfig) -> None:
-    model = build(config)
+def test_uint8_images_in_one_float32_logit_per_class_out(
+    tiny: dict[str, tf_keras.Model], name: str
+) -> None:
+    model = tiny[name]
     logits = model(IMAGES)
     assert (logits.shape, logits.dtype) == ((4, CLASSES), "float32")
     assert model.input_spec[0].shape == (None, SIZE, SIZE, 3)
@@ -57,10 +65,12 @@ def test_backbones_and_own_networks_normalise_with_the_statistics_of_the_data(
         np.testing.assert_allclose(of_dark, of_bright, atol=1e-4)
 
 
-def test_batch_statistics_follow_a_short_training(mobilenet: ModelConfig) -> None:
+def test_batch_statistics_follow_a_short_training(
+    tiny: dict[str, tf_keras.Model], mobilenet: ModelConfig
+) -> None:
     norm = tf_keras.layers.BatchNormalization
-    for config in (mobilenet, *TINY.values()):
-        norms = [layer for layer in layers_of(build(config)) if isinstance(layer, norm)]
+    for model in (build(mobilenet), *tiny.values()):
+        norms = [layer for layer in layers_of(model) if isinstance(layer, norm)]
         assert {layer.momentum for layer in norms} == {0.9}
 
 
@@ -76,17 +86,20 @@ def test_backbones_need_images_of_32_pixels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "smallest"), [(4, 1), (8, 1), (28, 3), (64, 8), (96, 12)], ids=str
+    ("size", "smallest"),
+    [
+        (4, 1),
+        (8, 1),
+        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(28, 3), (96, 12)]),
+    ],
 )
 def test_resnet9_takes_small_images_down_to_one_pixel(size: int, smallest: int) -> None:
-    model = build(TINY["resnet9"], size=size)
-    pool = next(layer for layer in layers_of(model) if layer.name == "block_3_add")
-    assert pool.output_shape == (None, smallest, smallest, 16)
-    assert np.isfinite(
-        model(IMAGES[:, :size, :size] if size <= SIZE else np.zeros([1, size, size, 3], np.uint8))
-    ).all()
+    network = build_resnet9(size, 2)
+    assert network.get_layer("block_3_add").output_shape == (None, smallest, smallest, 8)
+    assert np.isfinite(network(np.ones([2, size, size, 3], np.float32))).all()
 
 
+@pytest.mark.slow
 def test_resnet9_has_the_layers_and_widths_of_its_paper() -> None:
     model = build(ModelConfig(name="resnet9", dropout=0))
     kernels = [layer.kernel for layer in layers_of(model) if hasattr(layer, "kernel")]
@@ -108,6 +121,7 @@ def test_resnet9_has_the_layers_and_widths_of_its_paper() -> None:
     assert len(parts.head.weights) == 2, "a kernel without bias, and the calls of dropout"
 
 
+@pytest.mark.slow
 def test_logits_and_statistics_of_pixels_stay_float32_in_mixed_precision() -> None:
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:

@@ -51,7 +51,11 @@ def test_the_features_of_the_donor_are_those_of_the_receiver(
             r"cnn: block_1_conv has weights of shapes \[\(3, 3, 3, 4\)\], and there they are "
             r"\[\(3, 3, 3, 2\)\]; model.width must be the same",
         ),
-        (ModelConfig(name="resnet9", width=2), r"its weights are those of cnn; name that"),
+        pytest.param(
+            ModelConfig(name="resnet9", width=2),
+            r"its weights are those of cnn; set model.name to that",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["another width", "another network"],
 )
@@ -65,6 +69,7 @@ def test_weights_that_do_not_fit_are_one_sentence(
 
 
 @pytest.mark.parametrize("content", [None, b"no weights"])
+@pytest.mark.slow
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "weights.h5"
     if content:
@@ -73,8 +78,24 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, content: bytes | No
         build(ModelConfig(name="cnn", weights=str(file)))
 
 
-@pytest.mark.parametrize("name", ["w.h5", "w.weights.h5", "w.keras", "whole.h5"])
-@pytest.mark.parametrize("classes", [0, 7], ids=["without top", "with top"])
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        ("w.h5", 7),
+        ("w.weights.h5", 7),
+        *(
+            pytest.param(name, classes, marks=pytest.mark.slow)
+            for name, classes in [
+                ("w.h5", 0),
+                ("w.weights.h5", 0),
+                ("w.keras", 0),
+                ("w.keras", 7),
+                ("whole.h5", 0),
+                ("whole.h5", 7),
+            ]
+        ),
+    ],
+)
 def test_files_of_keras_are_read_and_see_the_pixels_of_imagenet(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: int
 ) -> None:

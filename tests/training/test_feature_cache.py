@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,3 +150,45 @@ def test_features_that_take_too_much_memory_are_said_to(
     with caplog.at_level(logging.WARNING):
         assert not cache.fits
     assert "transfer.cache_features is left aside" in caplog.text
+
+
+# What a process with two logical devices prints: the largest difference to features of one.
+_MIRRORED = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+from pathlib import Path
+from pipeline_def.training.feature_cache import FeatureCache
+from tests.data.shard_folder import ShardFolder
+from tests.training.test_feature_cache import BATCH, Backbone, in_order, training_input
+
+folder = ShardFolder(Path(sys.argv[1]), {}, {})
+data = training_input(folder)
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    backbone = Backbone().model
+for split in ("train", "evaluation"):
+    images, labels = in_order(data, split)
+    features, ids = FeatureCache(backbone, data)._compute(getattr(data, split))
+    np.testing.assert_array_equal(ids, labels)
+    np.testing.assert_allclose(features, backbone(images), rtol=1e-6)
+cache = FeatureCache(backbone, data)
+strategy = backbone.distribute_strategy
+batches = strategy.distribute_datasets_from_function(lambda part: cache.read(3, part))
+batch, _ = next(iter(batches))
+[(whole, _)] = cache.read(3, tf.distribute.InputContext()).take(1)
+parts = strategy.experimental_local_results(batch)
+np.testing.assert_array_equal(np.concatenate(parts), whole)
+"""
+
+
+@pytest.mark.slow
+def test_replicas_compute_and_take_their_parts(shard_folder: ShardFolder) -> None:
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _MIRRORED, str(shard_folder.path)],
+        check=True,
+        timeout=300,
+    )

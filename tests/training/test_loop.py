@@ -20,7 +20,8 @@ from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.order import TrainingOrder
-from pipeline_def.model.networks import _Dropout, build_model
+from pipeline_def.model.layers import Dropout
+from pipeline_def.model.networks import build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
@@ -54,7 +55,7 @@ def small() -> tf_keras.Model:
         tf_keras.layers.Conv2D(4, 3, strides=4, use_bias=False),
         tf_keras.layers.BatchNormalization(),
         tf_keras.layers.GlobalAveragePooling2D(),
-        _Dropout(0.3, 0),
+        Dropout(0.3, 0),
         tf_keras.layers.Dense(3),
     ]
     return tf_keras.Sequential(layers)

@@ -19,7 +19,7 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE
+from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
@@ -256,6 +256,28 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     assert list(trained.run.glob("validation/events.out.tfevents.*"))
 
 
+@pytest.mark.slow
+def test_a_training_starts_from_the_weights_that_another_has_left(
+    trained: Trained, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    weights = trained.run / WEIGHTS_FILE
+    later = train(transformed, tmp_path, weights=str(weights), epochs=1, learning_rate=1e-12)
+    facts = json.loads((later.run / TRAINING_FILE).read_text())
+    assert [phase["name"] for phase in facts["phases"]] == ["head", "fine_tune"]
+    history = json.loads((later.run / HISTORY_FILE).read_text())
+    epochs = [phase["epochs"] for phase in facts["phases"]]
+    assert history["phase"] == [1] * epochs[0] + [2] * epochs[1]
+    for ours, theirs in zip(
+        Parts.of(later.keras).backbone.get_weights(),
+        Parts.of(trained.keras).backbone.get_weights(),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    assert (
+        history["val_loss"][0] < json.loads((trained.run / HISTORY_FILE).read_text())["val_loss"][0]
+    )
+
+
 def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
     outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files))
     return {name: value.numpy() for name, value in outputs.items()}
@@ -380,7 +402,10 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
         config = TrainerConfig(model=ModelConfig(name="cnn", weights=str(path)))
         return checkpoint_key.checkpoint_dir(arguments_of(config))
 
-    assert folder(b"some weights") != folder(b"others")
+    first = folder(b"some weights")
+    assert folder(b"others") != first
+    os.utime(tmp_path / "backbone.weights.h5", (1, 1))
+    assert folder(b"some weights") == first
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ def augment(
         classes: number of them.
 
     Returns:
-        Images, uint8 of the same shape, rounded after the last op, and before and after each of the
-        policy's. Labels as they came, or,
-        with `config.soft_labels`, float32 [batch, classes], which add up to 1 per image.
+        Images, uint8 of the same shape, rounded once, after the last op; a policy's operations take
+        and give whole levels, as Pillow's do. Labels as they came, or, with `config.soft_labels`,
+        float32 [batch, classes], which add up to 1 per image.
     """
     shape = images.shape
     random = draw_numbers(tf.shape(images)[0], seed)

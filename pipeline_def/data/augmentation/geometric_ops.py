@@ -77,8 +77,8 @@ def _rotation(angle: tf.Tensor, mirrored: tf.Tensor) -> tf.Tensor:
 def warp_on_mean_colour(images: tf.Tensor, matrix: tf.Tensor, *, offset: tf.Tensor) -> tf.Tensor:
     """Sample uint8 pixels as `_warp` does, with each image's mean colour around it.
 
-    Large moves would show reflections as a second object; black, which the papers' code fills in,
-    is bright beside dark pictures' own colours.
+    After a large move a reflection would show the object twice. The papers' own code fills in
+    black, which is an edge that pictures do not have.
     """
     colour = mean_colours(images)[:, None, None, :]
     centred = tf.cast(images, tf.float32) - colour

@@ -48,6 +48,10 @@ class Operation(enum.IntEnum):
     SHARPNESS = 13
 
 
+_MOVES = slice(Operation.SHEAR_X, Operation.ROTATE + 1)
+_TABLES = slice(Operation.BRIGHTNESS, Operation.EQUALIZE + 1)
+
+
 class Ranges(NamedTuple):
     """What the operations do at strength 1; at strength 0 they do nothing, at -1 the opposite.
 
@@ -73,7 +77,7 @@ class Ranges(NamedTuple):
 # The wide space of Müller and Hutter (2021). Its 32 pixels would move small images out of sight:
 # they go no further than RandAugment's.
 TRIVIAL = Ranges(0.99, 150 / 331, 32, 135, 0.99, 6)
-# Cubuk et al. (2020), as in their code for ImageNet: 150 of 331 pixels.
+# Cubuk et al. (2020), as torchvision writes them: they moved images of 331 pixels by up to 150.
 RAND = Ranges(0.3, 150 / 331, math.inf, 30, 0.9, 4)
 
 # Strengths from 0 to 1 that policy trivial draws from.
@@ -125,10 +129,11 @@ def apply_operations(
     Returns:
         uint8 of the same shape.
     """
-    # Images of one family side by side, and back: 11 ms of CPU time, where a policy takes 187.
-    order = tf.argsort(operations, stable=True)
+    # Images of one family side by side, and back: 11 ms of CPU time, where a policy takes 209.
+    order = tf.argsort(operations)
     counts = tf.reduce_sum(tf.one_hot(operations, len(Operation), dtype=tf.int32), axis=0)
-    families = tf.stack([tf.reduce_sum(counts[first:last]) for first, last in _FAMILIES])
+    moves, tables = tf.reduce_sum(counts[_MOVES]), tf.reduce_sum(counts[_TABLES])
+    families = tf.stack([counts[0], moves, tables, counts[-2], counts[-1]])
     strengths = tf.gather(strengths, order)
     same, moved, tabled, coloured, sharpened = tf.split(tf.gather(images, order), families)
     _, of_moved, of_tabled, of_coloured, of_sharpened = tf.split(strengths, families)
@@ -141,10 +146,6 @@ def apply_operations(
         sharpen(sharpened, 1 + of_sharpened * ranges.enhancement),
     ]
     return tf.gather(tf.concat(parts, axis=0), tf.argsort(order))
-
-
-_TABLES = slice(Operation.BRIGHTNESS, Operation.EQUALIZE + 1)
-_FAMILIES = [(0, 1), (1, 6), (6, 12), (12, 13), (13, 14)]
 
 
 def _move(
