@@ -37,7 +37,7 @@ from tests.data.shard_folder import SIZE
 BATCH, EPOCHS, SEED = 16, 3, 2
 
 # What makes every training differ after a resumption that has forgotten any of it.
-FULL = {
+FULL: dict[str, Any] = {
     "ema": 0.9,
     "accumulate": 2,
     "optimizer": "adamw",
@@ -45,7 +45,7 @@ FULL = {
     "checkpoint_steps": 3,
     "metric": "balanced_accuracy",
 }
-PLAIN = {"optimizer": "sgd", "learning_rate": 0.05}
+PLAIN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.05}
 
 
 def plain() -> tf_keras.Model:

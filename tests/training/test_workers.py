@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
+from components.contract.model_run import HISTORY_FILE, RATE, WAIT_FRACTION
+from components.transform.config import TransformConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.workers import (
     Cluster,
     is_chief,
@@ -18,6 +25,12 @@ from pipeline_def.training.workers import (
     require_agreement,
     watching_workers,
 )
+from tests import nodes
+from tests.conftest import SIZE
+from tests.training.trainer_process import cluster, start
+
+# One process makes what they share.
+pytestmark = pytest.mark.xdist_group("transformed")
 
 WORKERS = {"worker": ["a:1", "b:2"]}
 
@@ -151,3 +164,66 @@ def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -
         raise error
     if raised is WorkerError:
         assert "start all workers again" in str(found.value)
+
+
+def config(target: Path) -> TrainerConfig:
+    return TrainerConfig(
+        transform=TransformConfig(size=SIZE),
+        model=ModelConfig(name="cnn", width=4),
+        training=TrainingConfig(batch_size=16, epochs=6, patience=6, ema=0.9),
+        checkpoints=str(target / "checkpoints"),
+    )
+
+
+def start_both(transformed: nodes.Transformed, target: Path) -> list[Popen[bytes]]:
+    return [
+        start(
+            config(target),
+            examples=transformed.examples.uri,
+            graph=transformed.graph.uri,
+            target=target,
+            log=target.parent / f"{index}.log",
+            environment={**environment, "TMPDIR": str(target.parent)},
+        )
+        for index, environment in enumerate(cluster(2))
+    ]
+
+
+def run_both(transformed: nodes.Transformed, target: Path) -> None:
+    for index, process in enumerate(start_both(transformed, target)):
+        status = process.wait(timeout=300)
+        assert status == 0, (target.parent / f"{index}.log").read_text()[-2000:]
+
+
+def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
+    """Return all weights of the exported model, and the history without what is measured."""
+    [weights] = (target / "model").rglob("variables.data-*")
+    history = json.loads((target / "run" / HISTORY_FILE).read_text())
+    return weights.read_bytes(), {
+        n: v for n, v in history.items() if n not in (RATE, WAIT_FRACTION)
+    }
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_others_and_all_go_on_from_the_checkpoint(
+    transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run_both(transformed, whole)
+    chief, other = start_both(transformed, killed)
+    while not list(killed.glob("checkpoints/*/*/ckpt-2.index")):
+        assert chief.poll() is None
+        time.sleep(0.01)
+    chief.kill()
+    assert other.wait(timeout=60) == WorkerError.exit_status
+    lines = (tmp_path / "1.log").read_text().splitlines()
+    [sentence] = [line for line in lines if line.startswith("Trainer: error: ")]
+    assert "Another worker of this training has stopped or cannot be reached" in sentence
+    assert not (killed / "model").exists()
+    run_both(transformed, killed)
+    assert exported(killed) == exported(whole)
+    # Nothing but what the chief has written is left: a log for each time that it was started.
+    for target, starts in ((whole, 1), (killed, 2)):
+        assert not list(target.glob("checkpoints/*"))
+        assert len(list((target / "run").rglob("validation/events*"))) == starts
+    assert not list(tmp_path.glob("worker-*"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -30,23 +29,23 @@ def start(
     examples: str,
     graph: str,
     target: Path,
-    devices: int = 1,
-    environment: Mapping[str, str] | None = None,
-) -> subprocess.Popen[str]:
-    """Start a Trainer step on `devices` logical CPUs, that writes below `target`."""
+    log: Path,
+    environment: Mapping[str, str],
+) -> subprocess.Popen[bytes]:
+    """Start a Trainer step that writes its artifacts below `target`, and what it says to `log`."""
     facts = {
         "examples": examples,
         "graph": graph,
         "target": str(target),
-        "devices": devices,
         "config": to_dict(config),
     }
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "tests.training.trainer_process", json.dumps(facts)],
-        env={**os.environ, **(environment or {})},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    module = "tests.training.trainer_process"
+    with open(log, "wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", module, json.dumps(facts)],
+            env={**os.environ, **environment},
+            stderr=errors,
+        )
 
 
 def cluster(size: int) -> list[dict[str, str]]:
@@ -78,14 +77,9 @@ def _artifact(kind: Any, uri: str, **properties: str) -> list[Any]:
 
 
 def _run(facts: Mapping[str, Any]) -> None:
-    import tensorflow as tf
     from tfx.components.trainer.executor import GenericExecutor
     from tfx.types import standard_artifacts
 
-    if facts["devices"] > 1:
-        [cpu] = tf.config.list_physical_devices("CPU")
-        logical = [tf.config.LogicalDeviceConfiguration()] * facts["devices"]
-        tf.config.set_logical_device_configuration(cpu, logical)
     graph = _artifact(standard_artifacts.TransformGraph, facts["graph"])
     splits = json.dumps(["train", "eval"])
     target = facts["target"]
@@ -111,11 +105,6 @@ def _run(facts: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    # What hangs is to say where, before the test that started it gives up.
-    if hasattr(signal, "SIGUSR1"):
-        import faulthandler
-
-        faulthandler.register(signal.SIGUSR1)
     try:
         _run(json.loads(sys.argv[1]))
     except UserError as error:
