@@ -92,7 +92,7 @@ def _cifar(images: int) -> Values:
     """After Page (2018) and Jordan (2024): a large batch, a large rate, and few epochs."""
     return {
         "training.batch_size": 512 if images >= 20_000 else 128,
-        "training.epochs": _epochs(images, seen=400_000, least=8, most=60),
+        "training.epochs": _epochs(images, seen=540_000, least=12, most=40),
         "training.patience": 60,
         "training.optimizer": "sgd",
         "training.learning_rate": 0.75 if images >= 20_000 else 0.2,
