@@ -56,7 +56,7 @@ def run_fn(fn_args: Any) -> None:
     choices = from_dict(TrainerConfig, fn_args.custom_config)
     _limit_threads()
     strategy = find_strategy(choices.training)
-    set_determinism(choices.training)
+    set_determinism(choices.training, strategy)
     with watching_workers(strategy):
         # TFX looks for the model there, too, on workers that are not the chief.
         fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
