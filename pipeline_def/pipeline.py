@@ -27,6 +27,7 @@ from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
+from pipeline_def.model.weights_file import weights_version
 
 
 def create_pipeline(config: Config) -> Pipeline:
@@ -36,8 +37,6 @@ def create_pipeline(config: Config) -> Pipeline:
         config: resolved: `data`, `transform.size` and `model.name` are set.
     """
     layout = Layout(config.output)
-    # A cluster has its own metadata store; on this machine it is a file among the outputs.
-    local = "://" not in config.output
     components = _components(config, layout)
     for component in components:
         if digest := code_digest(component.id, config.model.build_fn):
@@ -48,10 +47,15 @@ def create_pipeline(config: Config) -> Pipeline:
         components=components,
         enable_cache=config.cache,
         metadata_connection_config=sqlite_metadata_connection_config(layout.metadata)
-        if local
+        if _is_local(config)
         else None,
         beam_pipeline_args=list(config.beam_pipeline_args),
     )
+
+
+def _is_local(config: Config) -> bool:
+    """Say whether it runs on this machine; a cluster has its own metadata store and files."""
+    return "://" not in config.output
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:
@@ -117,6 +121,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> Trainer
                 training=config.training,
                 transfer=config.transfer,
                 checkpoints=layout.checkpoints,
+                weights_version=weights_version(config.model) if _is_local(config) else "",
             )
         ),
     )

@@ -25,3 +25,7 @@ class TrainerConfig:
 
     checkpoints: str = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet."""
+
+    weights_version: str = ""
+    """What changes when the file of `model.weights` does, so that no cached model is of another
+    file. Empty on a cluster, whose files the machine that compiles may not see."""

@@ -123,4 +123,5 @@ def _whitening_filters(covariance: Sequence[Sequence[float]]) -> npt.NDArray[np.
     values, vectors = np.linalg.eigh(np.asarray(covariance, np.float64))
     # Directions in which patches hardly differ hold noise: they are not blown up.
     scaled = vectors[:, ::-1] / np.sqrt(values[::-1] + _WHITENING_FLOOR)
-    return np.concatenate([scaled, -scaled], axis=1).reshape(2, 2, 3, 24)
+    filters: npt.NDArray[np.float64] = np.concatenate([scaled, -scaled], axis=1)
+    return filters.reshape(2, 2, 3, 24)

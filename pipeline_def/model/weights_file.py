@@ -7,6 +7,7 @@ other files.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -64,6 +65,8 @@ def check_weights(config: ModelConfig) -> None:
 def weights_version(config: ModelConfig) -> str:
     """Return what changes when the file of `model.weights` does; "" if there is none.
 
+    Of a file on disk, that is its content: the same file may have another time elsewhere.
+
     Raises:
         ModelError: it is missing.
         StorageError: its store cannot be reached.
@@ -72,7 +75,10 @@ def weights_version(config: ModelConfig) -> str:
         return ""
     fs, path = open_folder(config.weights)
     with _reading(config.weights):
-        return str(fs.ukey(path))
+        if not is_local(fs):
+            return str(fs.ukey(path))
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_weights(url: str) -> Stored:

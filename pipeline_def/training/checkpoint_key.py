@@ -10,16 +10,12 @@ import tempfile
 from typing import Any
 
 from components.contract.configuration import from_dict
+from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
-from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.model.weights_file import weights_version
 
 _LOGGER = logging.getLogger(__name__)
-
-# TensorFlow has no file system for these. Not imported from `object_store`: an edit of how stores
-# are read is no reason to train again.
-_NOT_FOR_TENSORFLOW = ("minio://", "s3://")
 
 
 def checkpoint_dir(fn_args: Any) -> str:
@@ -38,21 +34,10 @@ def checkpoint_dir(fn_args: Any) -> str:
     folder = config.pop("checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     model = from_dict(TrainerConfig, fn_args.custom_config).model
-    facts = [*data, config, code_digest("Trainer", model.build_fn), _weights(model)]
+    facts = [*data, config, code_digest("Trainer", model.build_fn), weights_version(model)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    if folder.startswith(_NOT_FOR_TENSORFLOW):
+    # TensorFlow has no file system for these.
+    if folder.startswith(SCHEMES):
         _LOGGER.warning("Checkpoints cannot be kept in %s: they end with this container.", folder)
         folder = os.path.join(tempfile.gettempdir(), "checkpoints")
     return os.path.join(folder, digest)
-
-
-def _weights(model: ModelConfig) -> str:
-    """Return what changes with the file of weights; of one on this machine, its content.
-
-    A second attempt may run in another container, where the same file has another time and inode.
-    """
-    version = weights_version(model)
-    if not version or "://" in model.weights:
-        return version
-    with open(model.weights, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

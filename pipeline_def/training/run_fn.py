@@ -134,7 +134,7 @@ def _describe(training: Training, started: float, directory: str) -> None:
     facts: dict[str, Any] = {
         "started": began.isoformat(),
         "seconds": time.time() - started,
-        "config": {n: v for n, v in to_dict(data.choices).items() if n != "checkpoints"},
+        "config": {n: v for n, v in to_dict(data.choices).items() if isinstance(v, dict)},
         "phases": [phase.describe() for phase in training.phases],
         "exported": training.exported,
     }

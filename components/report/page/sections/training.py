@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -22,6 +23,7 @@ History = Mapping[str, Sequence[float]]
 _NAMES = {
     "loss": "Loss",
     "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
     "images_per_second": "Images a second",
     "input_wait_share": "Fraction of time waiting for input",
 }
@@ -34,18 +36,26 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()), default=0)
     waits = facts.waits
-    losses = np.array(history.get("val_loss", ()), np.float64)
-    best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else None
+    metric = facts.header.config.get("training", {}).get("metric", "loss")
+    values = np.array(history.get(_ON_EVAL + metric, ()), np.float64)
+    best = _find_best(values, lowest=metric == "loss")
     series = _find_series(history)
     columns = _list_phases(history) | _list_columns(series, epochs)
     return {
         "epochs": epochs,
-        "best": None if best is None else (best + 1, losses[best]),
+        "best": None if best is None else (best + 1, _NAMES[metric].lower(), values[best]),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, of_splits) for metric, of_splits in series.items()],
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
+
+
+def _find_best(values: npt.NDArray[np.float64], *, lowest: bool) -> int | None:
+    """Return the index of the epoch whose weights were kept: the first of the best."""
+    if not np.isfinite(values).any():
+        return None
+    return int(np.nanargmin(values) if lowest else np.nanargmax(values))
 
 
 def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
@@ -88,7 +98,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]]) -> Drawing:
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
     """Begin at 0 where the values are fractions or rates; loss and accuracy fill the figure."""
     known = [value for values in series for value in values if math.isfinite(value)]
-    if metric not in ("loss", "accuracy") and known and min(known) >= 0:
+    if metric not in ("loss", "accuracy", "balanced_accuracy") and known and min(known) >= 0:
         axes.set_ylim(0, 1.08 * max(known) or 1)
     if metric == "input_wait_share":
         decimals = 0 if known and max(known) > 0.05 else 1
