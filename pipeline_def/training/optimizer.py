@@ -26,7 +26,8 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
         """Plan `config.epochs` of `steps` steps each."""
         self._peak, self._kind = config.learning_rate, config.schedule
         self._total = config.epochs * steps
-        self._warmup = round(config.warmup_epochs * steps)
+        # At most half of a training that was made shorter than its recipe had in mind.
+        self._warmup = min(round(config.warmup_epochs * steps), self._total // 2)
 
     def __call__(self, step: Any) -> tf.Tensor:
         """Return the learning rate, float32, of the update after `step` others."""

@@ -112,7 +112,7 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("small", "and 3 more files"),
         ("small", "14 of 19 rejected files."),
         ("small", "6 more mistakes"),
-        ("small", "The loss on eval was lowest in epoch 19: 0.482."),
+        ("small", "The weights are those of epoch 19, the best by loss on eval: 0.482."),
         ("small", "1 image has several labels"),
         ("nasty", "✗ Not blessed: this model does not replace the one in use. recall 0.5 of"),
         ("nasty", "1 class has no image in the test split"),
