@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,6 +17,7 @@ from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import Config, resolve
+from pipeline_def.model.weights_file import name_network
 
 _BAR_WIDTH = 40
 _MOST_LABELS = 30
@@ -35,6 +37,7 @@ def inspect(config: Config) -> None:
         UserError: a run would not start.
     """
     console = Console(highlight=False)
+    config = dataclasses.replace(config, model=name_network(config.model))
     listing = list_source(str(config.data), config.ingest)
     _print_labels(console, listing)
     check_labels(listing)

@@ -40,9 +40,9 @@ def prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
     from components.ingest.listing import check_labels, list_source
     from components.ingest.survey import take_survey
-    from pipeline_def.model.weights_file import check_weights
+    from pipeline_def.model.weights_file import name_network
 
-    check_weights(config.model)
+    config = dataclasses.replace(config, model=name_network(config.model))
 
     if config.data is None:
         from pipeline_def.local.sample import write_digits

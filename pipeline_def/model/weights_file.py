@@ -7,6 +7,7 @@ other files.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.errors import ModelError
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +63,27 @@ def check_weights(config: ModelConfig) -> None:
         _check_file(config.weights)
 
 
+def name_network(config: ModelConfig) -> ModelConfig:
+    """Check the file of `model.weights`, and let it name the network, if the user does not.
+
+    Raises:
+        ModelError: as `check_weights` does.
+        StorageError: likewise.
+    """
+    check_weights(config)
+    if config.weights in _NO_FILE or config.name != "auto" or config.build_fn:
+        return config
+    import h5py  # type: ignore[import-untyped]
+
+    fs, path = open_folder(config.weights)
+    # A damaged file, or one of another kind, is left to the step that reads it whole.
+    with contextlib.suppress(OSError), fs.open(path, "rb") as file, h5py.File(file) as weights:
+        written_by = str(weights.attrs.get(_NETWORK, ""))
+        if written_by in (*OWN_NETWORKS, *NATIVE_SIZES):
+            return dataclasses.replace(config, name=written_by)
+    return config
+
+
 def weights_version(config: ModelConfig) -> str:
     """Return what changes when the file of `model.weights` does; "" if there is none.
 
@@ -88,7 +110,7 @@ def read_weights(url: str) -> Stored:
         ModelError: it is missing, damaged, or of another kind.
         StorageError: its store cannot be reached.
     """
-    import h5py  # type: ignore[import-untyped]
+    import h5py
 
     with _local_copy(url) as path:
         try:

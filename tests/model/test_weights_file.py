@@ -18,6 +18,7 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.model import weights_file
 from pipeline_def.model.weights_file import (
     check_weights,
+    name_network,
     read_weights,
     weights_version,
     write_weights,
@@ -144,3 +145,19 @@ def test_the_version_changes_with_the_file(file: Path) -> None:
 def test_the_check_does_not_import_tensorflow() -> None:
     code = "import sys, pipeline_def.model.weights_file; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("written_by", "wanted", "name"),
+    [
+        pytest.param("resnet9", "auto", "resnet9", id="of ours"),
+        pytest.param("resnet9", "cnn", "cnn", id="named by the user"),
+        pytest.param("somebody's", "auto", "auto", id="of another program"),
+    ],
+)
+def test_a_file_of_ours_names_its_network(
+    tmp_path: Path, written_by: str, wanted: str, name: str
+) -> None:
+    path = tmp_path / "w.h5"
+    write_weights(str(path), LAYERS, network=written_by)
+    assert name_network(ModelConfig(name=wanted, weights=str(path))).name == name
