@@ -216,7 +216,8 @@ class TrainingLoop:
             values[WAIT_FRACTION] = progress.waited / progress.seconds
             progress.end_epoch(values, self._model)
         log.write(values, progress.epochs)
-        log.write_confusion(step.evaluation.confusion(), progress.epochs)
+        if (confusion := step.evaluation.confusion()) is not None:
+            log.write_confusion(confusion, progress.epochs)
         step.train.reset()
         step.evaluation.reset()
         report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)

@@ -59,8 +59,13 @@ class SplitMetrics(tf.Module):
             "balanced_accuracy": float(recalls.mean()) if total else float("nan"),
         }
 
-    def confusion(self) -> npt.NDArray[np.int64]:
-        """Return how many images of each class (row) were taken for each class (column)."""
+    def confusion(self) -> npt.NDArray[np.int64] | None:
+        """Return how many images of each class (row) were taken for each class (column).
+
+        None if that was not counted.
+        """
+        if not self._confusion:
+            return None
         counts: npt.NDArray[np.int64] = self._counts.numpy().astype(np.int64)
         return counts
 

@@ -17,6 +17,9 @@ from pipeline_def.training.split_metrics import SplitMetrics
 _SHOWN = 16
 """Augmented images that a step hands out."""
 
+# Above this many classes a confusion matrix takes more memory than it tells.
+_MOST_CONFUSED = 2000
+
 
 class Step:
     """What a replica does with its part of a batch."""
@@ -49,7 +52,9 @@ class Step:
         self._variables = model.trainable_variables
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train = SplitMetrics(self._classes, confusion=False)
-        self.evaluation = SplitMetrics(self._classes, confusion=True)
+        self.evaluation = SplitMetrics(
+            self._classes, confusion=self._classes <= _MOST_CONFUSED
+        )
         # Only the network: no strategy lets replicas exchange gradients within a compiled part.
         self._differentiate = (
             tf.function(self._gradients, jit_compile=True, autograph=False)
