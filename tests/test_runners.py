@@ -71,9 +71,9 @@ def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
-    status, errors = run(capsys, "--training.momentum", "1")
+    status, errors = run(capsys, "--training.moment", "1")
     assert (status, errors.count("\n")) == (2, 1)
-    assert "--training.momentum" in errors
+    assert "--training.moment" in errors
 
 
 def test_the_sample_is_written_once(tmp_path: Path) -> None:

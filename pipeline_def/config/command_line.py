@@ -65,7 +65,7 @@ def parse(
     try:
         arguments = list(sys.argv[1:] if argv is None else argv)
         values: Any = parser.parse_args(arguments)
-        given = tuple(sorted(parser.parse_args(arguments, defaults=False).keys()))
+        given = sorted(parser.parse_args(arguments, defaults=False).keys())
         options = parser.instantiate(values).as_dict()
         names = {field.name for field in dataclasses.fields(Config)} - {"given"}
         fields = {name: options.pop(name) for name in names}

@@ -64,7 +64,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
-    given: tuple[str, ...] = ()
+    given: list[str] = field(default_factory=list)
     """Fields, as `section.field`, that the user has named; no recipe changes them. Filled in by the
     command line."""
 

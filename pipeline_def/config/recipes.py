@@ -70,7 +70,8 @@ def apply_recipe(config: Config, recipe: Recipe) -> Config:
         name: dataclasses.replace(getattr(config, name), **fields)
         for name, fields in sections.items()
     }
-    return dataclasses.replace(config, **changed)
+    # From here on it is all one who has made which choice.
+    return dataclasses.replace(config, given=[], **changed)
 
 
 def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:

@@ -15,6 +15,8 @@ from tf_keras import layers
 from components.contract.errors import ConfigurationError
 from pipeline_def.model.parts import join, make_backbone, make_head
 
+_LOGGER = logging.getLogger(__name__)
+
 
 def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
     """Build the network of a function of the user.
@@ -145,7 +147,7 @@ def _warn_of_generators(model: tf_keras.Model, path: str) -> None:
     # Only layers of Keras that draw random numbers by themselves have this.
     drawing = [layer.name for layer in model.submodules if hasattr(layer, "_random_generator")]
     if drawing:
-        logging.warning(
+        _LOGGER.warning(
             "Layer %s of model.build_fn %s draws random numbers that no checkpoint holds: a "
             "training that is killed and goes on will differ a little from one that was not. "
             "Dropout of pipeline_def.model.layers goes on exactly.",

@@ -52,9 +52,7 @@ class Step:
         self._variables = model.trainable_variables
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train = SplitMetrics(self._classes, confusion=False)
-        self.evaluation = SplitMetrics(
-            self._classes, confusion=self._classes <= _MOST_CONFUSED
-        )
+        self.evaluation = SplitMetrics(self._classes, confusion=self._classes <= _MOST_CONFUSED)
         # Only the network: no strategy lets replicas exchange gradients within a compiled part.
         self._differentiate = (
             tf.function(self._gradients, jit_compile=True, autograph=False)

@@ -119,7 +119,12 @@ def every_case(kinds: list[Operation]) -> tuple[Array, Array, Array]:
 
 
 every_way = pytest.mark.parametrize(
-    ("apply", "ranges"), [(eagerly, TRIVIAL), (eagerly, RAND), (in_tf_data, TRIVIAL)]
+    ("apply", "ranges"),
+    [
+        (eagerly, TRIVIAL),
+        (eagerly, RAND),
+        pytest.param(in_tf_data, TRIVIAL, marks=pytest.mark.slow),
+    ],
 )
 
 

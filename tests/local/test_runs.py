@@ -236,7 +236,7 @@ def test_lineage_goes_back_to_the_run_that_made_each_part(
     assert "images: /data, 1,200 files aaaaaaaa; 200 eval, 1,000 train" in text
     assert "metrics on eval: accuracy 0.9\n" in text
     assert "4.0 s, run 1, code t1" in text
-    assert "    training: epochs 7," in text
+    assert "    training: recipe auto, epochs 7," in text
     assert "    examples from ImageExampleGen\n" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,7 +133,8 @@ def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) 
 
 
 def test_dropout_of_keras_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    build(config("networks.good"))
+    with caplog.at_level(logging.WARNING):
+        build(config("networks.good"))
     assert "draws random numbers that no checkpoint holds" in caplog.text
 
 

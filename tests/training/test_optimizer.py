@@ -23,7 +23,7 @@ STEPS = 10
         pytest.param("linear", 2.0, {0: 0.05, 19: 1, 20: 1, 60: 0.5, 100: 0}, id="after warm-up"),
         pytest.param("constant", 0.5, {0: 0.2, 4: 1, 5: 1}, id="half an epoch of warm-up"),
         pytest.param("step", 2.0, {9: 0.5, 49: 1, 50: 0.1}, id="steps count all epochs"),
-        pytest.param("linear", 20.0, {99: 0.5}, id="warm-up longer than training"),
+        pytest.param("linear", 20.0, {49: 1, 75: 0.5}, id="warm-up longer than training"),
     ],
 )
 def test_the_learning_rate_is_a_function_of_the_step(

@@ -126,6 +126,7 @@ class Graph:
         return [b"blue", b"green", b"red"]
 
 
+@pytest.mark.slow
 def test_no_failure_after_the_last_step_costs_the_training(
     shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
