@@ -61,6 +61,7 @@ def scaled_by_keras(network: tf_keras.Model, name: str) -> Any:
 @pytest.mark.parametrize("name", NATIVE_SIZES)
 def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
+    tf_keras.utils.set_random_seed(0)
     theirs = getattr(tf_keras.applications, application.constructor)(
         input_shape=(32, 32, 3), include_top=False, weights=None, pooling="avg"
     )
