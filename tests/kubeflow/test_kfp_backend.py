@@ -234,7 +234,7 @@ def test_our_own_pipeline_is_taken(tmp_path: Path, release: Release) -> None:
     assert (given["training_epochs"], given["data"], given["training_patience"]) == (
         3,
         "gs://other",
-        5,
+        15,
     )
 
 

@@ -91,7 +91,7 @@ def test_backbones_need_images_of_32_pixels() -> None:
     [
         (4, 1),
         (8, 1),
-        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(28, 3), (96, 12)]),
+        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(28, 3), (96, 11)]),
     ],
 )
 def test_resnet9_takes_small_images_down_to_one_pixel(size: int, smallest: int) -> None:
@@ -107,7 +107,6 @@ def test_resnet9_has_the_layers_and_widths_of_its_paper() -> None:
     widths = sorted((tuple(kernel.shape) for kernel in kernels), key=lambda shape: shape[-2:])
     of_convolutions = [shape for shape in widths if len(shape) == 4]
     assert of_convolutions == [
-        (3, 3, 3, 24),
         (3, 3, 24, 64),
         (3, 3, 64, 64),
         (3, 3, 64, 256),

@@ -143,7 +143,8 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
         ConfigurationError: image and specification come from different versions of our code.
     """
     values = prepared["inputs"]["parameterValues"]
-    choices = json.loads(values.get("custom_config") or "{}")
+    # TFX's own steps have the property, too, and may leave it at null.
+    choices = json.loads(values.get("custom_config") or "null") or {}
     build_fn = choices.get("model", {}).get("build_fn")
     compiled = values.get("code_digest")
     if compiled and compiled != code_digest(step, build_fn):
