@@ -129,7 +129,7 @@ def test_logits_and_statistics_of_pixels_stay_float32_in_mixed_precision() -> No
     finally:
         tf_keras.mixed_precision.set_global_policy("float32")
     parts = Parts.of(model)
-    convolution = next(layer for layer in layers_of(model) if layer.name == "stem_conv")
+    convolution = next(layer for layer in layers_of(model) if layer.name == "whitening")
     assert convolution.compute_dtype == "bfloat16"
     assert parts.backbone(IMAGES).dtype == model(IMAGES).dtype == tf.float32
     pixels = parts.backbone.get_layer("standardization")(IMAGES)
