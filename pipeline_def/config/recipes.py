@@ -86,7 +86,7 @@ def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
 
 
 def _small(images: int) -> Values:
-    return {}
+    return {"training.epochs": _epochs(images, seen=17_000, least=12, most=20)}
 
 
 def _cifar(images: int) -> Values:
