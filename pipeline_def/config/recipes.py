@@ -1,4 +1,4 @@
-"""Recipes: values of training, augmentation and transfer that go together, and which one to take.
+"""Recipes: values of training, model and augmentation that go together, and which one to take.
 
 After BiT-HyperRule (Kolesnikov et al., 2020): the length of a training follows from the number of
 images, augmentation from their number and size, so that nobody has to tune to begin.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SMALL_SIDE = 64
 """Pixels; images up to this are for networks that keep their resolution at first."""
 ENOUGH_FOR_CIFAR = 2_000
-"""Images from which on recipe cifar was better than recipe small, on subsets of CIFAR-10."""
+"""Images from which on recipe cifar is taken: a rule of thumb, of which neither side was measured."""
 
 Values = Mapping[str, Any]
 """`section.field` → value."""

@@ -31,7 +31,7 @@ class TrainingConfig:
     """How the network is trained."""
 
     recipe: Literal["auto", "small", "photos", "transfer", "cifar"] = "auto"
-    """Sets the options of training, augmentation and transfer that are not given, all together.
+    """Sets options of training, model and augmentation that are not given, all together.
     small: few or small images, from random weights. cifar: thousands of images up to 64 pixels.
     photos: photographs, from random weights. transfer: from pretrained weights. auto: by the number
     of images, their size and `model.weights`; the run says which and why."""
