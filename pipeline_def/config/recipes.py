@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SMALL_SIDE = 64
 """Pixels; images up to this are for networks that keep their resolution at first."""
 ENOUGH_FOR_CIFAR = 2_000
-"""Images from which on recipe cifar is taken: a rule of thumb, of which neither side was measured."""
+"""Images from which on recipe cifar is taken; a rule of thumb, not measured."""
 
 Values = Mapping[str, Any]
 """`section.field` → value."""

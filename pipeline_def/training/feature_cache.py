@@ -72,10 +72,8 @@ class FeatureCache:
         Returns:
             Batches of (float32 [batch, d], int64 [batch]).
         """
-        training = self._data.choices.training
-        balanced = training.balance == "sampling"
-        order = TrainingOrder.of_worker(training.seed, step, part, balanced=balanced)
         size = part.get_per_replica_batch_size(self._data.batch_size)
+        order = self._data.order(step, part)
         return self._batches(self._data.train, self._train, size, order)
 
     def read_evaluation(self) -> tf.data.Dataset:

@@ -62,13 +62,16 @@ class TrainingInput:
 
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
         """Return the endless batches of one input pipeline after `step` steps."""
+        size = part.get_per_replica_batch_size(self.batch_size)
+        return self._dataset(self.train, size, self.choices.input, self.order(step, part))
+
+    def order(self, step: int, part: tf.distribute.InputContext) -> TrainingOrder:
+        """Return how one input pipeline takes the training images after `step` steps."""
         training = self.choices.training
         balanced = training.balance == "sampling"
-        order = TrainingOrder.of_worker(
+        return TrainingOrder.of_worker(
             training.seed, step, part, flip=self.flip_on_host, balanced=balanced
         )
-        size = part.get_per_replica_batch_size(self.batch_size)
-        return self._dataset(self.train, size, self.choices.input, order)
 
     def read_evaluation(self) -> tf.data.Dataset:
         """Return every example of the eval split once."""

@@ -19,9 +19,9 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
+from pipeline_def.training.chief import CHIEF, WORKER, is_first
 
 VARIABLE = "TF_CONFIG"
-_CHIEF, _WORKER = "chief", "worker"
 _EXAMPLE = '{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 # What TensorFlow raises when another worker is gone, and what its texts then speak of: a store that
@@ -75,11 +75,11 @@ class Cluster:
         return sum(map(len, self.addresses.values()))
 
     def _check(self) -> None:
-        strange = sorted(self.addresses.keys() - {_CHIEF, _WORKER})
+        strange = sorted(self.addresses.keys() - {CHIEF, WORKER})
         known = self.addresses.get(self.kind, ())
         if strange:
             problem = f"it names a {strange[0]}, and only a chief and workers train here"
-        elif len(self.addresses.get(_CHIEF, ())) > 1:
+        elif len(self.addresses.get(CHIEF, ())) > 1:
             problem = "it names more than one chief"
         elif not 0 <= self.index < len(known):
             problem = f"its task is {self.kind} {self.index}, of which its cluster has {len(known)}"
@@ -105,8 +105,8 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     if not has_workers(strategy):
         return True
     resolver = strategy.cluster_resolver
-    first = _CHIEF if _CHIEF in resolver.cluster_spec().jobs else _WORKER
-    return (resolver.task_type, resolver.task_id) == (first, 0)
+    kinds = resolver.cluster_spec().jobs
+    return is_first(resolver.task_type, resolver.task_id, kinds=kinds)
 
 
 def own_directory(directory: str, strategy: tf.distribute.Strategy) -> str:

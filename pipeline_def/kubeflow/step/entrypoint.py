@@ -22,7 +22,7 @@ from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
-from pipeline_def.kubeflow.workers.chief import is_chief
+from pipeline_def.training.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
 started. kfp_runner.py writes these arguments into the specification; what follows -- are options
