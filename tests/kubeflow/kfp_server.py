@@ -10,14 +10,14 @@ import contextlib
 import email
 import json
 import ssl
-import threading
 import time
 from collections import deque
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlsplit
+
+from tests.kubeflow.stub_server import StubServer
 
 JSON = "application/json"
 LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
@@ -35,10 +35,11 @@ def gateway_error(status: int, code: int, message: str) -> Refusal:
     return Refusal(status, {"code": code, "message": message, "details": [], "error": message})
 
 
-class KfpServer:
+class KfpServer(StubServer):
     """The server's state, what was sent to it, and the faults it is told to have."""
 
     def __init__(self, tls: tuple[str, str] | None = None) -> None:
+        super().__init__(Handler)
         self.token: str | None = None
         self.forbidden: str | None = None
         self.multi_user = False
@@ -55,10 +56,6 @@ class KfpServer:
         self.script: deque[dict[str, Any]] = deque()
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
-        self._http = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Bound", (Handler,), {"stub": self})
-        )
-        self._http.daemon_threads = True
         self._scheme = "http"
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -69,19 +66,6 @@ class KfpServer:
     @property
     def url(self) -> str:
         return f"{self._scheme}://localhost:{self._http.server_port}"
-
-    def __enter__(self) -> KfpServer:
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
     def check(self, headers: Message) -> None:
         """Have the faults that are switched on."""

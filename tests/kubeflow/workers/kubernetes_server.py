@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import deque
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
 from pipeline_def.kubeflow.workers.cluster import Cluster
+from tests.kubeflow.stub_server import StubServer
 
 NAMESPACE = "kubeflow"
 POD = "images-x7k2p-1234"
@@ -31,10 +30,11 @@ _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 Job = dict[str, Any]
 
 
-class KubernetesServer:
+class KubernetesServer(StubServer):
     """The server's state, what was asked of it, and the faults it is told to have."""
 
     def __init__(self) -> None:
+        super().__init__(_Handler)
         self.installed = True
         self.role: list[dict[str, list[str]]] = docs_role()
         """Rules of the role of the account."""
@@ -52,23 +52,6 @@ class KubernetesServer:
         self.logs: dict[str, list[tuple[str, str]]] = {}
         """Pod → its lines, each with the time."""
         self.requests: list[str] = []
-        self._http = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Bound", (_Handler,), {"stub": self})
-        )
-        self._http.daemon_threads = True
-
-    def __enter__(self) -> KubernetesServer:
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
     def cluster(self, folder: Path) -> Cluster:
         """Return the API as a pod of the namespace sees it; its token is in `folder`."""

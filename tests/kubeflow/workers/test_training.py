@@ -20,17 +20,14 @@ import pytest
 from components.contract.configuration import to_json
 from components.transform.config import TransformConfig
 from pipeline_def.code_digest import code_digest
-from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
+from tests.kubeflow.workers.trainer_step import step_arguments
 from tests.training.trainer_process import cluster
-
-STANDARD = "tfx.types.standard_artifacts"
 
 
 class Operator:
@@ -84,43 +81,15 @@ def arguments(folder: Path, examples: str, graph: str, **training: Any) -> list[
         training=TrainingConfig(batch_size=16, **training),
         checkpoints="{storage}/checkpoints",
     )
-    interface = StepInterface(
-        executor="tfx.components.trainer.executor.GenericExecutor",
-        pipeline="images",
-        inputs={
-            "examples": f"{STANDARD}.Examples",
-            "transform_graph": f"{STANDARD}.TransformGraph",
-        },
-        outputs={"model": f"{STANDARD}.Model", "model_run": f"{STANDARD}.ModelRun"},
-        workers=WorkerGroup(2, "i", StepConfig(volumes={"claim": str(folder / "volume")})),
-    )
-    found = {"examples": examples, "transform_graph": graph}
-    splits = {"split_names": '["train", "eval"]'}
-    given = {
-        "inputs": {
-            "parameterValues": {
-                "storage": f"{folder}/volume/models",
-                "custom_config": to_json(choices),
-                "run_fn": "pipeline_def.training.run_fn.run_fn",
-                "train_args": '{"splits": ["train"]}',
-                "eval_args": '{"splits": ["eval"]}',
-                "code_digest": code_digest("Trainer"),
-            },
-            "artifacts": {
-                name: {"artifacts": [{"uri": uri, "metadata": splits}]}
-                for name, uri in found.items()
-            },
-        },
-        "outputs": {
-            "artifacts": {
-                name: {"artifacts": [{"uri": f"{folder}/{name}", "type": {}}]}
-                for name in ("model", "model_run")
-            },
-            "outputFile": f"{folder}/output.json",
-        },
+    parameters = {
+        "custom_config": to_json(choices),
+        "run_fn": "pipeline_def.training.run_fn.run_fn",
+        "train_args": '{"splits": ["train"]}',
+        "eval_args": '{"splits": ["eval"]}',
+        "code_digest": code_digest("Trainer"),
     }
-    own = ("--step", "Trainer", "--interface", to_json(interface))
-    return [*own, "--executor_input", json.dumps(given)]
+    splits = ["train", "eval"]
+    return step_arguments(folder, parameters, examples=examples, graph=graph, splits=splits)
 
 
 @pytest.mark.slow

@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
-from components.contract.configuration import to_json
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.worker_pools import custom_job
 from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
+from tests.kubeflow.workers.trainer_step import step_arguments
 
-STANDARD = "tfx.types.standard_artifacts"
 RUN_FN = f"{__name__}.train"
 
 
@@ -78,40 +76,6 @@ def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
     assert facts["config"] == {"epochs": 3}
 
 
-def step_arguments(folder: Path) -> list[str]:
-    """The command of the Trainer step, as KFP's launcher gives it; its artifacts are on disk."""
-    group = WorkerGroup(
-        2,
-        "registry/image:1",
-        StepConfig(volumes={"claim": str(folder / "volume")}),
-    )
-    interface = StepInterface(
-        executor="tfx.components.trainer.executor.GenericExecutor",
-        pipeline="images",
-        inputs={
-            "examples": f"{STANDARD}.Examples",
-            "transform_graph": f"{STANDARD}.TransformGraph",
-        },
-        outputs={"model": f"{STANDARD}.Model", "model_run": f"{STANDARD}.ModelRun"},
-        workers=group,
-    )
-    found = {"uri": str(examples(folder)), "metadata": {"split_names": '["train"]'}}
-    listed = {"examples": found, "transform_graph": {"uri": str(folder / "graph")}}
-    made = {key: {"uri": str(folder / key), "type": {}} for key in ("model", "model_run")}
-    given = {
-        "inputs": {
-            "parameterValues": {**properties(epochs=3), "storage": f"{folder}/volume/models"},
-            "artifacts": {key: {"artifacts": [one]} for key, one in listed.items()},
-        },
-        "outputs": {
-            "artifacts": {key: {"artifacts": [one]} for key, one in made.items()},
-            "outputFile": str(folder / "out" / "output.json"),
-        },
-    }
-    own = ("--step", "Trainer", "--interface", to_json(interface))
-    return [*own, "--executor_input", json.dumps(given)]
-
-
 def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last worker ends after the chief, and must not replace what the chief has written."""
 
@@ -128,9 +92,16 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
         monkeypatch.setattr("pipeline_def.kubeflow.workers.tf_job_step.time.sleep", lambda _: None)
-        assert entrypoint.main(step_arguments(tmp_path)) == 0
+        arguments = step_arguments(
+            tmp_path,
+            properties(epochs=3),
+            examples=str(examples(tmp_path)),
+            graph=str(tmp_path / "graph"),
+            splits=["train"],
+        )
+        assert entrypoint.main(arguments) == 0
         assert not server.jobs
-    output = json.loads((tmp_path / "out" / "output.json").read_text())
+    output = json.loads((tmp_path / "output.json").read_text())
     [model] = output["artifacts"]["model"]["artifacts"]
     assert model["uri"] == str(tmp_path / "model")
     facts = json.loads((tmp_path / "model" / "Format-Serving" / "facts").read_text())
