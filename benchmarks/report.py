@@ -275,8 +275,6 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / options.classes)
     anomalies = _artifact(standard_artifacts.ExampleAnomalies, inputs / "anomalies")
     anomalies.split_names = "[]"
-    blessing = _artifact(standard_artifacts.ModelBlessing, options.folder / "blessing")
-    blessing.set_int_custom_property("blessed", 1)
     given = {
         "examples": _examples(inputs / "examples"),
         "rejects": _artifact(standard_artifacts.Examples, inputs / "rejects"),
@@ -285,7 +283,6 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
         "model_run": _artifact(standard_artifacts.ModelRun, inputs / "model_run"),
         "baseline": _artifact(standard_artifacts.Model, options.folder / "baseline", version="1"),
         "evaluation": evaluation,
-        "blessing": blessing,
     }
     made = {
         "html": _artifact(ui_artifacts.Html, options.folder / "report.html"),

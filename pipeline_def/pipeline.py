@@ -151,7 +151,6 @@ def _evaluate_and_push(
         model_run=trainer.outputs["model_run"],
         baseline=baseline.outputs["baseline"],
         evaluation=evaluator.outputs["evaluation"],
-        blessing=evaluator.outputs["blessing"],
     )
     pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
     pusher = ImagePusher(

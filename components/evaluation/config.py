@@ -77,9 +77,15 @@ class EvaluationConfig:
     """Lowest accuracy, 0 to 1, with which a model is blessed. A model must in any case reach the
     majority-class accuracy, that of always answering with the most frequent class."""
 
-    max_accuracy_drop: float = 0.01
-    """How far, 0 to 1, the accuracy may lie below that of the model in use; more than 0, as the
-    accuracy on few images is noisy."""
+    max_accuracy_drop: float = 0.02
+    """How far, 0 to 1, the accuracy may lie below that of the model in use. Not 0: to show that a
+    model as good as the one in use is not worse at all takes any number of images."""
+
+    decide_by: Literal["interval", "value"] = "interval"
+    """What has to lie above the majority-class accuracy, and, less the accuracy of the model in
+    use, above -max_accuracy_drop. interval: the whole interval of 95 % confidence, so that no model
+    is blessed by chance. value: the measured accuracy alone, however few images it is measured
+    on. Bounds that you set are compared with measured values in either case."""
 
     slices: list[Slicing] = field(default_factory=lambda: list(get_args(Slicing)))
     """Slicings of the images, on each slice of which the metrics are measured: class; size (shorter

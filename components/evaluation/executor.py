@@ -1,17 +1,19 @@
-"""The executor of ImageEvaluator: chooses the split, evaluates, keeps the predictions."""
+"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 from tfx import types
-from tfx.components.evaluator import executor
+from tfx.components.evaluator import constants, executor
 from tfx.types import artifact_utils
 from tfx.types.standard_component_specs import (
     BASELINE_MODEL_KEY,
+    BLESSING_KEY,
     EVAL_CONFIG_KEY,
     EXAMPLE_SPLITS_KEY,
     MODEL_KEY,
@@ -31,6 +33,7 @@ from components.evaluation.config import EvaluationConfig
 from components.evaluation.prediction_file import join_parts
 from components.evaluation.tfma.eval_config import make_eval_config
 from components.evaluation.tfma.extractors import keep_predictions
+from components.evaluation.verdict_file import make_verdict
 from components.records.shard_files import list_shards, read_index
 
 CONFIG_KEY = "config"
@@ -66,6 +69,9 @@ class Executor(executor.Executor):
         with keep_predictions(evaluation.uri):
             super().Do(given, output_dict, properties)
         join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
+        verdict = make_verdict(evaluation.uri, config, majority_accuracy)
+        if verdict.outcome != "blessed":
+            _withhold(artifact_utils.get_single_instance(output_dict[BLESSING_KEY]))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
 
@@ -76,6 +82,17 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
     That is the accuracy of always answering with the most frequent class.
     """
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
+
+
+def _withhold(blessing: types.Artifact) -> None:
+    """Take back the blessing that TFX has given by measured values alone."""
+    given = os.path.join(blessing.uri, constants.BLESSED_FILE_NAME)
+    if tf.io.gfile.exists(given):
+        withheld = os.path.join(blessing.uri, constants.NOT_BLESSED_FILE_NAME)
+        tf.io.gfile.rename(given, withheld, overwrite=True)
+    blessing.set_int_custom_property(
+        constants.ARTIFACT_PROPERTY_BLESSED_KEY, constants.NOT_BLESSED_VALUE
+    )
 
 
 def _read_labels(

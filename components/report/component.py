@@ -23,7 +23,6 @@ _INPUTS = {
     "model_run": standard_artifacts.ModelRun,
     "baseline": standard_artifacts.Model,
     "evaluation": standard_artifacts.ModelEvaluation,
-    "blessing": standard_artifacts.ModelBlessing,
 }
 _OUTPUTS = {
     "html": Html,

@@ -25,9 +25,7 @@ class Executor(base_executor.BaseExecutor):
         """Report on the split that the Evaluator has chosen."""
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
         made = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
-        # An int in a local run, a double on Kubeflow.
-        blessed = bool(given["blessing"].get_custom_property("blessed"))
-        facts = gather_facts(given, blessed=blessed, properties=exec_properties)
+        facts = gather_facts(given, properties=exec_properties)
         write_text(render(facts), made["html"].uri, PAGE_FILE)
         write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
         write_text(write_card(facts), made["card"].uri, CARD_FILE)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from components.contract.model_run import PHASE, WAIT_FRACTION
 from components.contract.splits import EVAL
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
+from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
 
 
@@ -107,9 +108,7 @@ class ReportFacts:
     header: RunHeader
     split: str
     """The split that judged the model: metrics and verdict are measured on it."""
-    blessed: bool
-    reasons: tuple[str, ...]
-    """Each a clause in words: which threshold decided, on which slice, by how much."""
+    verdict: Verdict
     majority_accuracy: float
     """Accuracy of always answering with the most frequent class of the split, 0 to 1."""
     balance: Mapping[str, Mapping[str, int]]

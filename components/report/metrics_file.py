@@ -20,11 +20,12 @@ def write_metrics(facts: ReportFacts) -> str:
     """Return the JSON text; a number that is not defined is null.
 
     Keys: `split`, which judged the model; `selection_split`, which chose its weights; `optimistic`,
-    whether they are the same; `examples`, `blessed`, `reasons`, `data` (`folder`, `fingerprint`,
-    `span`), `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`, `change` of 95 %;
-    `per_class`: label → `examples`, `precision`, `recall`, `f1`, `auc`, `average_precision`;
-    `slices`; `confused`, the most frequent ones; `confusion`: [true, predicted, examples] of each
-    pair that occurs; `calibration`: one entry per bin of confidence.
+    whether they are the same; `examples`; `verdict` (`outcome`: blessed, undecided or refused;
+    `headline`, `reasons`); `data` (`folder`, `fingerprint`, `span`), `code`; `metrics`: name →
+    `value`, `interval` of 95 %, `baseline`, `change` of 95 %; `per_class`: label → `examples`,
+    `precision`, `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the most frequent
+    ones; `confusion`: [true, predicted, examples] of each pair that occurs; `calibration`: one
+    entry per bin of confidence.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -32,8 +33,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "selection_split": facts.selection_split,
         "optimistic": facts.is_optimistic,
         "examples": facts.metrics.support.sum(),
-        "blessed": facts.blessed,
-        "reasons": facts.reasons,
+        "verdict": asdict(facts.verdict),
         "data": {
             "folder": header.data,
             "fingerprint": header.fingerprint,

@@ -26,10 +26,11 @@ from components.contract.artifacts import (
 )
 from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
-from components.evaluation.blessing import describe_thresholds, explain_blessing, read_config
+from components.evaluation.blessing import describe_thresholds, read_config
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
+from components.evaluation.verdict_file import read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ReportFacts, RunHeader
@@ -56,18 +57,16 @@ _STEPS = 4
 
 
 def gather_facts(
-    given: Mapping[str, types.Artifact], *, blessed: bool, properties: Mapping[str, Any]
+    given: Mapping[str, types.Artifact], *, properties: Mapping[str, Any]
 ) -> ReportFacts:
     """Read everything that the report shows.
 
     Args:
         given: the inputs of ImageReport.
-        blessed: whether the Evaluator has blessed the model.
         properties: `pipeline`, `code` and `preview_fn`, a dotted path.
     """
     evaluation, examples = given["evaluation"], given["examples"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
-    majority_accuracy = evaluation.get_float_custom_property(MAJORITY_PROPERTY)
     _progress(0, "reads the predictions")
     evaluated = read_predictions(evaluation.uri)
     _progress(1, "computes the metrics")
@@ -79,9 +78,8 @@ def gather_facts(
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,
-        blessed=blessed,
-        reasons=explain_blessing(evaluation.uri, majority_accuracy),
-        majority_accuracy=majority_accuracy,
+        verdict=read_verdict(evaluation.uri),
+        majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
         balance=read_index(examples.uri)["labels"],
         files=_read_json(given["rejects"].uri, SUMMARY_FILE),
         anomalies=read_anomalies(given["anomalies"]),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
+# Outcome of the verdict → what stands before it.
+_SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
 
 @contextlib.contextmanager
@@ -147,6 +149,8 @@ def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> Non
     """Print the table at the end of a run to the standard output."""
     console = Console(highlight=False)
     console.print()
+    sign, colour = _SIGNS[summary.outcome]
+    console.print(f"[bold {colour}]{sign} {escape(summary.headline)}[/]", soft_wrap=True)
     for name, text in (*_data_rows(summary), *_model_rows(summary, summary_file)):
         # Never wrapped: commands and paths are there to be copied.
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
@@ -184,7 +188,7 @@ def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]
     if summary.training["advice"]:
         yield "", summary.training["advice"]
     yield "Baseline", _baseline(summary)
-    yield "Blessed", f"{'yes' if summary.blessed else 'no'}: {summary.blessing_reason}"
+    yield "Reasons", summary.blessing_reason
     if summary.pushed_model:
         yield "Model", summary.pushed_model
         yield "", f"uv run saved_model_cli show --all --dir {shlex.quote(summary.pushed_model)}"

@@ -44,7 +44,7 @@ def _read_metrics(metrics: Output, baseline: Output) -> dict[str, Any]:
     version = baseline.properties.get(VERSION_PROPERTY)
     return {
         "metrics": {name: measured["value"] for name, measured in report["metrics"].items()},
-        "reasons": report["reasons"],
+        **report["verdict"],
         "baseline": None if accuracy is None else {"version": version, "accuracy": accuracy},
     }
 

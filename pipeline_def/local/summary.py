@@ -49,6 +49,10 @@ class Summary:
     baseline: dict[str, Any] | None
     """The model in use before: its `version` and `accuracy` on the same split."""
     blessed: bool
+    outcome: str
+    """blessed, undecided (good enough, but chance explains that as well) or refused."""
+    headline: str
+    """The verdict in a sentence."""
     blessing_reason: str
     pushed_model: str | None
     nodes: dict[str, dict[str, Any]]
@@ -88,6 +92,8 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         training=outputs["Trainer"]["model_run"].read_json(INPUT_FILE),
         baseline=record.baseline,
         blessed=bool(record.blessed),
+        outcome=record.outcome,
+        headline=record.headline,
         blessing_reason="; ".join(record.reasons),
         pushed_model=record.pushed.destination if record.pushed else None,
         nodes={

@@ -19,7 +19,7 @@ from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.runs.process import Process
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; a change that a reader of before would not understand makes it greater."""
 
 
@@ -108,6 +108,10 @@ class RunRecord:
     split: str = ""
     """Judged the model."""
     blessed: bool | None = None
+    outcome: str = ""
+    """Of the verdict: blessed, undecided or refused."""
+    headline: str = ""
+    """The verdict in a sentence."""
     reasons: list[str] = field(default_factory=list)
     """Why the model was blessed or not."""
     baseline: dict[str, Any] | None = None

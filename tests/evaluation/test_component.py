@@ -16,6 +16,7 @@ from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.classification_metrics import METRICS, measure
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.evaluation.verdict_file import read_verdict
 from tests.evaluation.answers import Model, evaluate, write_examples
 from tests.evaluation.predictions_sample import make_predictions
 
@@ -191,5 +192,23 @@ def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
     reasons = explain_blessing(evaluation.uri, 0.5)
     assert reasons == (
         f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
-        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use, more than 0.01",
+        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use, more than 0.02",
     )
+    verdict = read_verdict(evaluation.uri)
+    assert (verdict.outcome, tuple(verdict.reasons)) == ("refused", reasons)
+
+
+def test_values_that_are_good_enough_and_too_few_images_to_tell(tmp_path: Path) -> None:
+    predictions = make_predictions(("a", "b"), each=3)
+    examples = write_examples(tmp_path / "examples", "eval", predictions)
+    model = Model(("a", "b")).save(tmp_path / "model")
+    evaluation, blessing = evaluate(tmp_path / "strict", examples, model)
+    verdict = read_verdict(evaluation.uri)
+    assert verdict.headline == "Not blessed: better than guessing cannot be told from 6 images."
+    assert not blessing.get_int_custom_property("blessed")
+    assert [file.name for file in Path(blessing.uri).iterdir()] == ["NOT_BLESSED"]
+
+    config = EvaluationConfig(decide_by="value")
+    _, blessing = evaluate(tmp_path / "by value", examples, model, config=config)
+    assert blessing.get_int_custom_property("blessed")
+    assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]

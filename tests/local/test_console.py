@@ -36,6 +36,8 @@ SUMMARY = Summary(
     },
     baseline={"version": "17", "accuracy": 0.9},
     blessed=True,
+    outcome="blessed",
+    headline="Blessed: it may.",
     blessing_reason="accuracy 0.912 reaches 0.500",
     pushed_model="/a folder/" + "long/" * 40,
     nodes={},
@@ -144,6 +146,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     console.print_summary(SUMMARY, summary_file="/out/summary.json", seconds=61.4)
     lines = capsys.readouterr().out.splitlines()
     text = "\n".join(lines)
+    assert "✓ Blessed: it may.\n" in text
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
     assert "less /out/rejects.jsonl" in text
     assert "3 extra copies; images under several labels: 1\n" in text
@@ -161,11 +164,19 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
     summary = replace(
-        SUMMARY, evaluated_on="eval", blessed=False, pushed_model=None, baseline=None, rejected=0
+        SUMMARY,
+        evaluated_on="eval",
+        blessed=False,
+        outcome="undecided",
+        headline="Not blessed: nobody can tell.",
+        pushed_model=None,
+        baseline=None,
+        rejected=0,
     )
     console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
     text = capsys.readouterr().out
-    assert "no: accuracy 0.912 reaches 0.500" in text
+    assert "? Not blessed: nobody can tell.\n" in text
+    assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
     assert "0.9123 on eval, which also chose the weights: optimistic; with" in text
     assert "not pushed" in text
     assert "none: this is the first model" in text

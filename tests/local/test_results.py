@@ -31,7 +31,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
     accuracy = {"value": 0.9, "interval": [0.8, 0.95], "baseline": baseline, "change": None}
     return {
         "split": "test",
-        "reasons": ["good", "better"],
+        "verdict": {"outcome": "blessed", "headline": "Yes.", "reasons": ["good", "better"]},
         "metrics": {"accuracy": accuracy, "auc": {"value": None}},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.evaluation.verdict import Outcome, Verdict
 from components.report.facts import Mistake, Reject, ReportFacts, RunHeader, SameImage
 from tests.evaluation.metrics_sample import make_comparison
 
@@ -41,7 +42,7 @@ def make_facts(
     *,
     each: int = 12,
     baseline: bool = True,
-    blessed: bool = True,
+    outcome: Outcome = "blessed",
 ) -> ReportFacts:
     """Return the facts of a run on `labels`, with `each` images of each to evaluate on."""
     labels = tuple(sorted(labels))
@@ -49,8 +50,11 @@ def make_facts(
     return ReportFacts(
         header=_HEADER,
         split="eval",
-        blessed=blessed,
-        reasons=("accuracy 0.700 reaches 0.100, the majority-class accuracy",),
+        verdict=Verdict(
+            outcome,
+            "Blessed: it may." if outcome == "blessed" else "Not blessed: it may not.",
+            ["accuracy 0.700 reaches 0.100, the majority-class accuracy"],
+        ),
         majority_accuracy=1 / len(labels),
         balance={"eval": dict.fromkeys(labels, each), "train": counts},
         files={

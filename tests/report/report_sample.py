@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from components.evaluation.metrics.classification_metrics import Comparison
 from components.evaluation.metrics.predictions import Floats
+from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
 from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, RunHeader, SameImage
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
@@ -121,10 +122,13 @@ def small() -> ReportFacts:
     return ReportFacts(
         header=_HEADER,
         split="test",
-        blessed=True,
-        reasons=(
-            "accuracy 0.926 is at least 0.900, overall",
-            "accuracy is 0.031 above the baseline's, and may be at most 0.010 below",
+        verdict=Verdict(
+            "blessed",
+            "Blessed: better than the model in use, which it may replace.",
+            [
+                "accuracy 0.926 reaches 0.9, the least allowed",
+                "the model in use has 0.876",
+            ],
         ),
         majority_accuracy=0.14,
         balance={
@@ -167,8 +171,11 @@ def nasty() -> ReportFacts:
     return replace(
         small(),
         header=replace(_HEADER, pipeline=NASTY[0], fingerprint="", span=None, started=None),
-        blessed=False,
-        reasons=(f"recall 0.5 of {NASTY[0]} is below 0.6",),
+        verdict=Verdict(
+            "refused",
+            "Not blessed: this model misses a threshold.",
+            [f"recall 0.5 of {NASTY[0]} is below 0.6"],
+        ),
         balance=balance,
         files={"files": 63, "examples": 63, "rejected": 0, "skipped": 0},
         anomalies={"train": ()},
@@ -194,7 +201,8 @@ def empty() -> ReportFacts:
     nothing = make_metrics(labels, np.zeros((2, 2), np.int64))
     comparison = Comparison(replace(nothing, roc=None), {}, None, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
-    return ReportFacts(header, "eval", False, (), math.nan, {}, {}, {}, {}, comparison)
+    verdict = Verdict("undecided", "Not blessed: nothing can be told from 0 images.", [])
+    return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)
 
 
 @functools.cache

@@ -108,7 +108,7 @@ def test_the_card_says_what_the_facts_say() -> None:
     assert "To be completed by the owner" in words(found["Intended use"])
     assert "Folder: /data/<photos>|of `2024`" in words(found["Training data"])
     assert "Span: 3" in words(found["Training data"])
-    assert FACTS.reasons[0] in words(found["Verdict"])
+    assert FACTS.verdict.reasons[0] in words(found["Verdict"])
     assert "version 1700000000" in words(found["Verdict"])
     limits = words(found["Limits"])
     for limit in ("EXIF", "more than one label: 1", "more than one split: 1", "value <gif>"):
@@ -179,7 +179,7 @@ def test_the_configuration_can_be_read_back() -> None:
 
 
 def test_a_first_model_of_which_little_is_known() -> None:
-    facts = make_facts(baseline=False, blessed=False)
+    facts = make_facts(baseline=False, outcome="refused")
     header = replace(
         facts.header,
         fingerprint="",
@@ -202,7 +202,7 @@ def test_a_first_model_of_which_little_is_known() -> None:
     facts = replace(facts, header=header, comparison=comparison, files={}, anomalies={}, history={})
     found = sections(facts)
     assert rows_of(found["Evaluation"])[1] == ["accuracy", "–", "–"]
-    assert "Not blessed." in words(found["Verdict"])
+    assert "Not blessed: it may not." in words(found["Verdict"])
     assert "version" not in words(found["Verdict"])
     assert "nan" not in write_card(facts)
     assert "None" not in words(found["Model details"])

@@ -31,6 +31,7 @@ from components.evaluation.metrics.classification_metrics import METRICS, measur
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import join_parts, read_predictions, write_part
 from components.evaluation.slices import SLICINGS
+from components.evaluation.verdict import Verdict
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
@@ -69,8 +70,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, types.Artifact]
     write_splits(folder / "transformed", {"train": records})
     anomalies = make_artifact(standard_artifacts.ExampleAnomalies, folder)
     anomalies.split_names = "[]"
-    blessing = make_artifact(standard_artifacts.ModelBlessing, folder)
-    blessing.set_int_custom_property("blessed", 1)
     return {
         "examples": examples,
         "rejects": write_findings(folder / "rejects"),
@@ -79,7 +78,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, types.Artifact]
         "model_run": write_model_run(folder / "model_run"),
         "baseline": standard_artifacts.Model(),
         "evaluation": write_evaluation(folder / "evaluation", records),
-        "blessing": blessing,
     }
 
 
@@ -125,10 +123,10 @@ def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
 @pytest.fixture
 def no_tfma(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for what is read of TFMA's files, which tests of the Evaluator cover."""
-    reason = "accuracy 0.750 is at least 0.5"
+    verdict = Verdict("blessed", "Blessed: it may.", ["accuracy 0.750 is at least 0.5"])
     monkeypatch.setattr(sources, "read_config", lambda uri: None)
     monkeypatch.setattr(sources, "describe_thresholds", lambda config: {"accuracy": "at least 0.5"})
-    monkeypatch.setattr(sources, "explain_blessing", lambda uri, majority: (reason,))
+    monkeypatch.setattr(sources, "read_verdict", lambda uri: verdict)
 
 
 def write_model_run(folder: Path) -> types.Artifact:

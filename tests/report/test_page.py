@@ -102,7 +102,10 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("small", "✓ Blessed: this model may replace the one in use. accuracy 0.926 is at least"),
+        (
+            "small",
+            "✓ Blessed: better than the model in use, which it may replace. accuracy 0.926",
+        ),
         ("small", "Against baseline 17 +0.050 accuracy: ▲ better"),
         ("small", "Rejected 19 of 1,823 files"),
         ("small", "Span 3, version 1"),
@@ -114,7 +117,7 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("small", "6 more mistakes"),
         ("small", "The weights are those of epoch 19, the best by loss on eval: 0.482."),
         ("small", "1 image has several labels"),
-        ("nasty", "✗ Not blessed: this model does not replace the one in use. recall 0.5 of"),
+        ("nasty", "✗ Not blessed: this model misses a threshold. recall 0.5 of"),
         ("nasty", "1 class has no image in the test split"),
         ("nasty", "There is no model in use to compare with."),
         ("nasty", "Top-3 accuracy"),
@@ -123,6 +126,7 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("nasty", "There is no ROC curve: the split has images of one class only."),
         ("nasty", "Loss in the last epoch: train 2.100, eval –."),
         ("nasty", "train : no anomaly."),
+        ("empty", "? Not blessed: nothing can be told from 0 images."),
         ("empty", "The history of the training is not known."),
         ("empty", "Whether files were rejected is not known."),
         ("empty", "There are no samples."),
