@@ -110,7 +110,14 @@ def under_a_strategy(config: AugmentationConfig, images: Array, labels: Array) -
 
 
 @pytest.mark.parametrize("options", CASES[-1:], ids=case_name)
-@pytest.mark.parametrize("way", [in_a_function, in_tf_data, under_a_strategy])
+@pytest.mark.parametrize(
+    "way",
+    [
+        in_a_function,
+        pytest.param(in_tf_data, marks=pytest.mark.slow),
+        pytest.param(under_a_strategy, marks=pytest.mark.slow),
+    ],
+)
 def test_every_way_to_call_it_gives_the_same(way: Way, options: dict[str, Any]) -> None:
     config = dataclasses.replace(OFF, **options)
     images, labels = way(config, SMOOTH, LABELS)

@@ -32,7 +32,7 @@ BATCH = 16
 STEPS = 4
 IMAGES = TransformConfig(size=SIZE - 4, margin=4)
 AUGMENTATION = AugmentationConfig(shift=0.1, flip=True, mixup=0.2)
-OFF = AugmentationConfig(shift=0.0)
+SHIFT, OFF = AugmentationConfig(shift=0.1), AugmentationConfig(shift=0.0)
 
 
 class Killed(Exception):
@@ -80,7 +80,8 @@ class Training:
         self._shards = shards
         self.folder = folder
         self.build = options.pop("build", linear)
-        self.augmentation = OFF if self.build == linear else AUGMENTATION
+        # Tracing all of it takes seconds.
+        self.augmentation = {linear: OFF, small: SHIFT}.get(self.build, AUGMENTATION)
         self.input: InputConfig = options.pop("input", InputConfig(cache="none"))
         self.config = TrainingConfig(**{"epochs": 3, "batch_size": BATCH, "seed": 2, **options})
         self.delay = 0.0

@@ -237,6 +237,7 @@ def test_a_kill_after_the_last_step_does_not_cost_the_training(
     assert not list(tmp_path.glob("checkpoints/*"))
 
 
+@pytest.mark.slow
 def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> None:
     history = json.loads((trained.run / HISTORY_FILE).read_text())
     assert len(history["val_accuracy"]) == len(history["loss"]) == 2
@@ -285,6 +286,7 @@ def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any
     return {name: value.numpy() for name, value in outputs.items()}
 
 
+@pytest.mark.slow
 def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
     kinds = ["JPEG", "PNG", "BMP", "GIF"]
     served = serve(trained, [encode(picture(1, height=90, width=70), kind) for kind in kinds])
@@ -295,6 +297,7 @@ def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
     np.testing.assert_array_equal(served["label"], served["labels"][0][best])
 
 
+@pytest.mark.slow
 def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
     trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
 ) -> None:
@@ -340,6 +343,7 @@ def test_what_was_trained_in_bfloat16_is_served_in_float32(
     assert np.abs(served - tf.nn.softmax(computed(seen))).max() > 1e-5
 
 
+@pytest.mark.slow
 def test_examples_in_the_same_probabilities_out(trained: Trained, ingested: nodes.Ingested) -> None:
     records = nodes.read_examples(ingested.examples, "eval")
     serialized = tf.constant([record.SerializeToString() for record in records])
@@ -352,6 +356,7 @@ def test_examples_in_the_same_probabilities_out(trained: Trained, ingested: node
     )
 
 
+@pytest.mark.slow
 def test_label_ids_for_evaluation_are_those_of_training(
     trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
 ) -> None:
@@ -365,6 +370,7 @@ def test_label_ids_for_evaluation_are_those_of_training(
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_the_vocabulary_travels_with_the_model(
     trained: Trained, transformed: nodes.Transformed
 ) -> None:

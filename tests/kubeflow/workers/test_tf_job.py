@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -45,8 +46,16 @@ def pod(job: Manifest) -> Manifest:
     return found
 
 
+@pytest.fixture(scope="module")
+def jsonschema() -> Any:
+    # What it checks formats with, which no schema here names, takes two seconds to import.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rfc3987_syntax", None)
+        return importlib.import_module("jsonschema")
+
+
 @pytest.mark.parametrize("settings", [StepConfig(), FULL], ids=["nothing", "everything"])
-def test_the_manifest_is_one_of_the_resource(settings: StepConfig) -> None:
+def test_the_manifest_is_one_of_the_resource(settings: StepConfig, jsonschema: Any) -> None:
     job = manifest(settings)
     jsonschema.validate(job, closed(TF_JOB))
     # By hand: the operator's own definition, which describes whole pods, is not ours to keep.
@@ -66,7 +75,7 @@ def test_the_manifest_is_one_of_the_resource(settings: StepConfig) -> None:
         ({"template": {"spec": {}}}, "'containers' is a required property"),
     ],
 )
-def test_the_schema_refuses_mistakes(change: Manifest, message: str) -> None:
+def test_the_schema_refuses_mistakes(change: Manifest, message: str, jsonschema: Any) -> None:
     job = manifest(FULL)
     workers(job).update(change)
     with pytest.raises(jsonschema.ValidationError, match=message):
