@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,48 @@ def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
     status, errors = run(capsys, "--training.moment", "1")
     assert (status, errors.count("\n")) == (2, 1)
     assert "--training.moment" in errors
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--epochs", "3"), "There is no option --epochs: did you mean --training.epochs?"),
+        (("inspct", "x"), "There is neither a command nor a folder inspct: did you mean inspect?"),
+        (("/no/such",), "/no/such does not exist"),
+        (("run", "/no/such"), "/no/such does not exist"),
+        (("inspect",), "Name the folder: local_runner.py inspect DIR."),
+        (("runs", "--training.epochs", "1"), "There is no option --training.epochs"),
+    ],
+)
+def test_mistakes_in_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
+) -> None:
+    status, errors = run(capsys, *argv, *(() if argv[0] == "runs" else ("--output", str(tmp_path))))
+    assert (status, errors.count("\n")) == (2, 1)
+    assert message in errors
+
+
+@pytest.mark.parametrize("command", ["", "run", "inspect", "schema", "runs"])
+def test_each_command_has_a_screen_of_its_own(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        local_runner.main([*filter(None, [command]), "--help"])
+    assert caught.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    name = command if command not in ("", "run") else "[COMMAND]"
+    assert lines[0].startswith(f"usage: local_runner.py {name} ")
+    assert len(lines) <= 32
+    assert max(map(len, lines)) <= 80
+
+
+def test_nobody_reads_the_output(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "local_runner.py", "--help-all"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_the_sample_is_written_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,9 @@ class _Parser(argparse.ArgumentParser):
 
 def overview(arguments: list[str]) -> int:
     """Print the help, or say that the first argument is none of the commands."""
+    first = arguments[0] if arguments else ""
+    if meant := difflib.get_close_matches(first, COMMANDS, n=1):
+        raise ConfigurationError(f"There is no command {first}: did you mean {meant[0]}?")
     parser = _Parser(prog="kfp_runner.py", description=_DESCRIPTION)
     commands = parser.add_subparsers(required=True, metavar="compile|run|check")
     for name, text in (("compile", _COMPILE), ("run", _RUN), ("check", _CHECK)):
@@ -56,12 +60,9 @@ def compile_(arguments: list[str]) -> int:
     parser.add_argument(
         "--output", default="pipeline.yaml", metavar="FILE", help="File to write: pipeline.yaml."
     )
-    choices = make_parser("kfp_runner.py compile", "The choices of the pipeline:", output=False)
-    if {"-h", "--help"} & set(arguments):
-        print(f"{parser.format_help()}\n{choices.format_help()}")
-        return 0
-    if parts := [text for text in arguments if text.startswith("--") and text.endswith(".help")]:
-        parse(choices, parts)
+    choices = make_parser("kfp_runner.py compile", parser.format_help(), hidden={"output"})
+    if any(word.startswith(("-h", "--help")) for word in arguments):
+        parse(choices, arguments)
     own, rest = parser.parse_known_args(arguments)
     config, _ = parse(choices, rest)
     config = _for_cluster(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 import shutil
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
+from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import check_writable, make_absolute, prepare
 from pipeline_def.runs.record import Output, RunRecord
@@ -18,10 +20,54 @@ from pipeline_def.runs.record import Output, RunRecord
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
 
-_DESCRIPTION = """Turns a folder of labelled images into a trained, evaluated and served model, on
-this machine. Without options it does so for a built-in sample of handwritten digits. `inspect DIR`
-instead of options looks at a folder and says within seconds whether a run would start; `schema
-DIR` writes down what its examples are like, for a person to correct; `runs` lists earlier runs."""
+_SCREEN = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
+
+Turns a folder of images, DIR/label/image or DIR/split/label/image, into a
+trained and evaluated model that serves, on this machine. Without a folder it
+takes a built-in sample, 1,797 handwritten digits.
+
+commands
+  run [DIR]      the whole pipeline; what is done without a command
+  inspect DIR    says within seconds whether a run would start, and on what
+  schema [DIR]   writes what the examples are like, for a person to correct
+  runs           lists earlier runs, and where a pushed model comes from
+
+options that people use
+  --output DIR                   everything that is written: output
+  --config FILE                  YAML with any of the options
+  --ingest.manifest FILE         a table of paths and labels
+  --transform.size PIXELS        side of the images that the model sees
+  --model.name NAME              such as cnn, resnet9, mobilenet_v2
+  --model.weights imagenet|FILE  start from pretrained weights
+  --training.recipe NAME         small, cifar, photos or transfer
+  --training.epochs N            passes over the training images
+  --augmentation.flip true       mirror images; for photographs
+  --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
+"""
+_INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
+
+Looks at a folder of images, within seconds: classes, sizes, formats, files that
+ingest would reject, network and recipe that a run would take, and what it would
+write. Exits with 0 if a run would start. Takes all options of a run.
+"""
+_SCHEMA = """usage: local_runner.py schema [DIR] [--to FILE] [OPTION ...]
+
+Writes the schema of a folder of images, for a person to correct and to give to
+later runs as --validation.schema. Takes all options of a run.
+
+  --to FILE      file to write: schema.pbtxt in --output
+  --output DIR   everything else that is written: output
+"""
+_RUNS = """usage: local_runner.py runs [--output DIR] [--lineage VERSION] [--json]
+
+Lists the runs of an output folder, newest last, with what each changed and
+reached.
+
+  --output DIR       the folder: output
+  --lineage VERSION  where a pushed model, a version or its folder, comes from,
+                     down to its images
+  --json             print JSON, for other programs
+"""
 
 
 def run(arguments: list[str]) -> int:
@@ -30,7 +76,7 @@ def run(arguments: list[str]) -> int:
     from pipeline_def.local.execution import execute
 
     started = time.monotonic()
-    config, _ = parse(make_parser("local_runner.py", _DESCRIPTION), arguments)
+    config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))
     config = make_absolute(config)
     layout = Layout(config.output)
     check_writable(config)
@@ -74,8 +120,7 @@ def inspect(arguments: list[str]) -> int:
     """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
     from pipeline_def.local import inspection
 
-    description = "Looks at a folder of images: inspect DIR [OPTION ...]"
-    parser = make_parser("local_runner.py inspect", description)
+    parser = make_parser("local_runner.py inspect", _INSPECT)
     config, _ = parse(parser, _name_folder(arguments))
     if config.data is None:
         raise ConfigurationError("Name the folder: local_runner.py inspect DIR.")
@@ -87,12 +132,8 @@ def schema(arguments: list[str]) -> int:
     """Run the steps up to SchemaGen, and write what it inferred to a file."""
     from pipeline_def.local.execution import execute
 
-    description = (
-        "Writes the schema of a folder of images, for a person to correct and to give to later "
-        "runs as --validation.schema: schema [DIR] [--to FILE] [OPTION ...]"
-    )
-    parser = make_parser("local_runner.py schema", description)
-    parser.add_argument("--to", help="File to write; unset: schema.pbtxt in --output.")
+    parser = make_parser("local_runner.py schema", _SCHEMA)
+    parser.add_argument("--to")
     config, options = parse(parser, _name_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
     config = make_absolute(dataclasses.replace(config, validation=validation))
@@ -114,17 +155,10 @@ def runs(arguments: list[str]) -> int:
     """Print the runs of the output folder, or where a pushed model comes from."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
-    description = (
-        "Lists the runs of an output folder, newest last, with what each changed and reached: "
-        "runs [--output DIR] [--lineage VERSION] [--json]"
-    )
-    parser = make_parser("local_runner.py runs", description)
-    parser.add_argument(
-        "--lineage",
-        metavar="VERSION",
-        help="Show where a pushed model, a version or its folder, comes from, down to its images.",
-    )
-    parser.add_argument("--json", action="store_true", help="Print JSON, for other programs.")
+    others = list_options().keys() - {"output"}
+    parser = make_parser("local_runner.py runs", _RUNS, hidden=others)
+    parser.add_argument("--lineage")
+    parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
     output = make_absolute(config).output
     if options["lineage"]:
@@ -135,11 +169,21 @@ def runs(arguments: list[str]) -> int:
 
 
 def _name_folder(arguments: list[str]) -> list[str]:
-    """Let the first argument be the folder of images."""
-    if arguments and not arguments[0].startswith("-"):
-        return ["--data", *arguments]
-    return arguments
+    """Let the first argument be the folder of images.
+
+    Raises:
+        ConfigurationError: there is no such folder, and it looks like the name of a command.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        return arguments
+    first = arguments[0]
+    meant = difflib.get_close_matches(first, COMMANDS, n=1)
+    if meant and not os.path.exists(first):
+        raise ConfigurationError(
+            f"There is neither a command nor a folder {first}: did you mean {meant[0]}?"
+        )
+    return ["--data", *arguments]
 
 
-COMMANDS = {"inspect": inspect, "runs": runs, "schema": schema}
+COMMANDS = {"run": run, "inspect": inspect, "runs": runs, "schema": schema}
 """The first argument → what it does; without one of them, `run`."""

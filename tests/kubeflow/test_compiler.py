@@ -346,8 +346,9 @@ def test_missing_options(capsys: pytest.CaptureFixture[str], argv: tuple[str, ..
     ("argv", "text"),
     [
         (("--help",), "compile|run|check"),
-        (("compile", "--help"), "--kubeflow.storage"),
-        (("compile", "--kubeflow.steps.help"), "image_pull_secrets"),
+        (("compile", "--help"), "--image"),
+        (("compile", "--help", "kubeflow"), "--kubeflow.storage"),
+        (("compile", "--help", "kubeflow.steps"), "image_pull_secrets"),
         (("run", "--help"), "--token-file"),
         (("check", "--help"), "--target"),
     ],

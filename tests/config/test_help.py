@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.help import answer
+from pipeline_def.config.options import list_options, list_sections
+
+
+def shown(capsys: pytest.CaptureFixture[str], *argv: str, hidden: tuple[str, ...] = ()) -> str:
+    assert answer(argv, "The screen.", prog="run.py", hidden=hidden)
+    return capsys.readouterr().out
+
+
+def test_help_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "--data", "x", "--help").splitlines()
+    assert lines[0] == "The screen."
+    assert len(lines) < 8
+    assert "run.py --help SECTION, of ingest, " in " ".join(lines)
+    assert lines[-1].endswith("--help-all.")
+
+
+def test_all_options_with_default_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "--help-all", hidden=("output",))
+    assert max(map(len, text.splitlines())) <= 100
+    words = " ".join(text.split())
+    for option in list_options().values():
+        assert option.text, f"{option.name} says nothing"
+        assert (f"--{option.name} " in words) == (option.name != "output")
+    for section, sentence in list_sections().items():
+        assert f"{section}: {sentence}" in words
+    assert "--ingest.shard_mib a number; default 128.0 Aim for shards of this many MiB" in words
+    assert "<class" not in words
+    assert "Literal" not in words
+
+
+def test_a_section_an_option_and_the_fields_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "--help", "model")
+    assert "--model.name" in text
+    assert "--training" not in text
+    text = shown(capsys, "-h", "--model.name")
+    assert "--model.weights" not in text
+    text = shown(capsys, "--help", "evaluation.thresholds")
+    assert "evaluation.thresholds.at_least  a number; default unset" in text
+    with pytest.raises(ConfigurationError, match="no help on modl: did you mean model"):
+        answer(["--help", "modl"], "", prog="run.py", hidden=())
+
+
+def test_a_command_without_options_of_a_section_names_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert shown(capsys, "--help", hidden=tuple(list_options())) == "The screen.\n"
+
+
+def test_a_command_line_that_asks_for_help_is_not_parsed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(make_parser("run.py", "The screen."), ["--nonsense", "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("The screen.\n")
+
+
+def test_without_a_question_there_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not answer(["--data", "x"], "The screen.", prog="run.py", hidden=())
+    assert not capsys.readouterr().out
