@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from components.contract.errors import DataError
-from components.contract.splits import EVAL, TRAIN
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.listing import Listing
 from components.ingest.shard_plan import ShardPlan, split_of
+from components.ingest.split_check import require_splits
 from components.records.shard_files import UNFINISHED, shard_path
 from components.storage.artifact_files import make_folders, open_file
 
@@ -155,15 +155,28 @@ def check_reports(reports: Sequence[PlanReport], listing: Listing, config: Inges
         raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
     # Those that were dropped for their labels are usable images.
     unusable = [r for r in rejects if r["category"] != Category.LABEL_CONFLICT.value]
+    check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
+    require_splits(labels_per_split(reports), listing.root)
+
+
+def check_usable(
+    unusable: Sequence[tuple[str, str]], listing: Listing, config: IngestConfig
+) -> None:
+    """Raise `DataError` when more files of a listing than are allowed are not usable images.
+
+    Args:
+        unusable: path and category of each.
+        listing: of all files.
+        config: of the ingest.
+    """
+    files = len(listing.files)
     if len(unusable) > config.max_reject_fraction * files:
-        unusable.sort(key=lambda reject: reject["path"])
-        named = "; ".join(f"{r['path']} ({r['category']})" for r in unusable[:_NAMED])
+        named = "; ".join(f"{path} ({category})" for path, category in unusable[:_NAMED])
         raise DataError(
-            f"{len(unusable) if examples else 'All'} of {files} files in {listing.root} are not "
-            f"usable images, such as {named}: repair or remove them, or raise "
-            f"ingest.max_reject_fraction above {config.max_reject_fraction:g}."
+            f"{len(unusable) if len(unusable) < files else 'All'} of {files} files in "
+            f"{listing.root} are not usable images, such as {named}: repair or remove them, or "
+            f"raise ingest.max_reject_fraction above {config.max_reject_fraction:g}."
         )
-    _check_splits(labels_per_split(reports), listing.root)
 
 
 def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> None:
@@ -174,21 +187,6 @@ def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> No
         raise DataError(
             f"{len(found)} images have more than one label, such as {named}: remove the wrong "
             f"ones, or set ingest.conflicts to keep or drop."
-        )
-
-
-def _check_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
-    for split in (TRAIN, EVAL):
-        if split not in found:
-            raise DataError(
-                f"No image of {root} falls into the {split} split: add images, or sort them into "
-                f"train and eval folders."
-            )
-    untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
-    if untrained:
-        raise DataError(
-            f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
-            f"remove the class."
         )
 
 

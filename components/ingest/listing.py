@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,12 @@ from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
+from components.ingest.layout_mistakes import (
+    explain_archive,
+    explain_no_labels,
+    explain_one_class,
+    is_archive,
+)
 from components.ingest.manifest import Row, read_manifest
 from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits
@@ -124,16 +131,16 @@ def list_images(
     Raises:
         DataError: the folder does not exist, or holds nothing that could be labelled.
     """
+    if is_archive(folder) and os.path.isfile(folder):
+        raise DataError(explain_archive(folder))
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
     litter = {entry.path: reason for entry in found if (reason := _litter(entry))}
     visible = [entry for entry in found if entry.path not in litter]
     files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
     if not files:
-        raise DataError(
-            f"{folder} has no images in label folders: put them at label/image, such as "
-            f"cat/1.jpg, or at split/label/image, such as train/cat/1.jpg."
-        )
+        loose = [entry.path for entry in visible if "/" not in entry.path]
+        raise DataError(explain_no_labels(folder, loose))
     reasons = {**litter, **unlabelled}
     skipped = (Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons)
     choice = choose_splits(collections.Counter(file.split for file in files), fractions)
@@ -198,10 +205,8 @@ def check_labels(listing: Listing) -> None:
     counts = listing.labels_per_split()
     labels = sorted(set().union(*counts.values()))
     if len(labels) < 2:
-        raise DataError(
-            f"{listing.root} has one class only, {labels[0]!r}: a classifier needs at least two "
-            f"label folders."
-        )
+        paths = (file.path for file in listing.files)
+        raise DataError(explain_one_class(listing.root, labels[0], paths))
     for label in labels:
         # The vocabulary is a text file with a label a line.
         if "\n" in label or "\r" in label or _is_not_utf8(label):

@@ -13,8 +13,10 @@ from rich.markup import escape
 
 from components.contract.printable import format_duration, make_printable
 from components.contract.splits import TRAIN
+from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
+from components.ingest.split_check import check_splits
 from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import Config, resolve
 from pipeline_def.model.weights_file import name_network
@@ -47,6 +49,9 @@ def inspect(config: Config) -> None:
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
     for warning in _warnings(listing, survey, trial, config):
         console.print(f"[yellow]Warning[/yellow]      {escape(warning)}", soft_wrap=True)
+    if trial.decoded == len(listing.files):
+        check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
+    check_splits(listing, config.ingest)
 
 
 def _print_labels(console: Console, listing: Listing) -> None:

@@ -39,6 +39,7 @@ def check_writable(config: Config) -> None:
 def prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
     from components.ingest.listing import check_labels, list_source
+    from components.ingest.split_check import check_splits
     from components.ingest.survey import take_survey
     from pipeline_def.model.weights_file import name_network
 
@@ -55,6 +56,7 @@ def prepare(config: Config, layout: Layout) -> Config:
     listing = list_source(str(config.data), config.ingest)
     check_labels(listing)
     side = take_survey(listing, config.ingest).shorter_side
+    check_splits(listing, config.ingest)
     config, recipe = resolve(config, shorter_side=side, images=listing.expected(TRAIN))
     labels = len({file.label for file in listing.files})
     print(

@@ -53,8 +53,9 @@ def test_what_would_go_wrong_is_said_before(
     large = encode(picture(1, height=200, width=200), "JPEG")
     (tmp_path / "red" / "cut.jpg").write_bytes(large[: len(large) // 2])
     (tmp_path / "red" / "page.jpg").write_text("<html>")
-    status, out, _ = inspect(capsys, tmp_path)
-    assert status == 0
+    status, out, err = inspect(capsys, tmp_path)
+    assert status == 2, "a run would stop too"
+    assert "2 of 67 files in" in err
     assert "red/cut.jpg: truncated" in out
     assert "red/page.jpg: not an image" in out
     assert "3% of the sample would be rejected; a run stops above 1%" in out
