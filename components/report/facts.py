@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from components.contract.model_run import PHASE, WAIT_FRACTION
 from components.contract.splits import EVAL
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
@@ -89,6 +91,16 @@ class Mistake:
     picture: Picture | None
 
 
+class KeptEpoch(NamedTuple):
+    """The epoch whose weights the model has."""
+
+    epoch: int
+    """From 1 on."""
+    metric: str
+    """That chose it, on the eval split."""
+    value: float
+
+
 class ConfidenceBin(NamedTuple):
     """The images whose answers have about the same confidence."""
 
@@ -143,6 +155,16 @@ class ReportFacts:
         first = list(phases).index(phases[-1]) if phases else 0
         waits = self.history.get(WAIT_FRACTION, ())[first:]
         return [wait for wait in waits if math.isfinite(wait)]
+
+    @property
+    def kept_epoch(self) -> KeptEpoch | None:
+        """The first of the best epochs; None if the history does not tell."""
+        metric = self.header.config.get("training", {}).get("metric", "loss")
+        values = np.array(self.history.get(f"val_{metric}", ()), np.float64)
+        if not np.isfinite(values).any():
+            return None
+        best = int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))
+        return KeptEpoch(best + 1, metric, float(values[best]))
 
     @property
     def metrics(self) -> ModelMetrics:

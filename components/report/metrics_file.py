@@ -12,6 +12,7 @@ import numpy as np
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
+from components.report.findings import examine
 
 METRICS_FILE = "metrics.json"
 
@@ -21,11 +22,12 @@ def write_metrics(facts: ReportFacts) -> str:
 
     Keys: `split`, which judged the model; `selection_split`, which chose its weights; `optimistic`,
     whether they are the same; `examples`; `verdict` (`outcome`: blessed, undecided or refused;
-    `headline`, `reasons`); `data` (`folder`, `fingerprint`, `span`), `code`; `metrics`: name →
-    `value`, `interval` of 95 %, `baseline`, `change` of 95 %; `per_class`: label → `examples`,
-    `precision`, `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the most frequent
-    ones; `confusion`: [true, predicted, examples] of each pair that occurs; `calibration`: one
-    entry per bin of confidence.
+    `headline`, `reasons`); `examination` (`findings`: `section` of the page, `text`, `why`,
+    `advice`; `looked_at`; `unknown`); `data` (`folder`, `fingerprint`, `span`), `code`; `metrics`:
+    name → `value`, `interval` of 95 %, `baseline`, `change` of 95 %; `per_class`: label →
+    `examples`, `precision`, `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the
+    most frequent ones; `confusion`: [true, predicted, examples] of each pair that occurs;
+    `calibration`: one entry per bin of confidence.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -34,6 +36,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "optimistic": facts.is_optimistic,
         "examples": facts.metrics.support.sum(),
         "verdict": asdict(facts.verdict),
+        "examination": asdict(examine(facts)),
         "data": {
             "folder": header.data,
             "fingerprint": header.fingerprint,

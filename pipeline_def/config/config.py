@@ -33,7 +33,8 @@ _SMALL_IMAGE = 96
 # On 160 photographs MobileNetV2 from random weights stayed below the most frequent class, where
 # the small network at 96 pixels was above it; a few thousand are still few for 2 million weights.
 # 8,000 to train on are 10,000 with the other splits.
-_ENOUGH_TO_START_AT_RANDOM = 8_000
+ENOUGH_TO_START_AT_RANDOM = 8_000
+"""Images from which on a network for photographs needs no pretrained weights."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _choose_network(config: Config, *, shorter_side: int, images: int) -> tuple[
 def _suitable_network(weights: str, *, size: int, images: int) -> str:
     if weights == "imagenet":
         return "mobilenet_v2"
-    enough = weights != "none" or images >= _ENOUGH_TO_START_AT_RANDOM
+    enough = weights != "none" or images >= ENOUGH_TO_START_AT_RANDOM
     if size >= _SMALL_IMAGE:
         return "mobilenet_v2" if enough else "cnn"
     return "resnet9" if size <= SMALL_SIDE and images >= ENOUGH_FOR_CIFAR else "cnn"

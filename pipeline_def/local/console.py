@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Without a terminal there is a line of progress at most this often, seconds.
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
+_MOST_FINDINGS = 3
 # Outcome of the verdict → what stands before it.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -151,7 +152,8 @@ def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> Non
     console.print()
     sign, colour = _SIGNS[summary.outcome]
     console.print(f"[bold {colour}]{sign} {escape(summary.headline)}[/]", soft_wrap=True)
-    for name, text in (*_data_rows(summary), *_model_rows(summary, summary_file)):
+    rows = (*_data_rows(summary), *_model_rows(summary, summary_file), *_findings(summary))
+    for name, text in rows:
         # Never wrapped: commands and paths are there to be copied.
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
     console.print(f"\nDone in {seconds:.0f} s.")
@@ -200,6 +202,19 @@ def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]
     yield "", f"uv run tensorboard --logdir {shlex.quote(logs)}"
     yield "Report data", summary_file
     yield "", f"uv run python -m json.tool {shlex.quote(summary_file)}"
+
+
+def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
+    for number, finding in enumerate(summary.findings[:_MOST_FINDINGS]):
+        yield "" if number else "To look at", f"{finding['text']}:"
+        yield "", f"  {finding['advice']}"
+    if (others := len(summary.findings) - _MOST_FINDINGS) > 0:
+        yield "", f"… and {others} more, in the report"
+    if not summary.findings:
+        yield (
+            "To look at",
+            f"nothing found in {len(summary.looked_at)} checks, which the report names",
+        )
 
 
 def _baseline(summary: Summary) -> str:

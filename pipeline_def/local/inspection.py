@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,13 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from components.contract.printable import format_duration, make_printable
-from components.contract.splits import TRAIN
+from components.contract.splits import EVAL, TEST, TRAIN
 from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.split_check import check_splits
+from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, take_survey, try_images
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import ENOUGH_TO_START_AT_RANDOM, Config, resolve
+from pipeline_def.config.recipes import SMALL_SIDE
 from pipeline_def.model.weights_file import name_network
 
 _BAR_WIDTH = 40
@@ -47,6 +50,8 @@ def inspect(config: Config) -> None:
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
     for name, text in (*_facts(listing, survey, config), *_estimates(listing, trial, config)):
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
+    for advice in _advice(listing, survey, config):
+        console.print(f"[bold]Advice[/bold]       {escape(advice)}", soft_wrap=True)
     for warning in _warnings(listing, survey, trial, config):
         console.print(f"[yellow]Warning[/yellow]      {escape(warning)}", soft_wrap=True)
     if trial.decoded == len(listing.files):
@@ -96,6 +101,27 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
     if listing.note:
         yield "Splits", listing.note
+
+
+def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
+    """Say what would most likely make a better model, from what is seen before any run."""
+    images, side = listing.expected(TRAIN), survey.shorter_side
+    if config.model.weights == "none" and side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM:
+        yield (
+            f"{images:,} photographs are few for random weights: start from pretrained ones, "
+            f"--model.weights imagenet, or those of an earlier training"
+        )
+    evaluated = listing.expected(TEST) or listing.expected(EVAL)
+    if evaluated < FEWEST:
+        yield (
+            f"about {evaluated:,} images will judge the model, so that its accuracy is known to "
+            f"± {_half_interval(evaluated):.2f} only: take {FEWEST} or more"
+        )
+
+
+def _half_interval(images: int) -> float:
+    """Return half of the widest 95 % interval of an accuracy that is measured on some images."""
+    return 0.98 / math.sqrt(max(images, 1))
 
 
 def _estimates(listing: Listing, trial: Trial, config: Config) -> Iterator[tuple[str, str]]:

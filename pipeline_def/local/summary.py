@@ -54,6 +54,11 @@ class Summary:
     headline: str
     """The verdict in a sentence."""
     blessing_reason: str
+    findings: list[dict[str, str]]
+    """What to look at, the most important first: `text`, `why`, `advice`, and the `section` of the
+    report."""
+    looked_at: list[str]
+    """What was looked at, whether something was found or not."""
     pushed_model: str | None
     nodes: dict[str, dict[str, Any]]
     """Step → seconds, cached."""
@@ -95,6 +100,8 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         outcome=record.outcome,
         headline=record.headline,
         blessing_reason="; ".join(record.reasons),
+        findings=report["examination"]["findings"],
+        looked_at=report["examination"]["looked_at"],
         pushed_model=record.pushed.destination if record.pushed else None,
         nodes={
             name: {"seconds": step.seconds, "cached": step.state == "cached"}

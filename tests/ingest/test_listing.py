@@ -109,7 +109,10 @@ MISTAKES = {
     "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
     "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
     "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
-    "images outside label folders": (["1.jpg", "2.jpg"], "has 2 images directly in it, and no label folders"),
+    "images outside label folders": (
+        ["1.jpg", "2.jpg"],
+        "has 2 images directly in it, and no label folders",
+    ),
     "nothing": ([], "no images in label folders"),
 }
 

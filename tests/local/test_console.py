@@ -39,6 +39,10 @@ SUMMARY = Summary(
     outcome="blessed",
     headline="Blessed: it may.",
     blessing_reason="accuracy 0.912 reaches 0.500",
+    findings=[
+        {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
+    ],
+    looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
     nodes={},
     paths={
@@ -155,6 +159,9 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert text.count(": warning") == 5
     assert "… and 2 more, in the report" in text
     assert "… and 20 more" in text
+    assert "To look at   finding 0:\n               do 0\n" in text
+    assert "finding 3" not in text
+    assert text.count("… and 2 more, in the report") == 2
     assert "0.9123 on test; with 95 % confidence 0.900 to 0.925" in text
     assert "0.9000, version 17" in text
     [command] = [line for line in lines if "saved_model_cli" in line]
@@ -168,6 +175,7 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
         evaluated_on="eval",
         blessed=False,
         outcome="undecided",
+        findings=[],
         headline="Not blessed: nobody can tell.",
         pushed_model=None,
         baseline=None,
@@ -176,6 +184,7 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
     text = capsys.readouterr().out
     assert "? Not blessed: nobody can tell.\n" in text
+    assert "To look at   nothing found in 2 checks" in text
     assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
     assert "0.9123 on eval, which also chose the weights: optimistic; with" in text
     assert "not pushed" in text

@@ -31,6 +31,10 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "JPEG 90, PNG 30" in text
     assert "cnn at 32 x 32 pixels" in text
     assert "eval and train: 7" in text
+    assert (
+        "Advice about 24 images will judge the model, so that its accuracy is known to ± 0.20"
+        in text
+    )
     assert "Splits The eval split both chooses the model and judges it" in text
     assert "Warning" not in text
 
@@ -137,3 +141,14 @@ def test_a_look_loads_neither_tensorflow_nor_tfx_nor_beam(tmp_path: Path) -> Non
     )
     command = [sys.executable, "-c", program, "inspect", str(tmp_path)]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
+def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(20):
+        file = tmp_path / "ab"[number % 2] / f"{number}.jpg"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(encode(picture(number, height=100, width=100), "JPEG"))
+    _, out, _ = inspect(capsys, tmp_path)
+    assert "photographs are few for random weights: start from pretrained ones" in out
+    _, out, _ = inspect(capsys, tmp_path, "--model.weights", "imagenet")
+    assert "pretrained ones" not in out

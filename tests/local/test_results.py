@@ -31,6 +31,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
     accuracy = {"value": 0.9, "interval": [0.8, 0.95], "baseline": baseline, "change": None}
     return {
         "split": "test",
+        "examination": {"findings": [], "looked_at": ["all"], "unknown": []},
         "verdict": {"outcome": "blessed", "headline": "Yes.", "reasons": ["good", "better"]},
         "metrics": {"accuracy": accuracy, "auc": {"value": None}},
     }

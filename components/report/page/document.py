@@ -69,6 +69,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "number": formatting.number,
     "percent": formatting.percent,
     "scale": formatting.scale,
+    "sentence": formatting.sentence,
     "setting": formatting.setting,
     "signed": formatting.signed,
     "titled": formatting.titled,

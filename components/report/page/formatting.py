@@ -92,6 +92,11 @@ def first_of(shown: int, total: int, one: str, many: str = "", order: str = "") 
     return f"{amount}{count(total, one, many)}{f', {order}' if order else ''}"
 
 
+def sentence(value: str) -> str:
+    """Begin with a capital, as a sentence does."""
+    return value[:1].upper() + value[1:]
+
+
 def setting(value: object) -> str:
     """Write a value of the configuration."""
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -36,26 +35,17 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()), default=0)
     waits = facts.waits
-    metric = facts.header.config.get("training", {}).get("metric", "loss")
-    values = np.array(history.get(_ON_EVAL + metric, ()), np.float64)
-    best = _find_best(values, lowest=metric == "loss")
+    kept = facts.kept_epoch
     series = _find_series(history)
     columns = _list_phases(history) | _list_columns(series, epochs)
     return {
         "epochs": epochs,
-        "best": None if best is None else (best + 1, _NAMES[metric].lower(), values[best]),
+        "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
         "drawings": [_draw(metric, of_splits) for metric, of_splits in series.items()],
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
-
-
-def _find_best(values: npt.NDArray[np.float64], *, lowest: bool) -> int | None:
-    """Return the index of the epoch whose weights were kept: the first of the best."""
-    if not np.isfinite(values).any():
-        return None
-    return int(np.nanargmin(values) if lowest else np.nanargmax(values))
 
 
 def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:

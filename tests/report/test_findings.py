@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.evaluation.metrics.intervals import Interval
+from components.evaluation.verdict import Verdict
+from components.report.facts import ReportFacts, RunHeader
+from components.report.findings import examine
+from tests.evaluation.metrics_sample import make_comparison, make_metrics
+from tests.report.report_sample import empty, small
+
+LABELS = ("bird", "cat", "dog")
+
+
+def header(**sections: Mapping[str, Any]) -> RunHeader:
+    config: dict[str, dict[str, Any]] = {
+        "training": {"epochs": 30, "metric": "loss", "learning_rate": 0.01, "label_smoothing": 0.0},
+        "transform": {"size": 32},
+        "input": {"max_wait": 0.1},
+        "model": {"weights": "none"},
+    }
+    for name, values in sections.items():
+        config[name] |= values
+    return replace(small().header, config=config)
+
+
+def history(train: list[float], evaluated: list[float], *, wait: float = 0.0) -> dict[str, Any]:
+    return {
+        "accuracy": train,
+        "val_accuracy": evaluated,
+        "val_loss": [1 - value for value in evaluated],
+        "input_wait_share": [wait] * len(train),
+    }
+
+
+def healthy(**changes: Any) -> ReportFacts:
+    """Facts with nothing to look at, but for `changes`."""
+    facts = replace(
+        small(),
+        header=header(),
+        comparison=make_comparison(LABELS, each=100, accuracy=0.95),
+        balance={"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS, 100)},
+        files={"files": 2700, "examples": 2700},
+        anomalies={"train": ()},
+        history=history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94]),
+    )
+    metrics = facts.comparison.metrics
+    scalars = {**metrics.scalars, "ece": 0.01}
+    calm = replace(facts.comparison, metrics=replace(metrics, scalars=scalars), changes={})
+    return replace(facts, **{"comparison": calm, **changes})
+
+
+def found(facts: ReportFacts) -> list[str]:
+    return [finding.text for finding in examine(facts).findings]
+
+
+def test_nothing_to_look_at_and_what_was_looked_at() -> None:
+    examination = examine(healthy())
+    assert examination.findings == ()
+    assert examination.unknown == ()
+    assert len(examination.looked_at) == 11
+
+
+def test_what_is_not_known_is_said() -> None:
+    examination = examine(empty())
+    assert set(examination.unknown) == {
+        "classes that are never right",
+        "train against eval",
+        "length of the training",
+        "pretrained weights",
+        "calibration",
+        "balance of the classes",
+        "rejects, copies and conflicting labels",
+        "anomalies and drift",
+        "waiting for input",
+    }
+    assert len(examination.looked_at) + len(examination.unknown) == 11
+
+
+def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
+    metrics = make_metrics(LABELS, np.array(confusion))
+    calm = {"ece": 0.01, **scalars}
+    comparison = healthy().comparison
+    changed = replace(metrics, scalars={**metrics.scalars, **calm})
+    return {"comparison": replace(comparison, metrics=changed)}
+
+
+UNDECIDED = Verdict(
+    "undecided",
+    "Not blessed: better than guessing cannot be told from 209 images.",
+    ["accuracy holds the guess; about 350 images would tell"],
+)
+CASES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "too few images to tell": (
+        {"verdict": UNDECIDED},
+        "better than guessing cannot be told from 209 images",
+        "about 350 images would tell",
+    ),
+    "judged by the split that chose": (
+        {"split": "eval"},
+        "the eval split has both chosen the weights and judged them",
+        "keep images apart in a folder test",
+    ),
+    "worse than the model in use": (
+        {"comparison": replace(healthy().comparison, changes={"accuracy": Interval(-0.2, -0.1)})},
+        "accuracy is 0.100 to 0.200 below that of the model in use",
+        "local_runner.py runs",
+    ),
+    "learned by heart": (
+        {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])},
+        "accuracy is 0.990 on train and 0.750 on eval",
+        "--model.weights imagenet",
+    ),
+    "the first epoch was the best": (
+        {"history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3])},
+        "the first of 3 epochs was the best",
+        "--training.learning_rate 0.001",
+    ),
+    "training was too short": (
+        {
+            "history": history([0.5, 0.6, 0.7], [0.5, 0.6, 0.7]),
+            "header": header(training={"epochs": 3}),
+        },
+        "the last of 3 epochs was the best, with an accuracy of 0.700 on train",
+        "--training.epochs 6",
+    ),
+    "few photographs from random weights": (
+        {
+            "header": header(transform={"size": 96}),
+            **with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]]),
+        },
+        "2,400 images of 96 pixels, from random weights",
+        "--model.weights imagenet",
+    ),
+    "a class that is never answered": (
+        with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),
+        "the model never answers with dog",
+        "--training.balance weights",
+    ),
+    "a class that is never right": (
+        with_metrics([[90, 0, 10], [0, 100, 0], [50, 50, 0]]),
+        "no image of dog is recognised",
+        "labels may be mixed up",
+    ),
+    "a class that was not judged": (
+        with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]),
+        "the test split has no image of dog",
+        "add images of these classes",
+    ),
+    "an unbalanced set": (
+        {"balance": {"train": {"bird": 800, "cat": 80, "dog": 400}}},
+        "800 training images of bird, 80 of cat",
+        "--training.balance weights",
+    ),
+    "a tiny class": (
+        {"balance": {"train": {"bird": 100, "cat": 19, "dog": 100}}},
+        "fewer than 20 training images of cat",
+        "add images, or merge classes",
+    ),
+    "a class missing in eval": (
+        {"balance": {"train": dict.fromkeys(LABELS, 90), "eval": {"cat": 9, "dog": 9}}},
+        "the eval split has no image of bird",
+        "sort them into train and eval folders",
+    ),
+    "rejects": (
+        {"files": {"examples": 100, "rejected": 1}},
+        "1 file was rejected",
+        "repair or remove",
+    ),
+    "conflicts": (
+        {"files": {"examples": 100, "label_conflicts": 2}},
+        "2 images have several labels",
+        "--ingest.conflicts drop",
+    ),
+    "leaks": (
+        {"files": {"examples": 100, "in_several_splits": 2}},
+        "2 images are in several splits",
+        "remove the copies",
+    ),
+    "many copies": (
+        {"files": {"examples": 100, "duplicates": 6}},
+        "6 files are copies of other ones",
+        "remove them",
+    ),
+    "an anomaly": (
+        {"anomalies": {"train": ("label: new value x",)}},
+        "1 anomaly in the data, such as label: new value x",
+        "validation",
+    ),
+    "waiting": (
+        {"history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4)},
+        "training waited for input 40% of its time",
+        "--input.cache decoded",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "text", "advice"), CASES.values(), ids=CASES.keys())
+def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> None:
+    [finding] = examine(healthy(**changes)).findings
+    assert finding.text == text
+    assert advice in finding.advice
+    assert finding.why
+
+
+@pytest.mark.parametrize(
+    ("confidence", "smoothing", "text", "advice"),
+    [
+        (0.99, 0.2, "too sure", "--training.label_smoothing 0.1"),
+        (0.5, 0.2, "surer than it says", "lower --training.label_smoothing, which is 0.2"),
+    ],
+)
+def test_calibration(confidence: float, smoothing: float, text: str, advice: str) -> None:
+    facts = healthy(header=header(training={"label_smoothing": smoothing}))
+    metrics = facts.comparison.metrics
+    bins = replace(
+        metrics.reliability,
+        confidence=np.full_like(metrics.reliability.confidence, confidence),
+        accuracy=np.full_like(metrics.reliability.accuracy, 0.8),
+    )
+    scalars = {**metrics.scalars, "ece": 0.2}
+    changed = replace(metrics, reliability=bins, scalars=scalars)
+    [finding] = examine(
+        replace(facts, comparison=replace(facts.comparison, metrics=changed))
+    ).findings
+    assert finding.text == f"confidence is 0.200 from accuracy on average: the model is {text}"
+    assert advice in finding.advice
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(with_metrics([[9, 0, 0], [0, 9, 0], [0, 0, 9]], ece=0.2), id="few images"),
+        pytest.param({"files": {"examples": 100, "duplicates": 5}}, id="few copies"),
+        pytest.param(
+            {"comparison": replace(healthy().comparison, changes={"accuracy": Interval(-0.2, 0)})},
+            id="perhaps as good",
+        ),
+        pytest.param(
+            {
+                "history": history([0.5, 0.9, 0.95], [0.5, 0.9, 0.95]),
+                "header": header(training={"epochs": 3}),
+            },
+            id="a last epoch that left little to learn",
+        ),
+        pytest.param(
+            {"header": header(transform={"size": 96}, model={"weights": "w.h5"})},
+            id="photographs with pretrained weights",
+        ),
+        pytest.param({"baseline_version": ""}, id="a first model"),
+    ],
+)
+def test_what_is_no_finding(changes: dict[str, Any]) -> None:
+    assert found(healthy(**changes)) == []
+
+
+def test_many_classes_are_counted() -> None:
+    labels = tuple("abcdefgh")
+    confusion = np.zeros((8, 8), np.int64)
+    confusion[:, 0] = 50
+    metrics = make_metrics(labels, confusion)
+    scalars = {**metrics.scalars, "ece": math.nan}
+    comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
+    [text] = found(healthy(comparison=comparison))
+    assert text == "the model never answers with b, c, d and 4 more classes"
