@@ -7,6 +7,7 @@ import logging
 import os
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
+_INDENT = 13
 # Outcome of the verdict → what stands before it.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -147,74 +149,101 @@ class RunDisplay(logging.Handler):
 
 
 def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
-    """Print the table at the end of a run to the standard output."""
+    """Print the verdict, the table and the next commands of a run to the standard output."""
     console = Console(highlight=False)
-    console.print()
     sign, colour = _SIGNS[summary.outcome]
-    console.print(f"[bold {colour}]{sign} {escape(summary.headline)}[/]", soft_wrap=True)
-    rows = (*_data_rows(summary), *_model_rows(summary, summary_file), *_findings(summary))
-    for name, text in rows:
+    console.print()
+    for line in _wrap(console, f"{sign} {summary.headline}"):
+        console.print(f"[bold {colour}]{escape(line)}[/]", soft_wrap=True)
+    for name, text in (*_model_rows(summary), *_data_rows(summary), *_findings(summary)):
+        for number, line in enumerate(_wrap(console, text, indent=_INDENT)):
+            title = "" if number else name
+            console.print(f"[bold]{title:<{_INDENT}}[/bold]{escape(line)}", soft_wrap=True)
+    console.print()
+    for name, text in _places(summary, summary_file):
         # Never wrapped: commands and paths are there to be copied.
-        console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
-    console.print(f"\nDone in {seconds:.0f} s.")
+        console.print(f"[bold]{name:<{_INDENT}}[/bold]{escape(text)}", soft_wrap=True)
+    console.print(f"\nDone in {seconds:.0f} s{_longest(summary)}.", soft_wrap=True)
 
 
-def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
-    paths = {name: shlex.quote(path) for name, path in summary.paths.items()}
-    yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
-    if summary.rejected:
-        yield "", f"less {paths['rejects']}"
-    if summary.duplicates:
-        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
-        more = f"; images under several labels: {conflicts:,}" if conflicts else ""
-        more += f"; in several splits: {leaks:,}" if leaks else ""
-        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
-        yield "", f"less {paths['duplicates']}"
-    for number, warning in enumerate(summary.warnings[:_MOST_WARNINGS]):
-        yield "" if number else "Warnings", warning
-    if (others := len(summary.warnings) - _MOST_WARNINGS) > 0:
-        yield "", f"… and {others} more, in the report"
-    yield "Classes", _shorten(summary.classes)
+def _wrap(console: Console, text: str, *, indent: int = 0) -> list[str]:
+    """Divide a text into lines that fit on a terminal; elsewhere it stays one."""
+    width = max(console.width - indent - 1, 20) if console.is_terminal else len(text) + 1
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def _model_rows(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     low, high = summary.accuracy_interval
     judge = summary.evaluated_on
     if judge == summary.weights_chosen_on:
         judge += ", which also chose the weights: optimistic"
     accuracy = summary.metrics["accuracy"]
     yield "Accuracy", f"{accuracy:.4f} on {judge}; with 95 % confidence {low:.3f} to {high:.3f}"
+    yield "Reasons", summary.blessing_reason
+    yield "Baseline", _baseline(summary)
+
+
+def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
+    yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
+    if summary.duplicates:
+        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
+        more = f"; images under several labels: {conflicts:,}" if conflicts else ""
+        more += f"; in several splits: {leaks:,}" if leaks else ""
+        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
+    for number, warning in enumerate(summary.warnings[:_MOST_WARNINGS]):
+        yield "" if number else "Warnings", warning
+    if (others := len(summary.warnings) - _MOST_WARNINGS) > 0:
+        yield "", f"… and {others} more, in the report"
+    yield "Classes", _shorten(summary.classes)
     rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
         yield "", summary.training["advice"]
-    yield "Baseline", _baseline(summary)
-    yield "Reasons", summary.blessing_reason
-    if summary.pushed_model:
-        yield "Model", summary.pushed_model
-        yield "", f"uv run saved_model_cli show --all --dir {shlex.quote(summary.pushed_model)}"
-    else:
-        yield "Model", "not pushed"
-    yield "Report", summary.paths["report"]
-    logs = summary.paths["training_logs"]
-    yield "Logs", logs
-    yield "", f"uv run tensorboard --logdir {shlex.quote(logs)}"
-    yield "Report data", summary_file
-    yield "", f"uv run python -m json.tool {shlex.quote(summary_file)}"
+
+
+def _places(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+    """Yield where things are, and the commands that show them."""
+    paths = {name: shlex.quote(_shown(path)) for name, path in summary.paths.items()}
+    yield "Report", paths["report"]
+    yield "Numbers", shlex.quote(_shown(summary_file))
+    model = shlex.quote(_shown(summary.pushed_model)) if summary.pushed_model else ""
+    yield "Model", model or "not pushed"
+    commands = [f"uv run tensorboard --logdir {paths['training_logs']}"]
+    if model:
+        commands.insert(0, f"uv run saved_model_cli show --all --dir {model}")
+    if summary.rejected:
+        commands.append(f"less {paths['rejects']}")
+    if summary.duplicates:
+        commands.append(f"less {paths['duplicates']}")
+    for number, command in enumerate(commands):
+        yield "" if number else "Next", command
+
+
+def _shown(path: str) -> str:
+    """Return a path from the current folder on, if it is below."""
+    if "://" in path:
+        return path
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _longest(summary: Summary) -> str:
+    """Name the steps that took longest."""
+    seconds = {name: node["seconds"] for name, node in summary.nodes.items()}
+    longest = sorted(seconds, key=lambda name: -seconds[name])[:3]
+    texts = [f"{name} {seconds[name]:.0f}" for name in longest if seconds[name] >= 1]
+    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     for number, finding in enumerate(summary.findings[:_MOST_FINDINGS]):
-        yield "" if number else "To look at", f"{finding['text']}:"
-        yield "", f"  {finding['advice']}"
+        yield "" if number else "To look at", f"{finding['text']}: {finding['advice']}"
     if (others := len(summary.findings) - _MOST_FINDINGS) > 0:
         yield "", f"… and {others} more, in the report"
     if not summary.findings:
-        yield (
-            "To look at",
-            f"nothing found in {len(summary.looked_at)} checks, which the report names",
-        )
+        checks = len(summary.looked_at)
+        yield "To look at", f"nothing found in {checks} checks; the report names them"
 
 
 def _baseline(summary: Summary) -> str:

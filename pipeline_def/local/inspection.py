@@ -22,6 +22,7 @@ from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import ENOUGH_TO_START_AT_RANDOM, Config, resolve
 from pipeline_def.config.recipes import SMALL_SIDE
+from pipeline_def.model.imagenet import check_imagenet
 from pipeline_def.model.weights_file import name_network
 
 _BAR_WIDTH = 40
@@ -92,6 +93,7 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     yield "Sample", f"sizes and formats are those of {survey.sampled:,} files"
     images = listing.expected(TRAIN)
     chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
+    check_imagenet(chosen.model)
     side = chosen.transform.size
     yield "Model", f"{chosen.model.title} at {side} x {side} pixels"
     yield "Recipe", str(recipe)

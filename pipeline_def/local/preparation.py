@@ -41,6 +41,7 @@ def prepare(config: Config, layout: Layout) -> Config:
     from components.ingest.listing import check_labels, list_source
     from components.ingest.split_check import check_splits
     from components.ingest.survey import take_survey
+    from pipeline_def.model.imagenet import check_imagenet
     from pipeline_def.model.weights_file import name_network
 
     config = dataclasses.replace(config, model=name_network(config.model))
@@ -58,6 +59,7 @@ def prepare(config: Config, layout: Layout) -> Config:
     side = take_survey(listing, config.ingest).shorter_side
     check_splits(listing, config.ingest)
     config, recipe = resolve(config, shorter_side=side, images=listing.expected(TRAIN))
+    check_imagenet(config.model)
     labels = len({file.label for file in listing.files})
     print(
         f"        {len(listing.files):,} files, {labels} classes; the model {config.model.title} "

@@ -44,7 +44,11 @@ SUMMARY = Summary(
     ],
     looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
-    nodes={},
+    nodes={
+        "Trainer": {"seconds": 30.2, "cached": False},
+        "Transform": {"seconds": 5.0, "cached": False},
+        "Pusher": {"seconds": 0.1, "cached": False},
+    },
     paths={
         "report": "/out/report.html",
         "rejects": "/out/rejects.jsonl",
@@ -159,14 +163,35 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert text.count(": warning") == 5
     assert "… and 2 more, in the report" in text
     assert "… and 20 more" in text
-    assert "To look at   finding 0:\n               do 0\n" in text
+    assert "To look at   finding 0: do 0\n" in text
     assert "finding 3" not in text
     assert text.count("… and 2 more, in the report") == 2
     assert "0.9123 on test; with 95 % confidence 0.900 to 0.925" in text
     assert "0.9000, version 17" in text
     [command] = [line for line in lines if "saved_model_cli" in line]
     assert command.endswith(f"--dir '{SUMMARY.pushed_model}'")
-    assert lines[-1] == "Done in 61 s."
+    assert lines[-1] == "Done in 61 s; Trainer 30, Transform 5."
+
+
+def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.chdir("/")
+    reason = "; ".join(f"reason {number}" for number in range(30))
+    summary = replace(SUMMARY, blessing_reason=reason, pushed_model="/out/pushed/17")
+    console.print_summary(summary, summary_file="/out/summary.json", seconds=61.4)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    lines = shown.splitlines()
+    assert "\x1b[1;32m✓ Blessed" in stream.getvalue()
+    assert lines[1].startswith("✓ Blessed")
+    assert lines[2].startswith("Accuracy")
+    assert max(map(len, lines)) <= 80
+    assert " ".join(shown.split()).count("reason 29")
+    assert "Report       out/report.html" in lines
 
 
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
