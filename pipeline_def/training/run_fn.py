@@ -85,7 +85,13 @@ def _train_and_export(
     _describe(training, started, run_dir)
     exported = model if choices.training.precision == "float32" else _copy(model, build)
     save_backbone(exported, os.path.join(run_dir, WEIGHTS_FILE))
-    export_model(exported, graph, config=choices.transform, directory=fn_args.serving_model_dir)
+    export_model(
+        exported,
+        graph,
+        config=choices.transform,
+        directory=fn_args.serving_model_dir,
+        mirror=choices.model.mirror,
+    )
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
