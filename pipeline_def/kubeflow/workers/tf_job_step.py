@@ -13,6 +13,7 @@ import hashlib
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -64,12 +65,12 @@ def run_workers(
     storage = check_storage(storage_of(executor_input, interface.pipeline), mounts)
     exchange = ArtifactExchange(executor_input, storage, name)
     job = _Job(cluster or Cluster.of_pod(), step, name, group.count, interval)
-    with _cancelled_by_signal():
+    with _cancelled_by_signal() as cancelled:
         try:
             job.replace()
             command = worker_command(step, exchange.send(), interface)
             job.cluster.create(tf_job(name, group, command, job.cluster.own_pod()))
-            job.follow()
+            job.follow(cancelled)
             return exchange.receive()
         finally:
             job.remove()
@@ -96,11 +97,21 @@ def worker_command(
 
 
 @contextlib.contextmanager
-def _cancelled_by_signal() -> Iterator[None]:
-    """Let SIGTERM, by which Kubernetes ends a pod, unwind the stack instead of ending at once."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_CANCELLED))
+def _cancelled_by_signal() -> Iterator[threading.Event]:
+    """Let SIGTERM, by which Kubernetes ends a pod, unwind the stack instead of ending at once.
+
+    Yields:
+        Whether it has come: Python drops an exception that a handler raises in a finalizer.
+    """
+    cancelled = threading.Event()
+
+    def cancel(*_: Any) -> None:
+        cancelled.set()
+        sys.exit(_CANCELLED)
+
+    before = signal.signal(signal.SIGTERM, cancel)
     try:
-        yield
+        yield cancelled
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -114,15 +125,18 @@ class _Job:
     interval: float
     shown: str = field(default="?", init=False)
 
-    def follow(self) -> None:
+    def follow(self, cancelled: threading.Event) -> None:
         """Wait for the end of the job, and pass on its state and the chief's log.
 
         Raises:
             ServiceError: it failed, or somebody has removed it.
+            SystemExit: `cancelled` is set.
         """
         log = LogReader(self.cluster, worker_pod(self.name, 0), _print)
         lost = 0
         while True:
+            if cancelled.is_set():
+                sys.exit(_CANCELLED)
             try:
                 state, message = self._look()
                 log.write_new()

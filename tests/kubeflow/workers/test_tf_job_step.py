@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step import executor_io
 from pipeline_def.kubeflow.workers import tf_job_step
 from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
+from pipeline_def.kubeflow.workers.worker_log import LogReader
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
@@ -203,6 +205,34 @@ def test_a_cancelled_step_leaves_nothing(step: Step) -> None:
     assert not step.server.jobs
     assert not list((step.volume / "models" / "workers").iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class Finalized:
+    """Asks for the step's end while it is finalized, where Python drops exceptions."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_step_that_is_cancelled_in_a_finalizer_ends_too(step: Step) -> None:
+    step.server.script = deque(["Running"])
+    log = LogReader.write_new
+
+    looks = iter(range(9))
+
+    def write_new(self: LogReader) -> None:
+        log(self)
+        next(looks)
+        Finalized()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogReader, "write_new", write_new)
+        with pytest.raises(SystemExit) as ended:
+            step.run()
+    assert ended.value.code == 143
+    assert not step.server.jobs
 
 
 def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:
