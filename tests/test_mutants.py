@@ -43,8 +43,8 @@ MUTANTS = {
     ),
     "the checkpoint goes before the model is exported": Mutant(
         "pipeline_def/training/run_fn.py",
-        "    export_model(exported, graph,",
-        "    remove_checkpoints(checkpoints)\n    export_model(exported, graph,",
+        "    export_model(\n",
+        "    remove_checkpoints(checkpoints)\n    export_model(\n",
         "tests/training/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(

@@ -111,7 +111,8 @@ def test_a_pipeline_on_kubeflow(kubeflow: Kubeflow, tmp_path: Path) -> None:
     assert states(second, "SUCCEEDED") == LOOKUPS
     assert versions() == [version]
 
-    third = kubeflow.run(training_epochs=9)
+    # So few images show no smaller drop than that, even by the same answers.
+    third = kubeflow.run(training_epochs=9, max_accuracy_drop=0.2)
     data = {"ImageExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "AnomalyGate"}
     assert states(third, "CACHED") == {*data, "Transform"}
     baseline = third.tasks["BaselineFinder"].outputs["baseline"].metadata
