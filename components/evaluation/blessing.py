@@ -41,11 +41,6 @@ def read_config(evaluation_uri: str) -> tfma.EvalConfig:
     return config
 
 
-def thresholds_hold(evaluation_uri: str) -> bool:
-    """Say whether the measured values meet every threshold."""
-    return bool(tfma.load_validation_result(evaluation_uri).validation_ok)
-
-
 def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str, ...]:
     """Say which thresholds decided, on which slices, and by how much.
 

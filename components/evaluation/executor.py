@@ -69,9 +69,12 @@ class Executor(executor.Executor):
         with keep_predictions(evaluation.uri):
             super().Do(given, output_dict, properties)
         join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
-        verdict = make_verdict(evaluation.uri, config, majority_accuracy)
-        if verdict.outcome != "blessed":
-            _withhold(artifact_utils.get_single_instance(output_dict[BLESSING_KEY]))
+        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
+        # TFX has blessed it, or not, by measured values alone.
+        holds = bool(blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY))
+        verdict = make_verdict(evaluation.uri, config, majority_accuracy, holds=holds)
+        if holds and verdict.outcome != "blessed":
+            _withhold(blessing)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
 
@@ -85,11 +88,9 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
 
 
 def _withhold(blessing: types.Artifact) -> None:
-    """Take back the blessing that TFX has given by measured values alone."""
+    """Take back the blessing that TFX has given."""
     given = os.path.join(blessing.uri, constants.BLESSED_FILE_NAME)
-    if tf.io.gfile.exists(given):
-        withheld = os.path.join(blessing.uri, constants.NOT_BLESSED_FILE_NAME)
-        tf.io.gfile.rename(given, withheld, overwrite=True)
+    tf.io.gfile.rename(given, os.path.join(blessing.uri, constants.NOT_BLESSED_FILE_NAME))
     blessing.set_int_custom_property(
         constants.ARTIFACT_PROPERTY_BLESSED_KEY, constants.NOT_BLESSED_VALUE
     )

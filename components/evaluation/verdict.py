@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
-from components.evaluation.metrics.intervals import CONFIDENCE, Interval
+from components.evaluation.metrics.intervals import Interval, Z
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 # More than these are no advice.
 _MOST_IMAGES = 10_000_000
 
@@ -132,7 +130,7 @@ def _images_needed(spread: float, distance: float, images: int) -> str:
     """
     if distance <= 0 or spread <= 0:
         return ""
-    needed = _Z**2 * spread / distance**2
+    needed = Z**2 * spread / distance**2
     if not images < needed < _MOST_IMAGES:
         return ""
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import tensorflow as tf
 
-from components.evaluation.blessing import explain_blessing, thresholds_hold
+from components.evaluation.blessing import explain_blessing
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.intervals import paired_interval, wilson_interval
 from components.evaluation.metrics.predictions import Evaluated
@@ -20,7 +20,7 @@ _FILE = "verdict.json"
 
 
 def make_verdict(
-    evaluation_uri: str, config: EvaluationConfig, majority_accuracy: float
+    evaluation_uri: str, config: EvaluationConfig, majority_accuracy: float, *, holds: bool
 ) -> Verdict:
     """Judge the model of an evaluation, and keep the verdict with it.
 
@@ -28,11 +28,12 @@ def make_verdict(
         evaluation_uri: output folder of the Evaluator, with the predictions joined.
         config: of the evaluation.
         majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
+        holds: whether the measured values meet every threshold.
     """
     verdict = judge(
         measure_accuracy(read_predictions(evaluation_uri), majority_accuracy),
         explained=explain_blessing(evaluation_uri, majority_accuracy),
-        holds=thresholds_hold(evaluation_uri),
+        holds=holds,
         max_drop=config.max_accuracy_drop,
         strict=config.decide_by == "interval",
     )

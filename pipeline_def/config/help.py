@@ -37,15 +37,14 @@ def answer(arguments: Sequence[str], screen: str, *, prog: str, hidden: Collecti
     Raises:
         ConfigurationError: there is no such section or option.
     """
-    shown = [option for option in list_options().values() if option.name not in hidden]
-    shown.sort(key=lambda option: bool(option.section))
     if "--help-all" in arguments:
         print(screen.strip())
-        print(*_describe(shown), sep="\n")
+        print(*_describe(_list_shown(hidden)), sep="\n")
         return True
     asked = next((place for place, one in enumerate(arguments) if one in _FLAGS), None)
     if asked is None:
         return False
+    shown = _list_shown(hidden)
     topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
     if not topic:
         print(screen.strip())
@@ -60,6 +59,12 @@ def answer(arguments: Sequence[str], screen: str, *, prog: str, hidden: Collecti
     fields = list_fields(chosen[0]) if len(chosen) == 1 else []
     print(*_describe(chosen), *_describe(fields), sep="\n")
     return True
+
+
+def _list_shown(hidden: Collection[str]) -> list[Option]:
+    """Return the options that a command has, those of no section first."""
+    shown = [option for option in list_options().values() if option.name not in hidden]
+    return sorted(shown, key=lambda option: bool(option.section))
 
 
 def _describe_more(prog: str) -> str:

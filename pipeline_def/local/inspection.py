@@ -21,7 +21,7 @@ from components.ingest.split_check import check_splits
 from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import ENOUGH_TO_START_AT_RANDOM, Config, resolve
-from pipeline_def.config.recipes import SMALL_SIDE
+from pipeline_def.config.recipes import SMALL_SIDE, Recipe
 from pipeline_def.model.imagenet import check_imagenet
 from pipeline_def.model.weights_file import name_network
 
@@ -49,7 +49,11 @@ def inspect(config: Config) -> None:
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    for name, text in (*_facts(listing, survey, config), *_estimates(listing, trial, config)):
+    images = listing.expected(TRAIN)
+    chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
+    check_imagenet(chosen.model)
+    facts = _facts(listing, survey, chosen, recipe)
+    for name, text in (*facts, *_estimates(listing, trial, config)):
         console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
     for advice in _advice(listing, survey, config):
         console.print(f"[bold]Advice[/bold]       {escape(advice)}", soft_wrap=True)
@@ -77,7 +81,9 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
-def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[str, str]]:
+def _facts(
+    listing: Listing, survey: Survey, config: Config, recipe: Recipe
+) -> Iterator[tuple[str, str]]:
     size = sum(file.size for file in listing.files)
     labels = {file.label for file in listing.files}
     if listing.root != config.data:
@@ -91,11 +97,8 @@ def _facts(listing: Listing, survey: Survey, config: Config) -> Iterator[tuple[s
     yield "Height", _range(heights)
     yield "Formats", ", ".join(f"{name} {count:,}" for name, count in survey.formats.items())
     yield "Sample", f"sizes and formats are those of {survey.sampled:,} files"
-    images = listing.expected(TRAIN)
-    chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
-    check_imagenet(chosen.model)
-    side = chosen.transform.size
-    yield "Model", f"{chosen.model.title} at {side} x {side} pixels"
+    side = config.transform.size
+    yield "Model", f"{config.model.title} at {side} x {side} pixels"
     yield "Recipe", str(recipe)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
