@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import Literal
 
 from components.contract.configuration import require
 
@@ -65,10 +66,11 @@ class ModelConfig:
     dropout: float = 0.2
     """Fraction of the features left out at random before the last layer, against overfitting."""
 
-    mirror: bool = False
-    """Serve, and evaluate, the mean of the answers to an image and to its mirror image (Krizhevsky
-    et al., 2012). Off: an answer takes twice as long; for photographs it is a little more often
-    right."""
+    views: Literal[1, 2, 6] = 1
+    """Serve, and evaluate, the mean of the answers to several views of an image. 2: itself and its
+    mirror image (Krizhevsky et al., 2012). 6: and both of them moved a little up and left, and down
+    and right (Jordan, 2024). 1, because an answer takes as many times as long; it is a little more
+    often right where a mirror image means the same."""
 
     @property
     def title(self) -> str:

@@ -90,7 +90,7 @@ def _train_and_export(
         graph,
         config=choices.transform,
         directory=fn_args.serving_model_dir,
-        mirror=choices.model.mirror,
+        views=choices.model.views,
     )
     wait_for_workers(strategy)
     if is_chief(strategy):
