@@ -9,7 +9,8 @@ INPUT_FILE = "input.json"
 TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given;
 `phases`, a list of `name`, `epochs`, `seconds`, `metric` and `best`, its value in the best epoch;
-`exported`, the name of the phase whose weights were exported."""
+`exported`, the name of the phase whose weights were exported; `calibration`, null or the fields of
+`pipeline_def.training.calibration.Calibration`."""
 
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""

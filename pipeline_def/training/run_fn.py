@@ -24,6 +24,7 @@ from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
 from pipeline_def.training.determinism import set_determinism
@@ -82,8 +83,11 @@ def _train_and_export(
     checkpoints = checkpoint_dir(fn_args)
     training = Training(model, data, labels, log_dir=run_dir, checkpoint_dir=checkpoints)
     training.run()
-    _describe(training, started, run_dir)
     exported = model if choices.training.precision == "float32" else _copy(model, build)
+    calibration = None
+    if choices.training.calibrate:
+        calibration = calibrate(exported, data.read_evaluation(), choices.model.views)
+    _describe(training, calibration, started, run_dir)
     save_backbone(exported, os.path.join(run_dir, WEIGHTS_FILE))
     export_model(
         exported,
@@ -91,6 +95,7 @@ def _train_and_export(
         config=choices.transform,
         directory=fn_args.serving_model_dir,
         views=choices.model.views,
+        temperature=calibration.temperature if calibration else 1.0,
     )
     wait_for_workers(strategy)
     if is_chief(strategy):
@@ -130,7 +135,9 @@ def _copy(model: tf_keras.Model, build: BuildModel) -> tf_keras.Model:
     return copy
 
 
-def _describe(training: Training, started: float, directory: str) -> None:
+def _describe(
+    training: Training, calibration: Calibration | None, started: float, directory: str
+) -> None:
     """Write what the report and the summary of the run show of a training."""
     data = training.data
     # How earlier phases were fed, from features in memory, is of no interest to anyone.
@@ -143,6 +150,7 @@ def _describe(training: Training, started: float, directory: str) -> None:
         "config": {n: v for n, v in to_dict(data.choices).items() if isinstance(v, dict)},
         "phases": [phase.describe() for phase in training.phases],
         "exported": training.exported,
+        "calibration": calibration and dataclasses.asdict(calibration),
     }
     _write(training.history, directory, HISTORY_FILE)
     _write(dataclasses.asdict(reading), directory, INPUT_FILE)

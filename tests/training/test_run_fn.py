@@ -75,7 +75,7 @@ def fn_args(
 @pytest.fixture(scope="module")
 def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A model trained for a few epochs and exported by `run_fn`."""
-    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2)
+    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2, calibrate=True)
 
 
 def train(transformed: nodes.Transformed, target: Path, **options: Any) -> Trained:
@@ -252,6 +252,9 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     best = min(history["val_loss"])
     assert phase == {"name": "train", "epochs": 2, "metric": "val_loss", "best": best}
     assert facts["exported"] == "train"
+    calibration = facts["calibration"]
+    assert calibration["loss"] == pytest.approx(best, rel=1e-4)
+    assert calibration["calibrated_loss"] < best
     assert history["phase"] == [1, 1]
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
     assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
@@ -309,7 +312,9 @@ def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
         config=TransformConfig(size=SIZE),
         batch_size=7,
     )
-    trained_on = [tf.nn.softmax(trained.keras(images, training=False)) for images, _ in dataset]
+    facts = json.loads((trained.run / TRAINING_FILE).read_text())
+    temperature = facts["calibration"]["temperature"]
+    trained_on = [tf.nn.softmax(trained.keras(images) / temperature) for images, _ in dataset]
     served = serve(trained, raw)["probabilities"]
     np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
 
