@@ -24,7 +24,8 @@ _MARK = re.compile(r"<!-- needs ([^:>]+?)(?:: ([^>]+?))? -->")
 _INLINE_CODE = re.compile(r"`([^`]+)`")
 # An inline command begins with one of these, and has an argument.
 _PROGRAMS = re.compile(
-    r"(?:[A-Z_]+=\S+ )*(?:uv|uvx|pip|pipx|docker|kubectl|python3?|less|cat|zcat|jq|curl|export|git|\./\S+) \S"
+    r"(?:[A-Z_]+=\S+ )*"
+    r"(?:uvx?|pipx?|docker|kubectl|python3?|less|cat|zcat|jq|curl|export|git|\./\S+) "
 )
 # The first line of a file of YAML says what it is for.
 _FOR = re.compile(r"# (?P<name>\S+), for: (?P<command>.+)")

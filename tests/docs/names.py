@@ -67,7 +67,8 @@ def _unknown_options(text: str) -> Iterator[str]:
             if option not in _known_options() and not _OF_BEAM.match(option):
                 yield f"option {option}"
     named = _FIELD.fullmatch(text.partition(":")[0].strip())
-    if named and named[1] in list_sections() and not (_FILE.fullmatch(text) or _is_field(named[0])):
+    is_file = text.endswith((".py", ".json", ".h5", ".pbtxt"))
+    if named and named[1] in list_sections() and not (is_file or _is_field(named[0])):
         yield f"option {named[0]}"
 
 

@@ -41,6 +41,6 @@ def test_every_finding_has_an_entry_and_every_entry_is_a_finding() -> None:
     assert not old, f"{_PAGE} explains {old}, which the report does not say"
 
 
-def test_the_checks_are_its_headings_in_their_order() -> None:
+def test_the_checks_are_its_headings() -> None:
     bold = re.findall(r"^\*\*(.+)\*\*$", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert [name[0].lower() + name[1:] for name in bold] == list(findings._CHECKS)
+    assert {name[0].lower() + name[1:] for name in bold} == set(findings._CHECKS)
