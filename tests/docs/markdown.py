@@ -3,6 +3,7 @@
 What a command needs and few machines have is said by a comment, which readers do not see:
 `<!-- needs a cluster -->` on a line of its own is for the next block or paragraph, within a line
 for that line; `<!-- needs the internet: pip, uv sync -->` is for commands with one of these words.
+`<!-- tested by tests/test_wheel.py: uv build -->` says which test runs a command.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ INLINE = "inline"
 SHELL = frozenset({"sh", "bash", "console"})
 
 _FENCE = re.compile(r"\s*```(\w*)\s*$")
-_MARK = re.compile(r"<!-- needs ([^:>]+?)(?:: ([^>]+?))? -->")
+_MARK = re.compile(r"<!-- (needs|tested by) ([^:>]+?)(?:: ([^>]+?))? -->")
 _INLINE_CODE = re.compile(r"`([^`]+)`")
 # An inline command begins with one of these, and has an argument.
 _PROGRAMS = re.compile(
@@ -33,9 +34,11 @@ _FOR = re.compile(r"# (?P<name>\S+), for: (?P<command>.+)")
 
 @dataclass(frozen=True)
 class Mark:
-    """What a comment says that commands need."""
+    """What a comment says of commands."""
 
-    needs: str
+    kind: str
+    """`needs` or `tested by`."""
+    what: str
     words: tuple[str, ...] = ()
     """The commands that it is for have one of these words; none: it is for all of them."""
 
@@ -71,6 +74,8 @@ class Command:
     """Page and line."""
     needs: str = ""
     """What it cannot run without, as the Markdown says."""
+    tested_by: str = ""
+    """The file of the test that runs it, likewise."""
 
     @property
     def words(self) -> list[str]:
@@ -96,7 +101,7 @@ def _read(lines: list[str], page: str) -> Iterator[Code]:
         if not lines[start].strip():
             number += 1
         elif fence := _FENCE.match(lines[start]):
-            number = _find(_FENCE, lines, start + 1)
+            number = _find_line(_FENCE, lines, start + 1)
             block = "\n".join(lines[start + 1 : number])
             yield Code(block, fence[1], page, start + 1, marks)
             marks, number = (), number + 1
@@ -104,19 +109,19 @@ def _read(lines: list[str], page: str) -> Iterator[Code]:
             marks += _read_marks(lines[start])
             number += 1
         else:
-            number = _find(re.compile(r"\s*$|\s*```"), lines, start + 1)
+            number = _find_line(re.compile(r"\s*$|\s*```"), lines, start + 1)
             yield from _read_inline(lines[start:number], page, start + 1, marks)
             marks = ()
 
 
-def _find(pattern: re.Pattern[str], lines: list[str], first: int) -> int:
+def _find_line(pattern: re.Pattern[str], lines: list[str], first: int) -> int:
     """Return the number of the first line that matches, or that of the end."""
     return next((n for n in range(first, len(lines)) if pattern.match(lines[n])), len(lines))
 
 
 def _read_marks(line: str) -> tuple[Mark, ...]:
     return tuple(
-        Mark(found[1], tuple(found[2].split(", ")) if found[2] else ())
+        Mark(found[1], found[2], tuple(found[3].split(", ")) if found[3] else ())
         for found in _MARK.finditer(line)
     )
 
@@ -138,7 +143,8 @@ def find_commands(code: Code) -> Iterator[Command]:
         for part in re.split(r"\s+&&\s+|\s+&\s*$|;\s+", line):
             if part.strip():
                 where = f"{code.page}:{code.line + number}"
-                yield Command(part.strip(), where, _find_needs(code, part))
+                marks = (_find(kind, code.marks, part) for kind in ("needs", "tested by"))
+                yield Command(part.strip(), where, *marks)
 
 
 def _command_lines(code: Code) -> Iterator[tuple[int, str]]:
@@ -155,5 +161,5 @@ def _command_lines(code: Code) -> Iterator[tuple[int, str]]:
         yield 1, found["command"]
 
 
-def _find_needs(code: Code, command: str) -> str:
-    return ", ".join(mark.needs for mark in code.marks if mark.is_for(command))
+def _find(kind: str, marks: tuple[Mark, ...], command: str) -> str:
+    return ", ".join(mark.what for mark in marks if mark.kind == kind and mark.is_for(command))

@@ -48,6 +48,9 @@ def find_mistakes(commands: list[Command], files: Iterable[str] = ()) -> Iterato
         check = find_check(program)
         if message := check(arguments) if check else "":
             yield f"{command.where}: {command.text}: {message.strip()}"
+        elif command.tested_by:
+            if not (ROOT / command.tested_by).is_file():
+                yield f"{command.where}: there is no {command.tested_by}"
         elif not command.needs and must_say_what_it_needs(command):
             yield f"{command.where}: {command.text}: add <!-- needs … -->"
         elif not (check or command.needs or program in RUN):
@@ -136,6 +139,9 @@ def test_every_block_of_python_compiles_and_finds_what_it_imports(code: list[Cod
         pytest.param("```sh\nless docs/7.png\n```", "7.png", id="no such file"),
         pytest.param("`uv run local_runner.py --data gs://B/i`", "add <!-- needs", id="unmarked"),
         pytest.param(
+            "<!-- tested by tests/none.py -->\n`uv build .`", "no tests/none.py", id="test"
+        ),
+        pytest.param(
             "<!-- needs a cluster -->\n`uv run kfp_runner.py run --endpiont URL`",
             "--endpiont",
             id="an option of what is not run",
@@ -171,7 +177,7 @@ def test_a_broken_link_is_found() -> None:
 MARKDOWN = """
 Inline `uv run a.py
 --b` and `./c d`, <!-- needs a bucket: c -->
-not `just code` nor `pip`.
+not `just code` nor `pip`, but `uv build` <!-- tested by a.py -->
 
 <!-- needs a cluster -->
 
@@ -191,10 +197,12 @@ uv run no.py --command
 
 
 def test_commands_are_found_with_their_lines_and_needs() -> None:
-    found = [(c.text, c.where, c.needs) for c in list_commands(read_code(MARKDOWN))]
+    commands = list_commands(read_code(MARKDOWN))
+    found = [(c.text, c.where, c.needs or c.tested_by) for c in commands]
     assert found == [
         ("uv run a.py --b", "page.md:2", ""),
         ("./c d", "page.md:3", "a bucket"),
+        ("uv build", "page.md:4", "a.py"),
         ("kubectl get", "page.md:9", "a cluster"),
         ("docker build .", "page.md:9", "a cluster"),
         ("uv run b.py --config a.yaml", "page.md:18", ""),

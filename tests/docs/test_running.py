@@ -32,7 +32,7 @@ _MORE = {"tensorboard": " --inspect"}
 def is_run(command: Command) -> bool:
     """Whether a command is run here; others are parsed, or need what there is not."""
     program, arguments = name_program(command)
-    if command.needs or command.text == FIRST:
+    if command.needs or command.tested_by or command.text == FIRST:
         return False
     if program == "local_runner.py":
         return arguments[0] in ("inspect", "schema", "runs", "--help") or "photos.yaml" in arguments
