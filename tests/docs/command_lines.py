@@ -10,7 +10,8 @@ import importlib
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -43,9 +44,9 @@ _OF_THE_READER = frozenset({"labels.csv"})
 _BY_DEFAULT = {"benchmarks.input_pipeline": ("input_benchmark/recommended.yaml",)}
 
 
-def name_program(command: Command) -> tuple[str, list[str]]:
+def name_program(command: str) -> tuple[str, list[str]]:
     """Return what runs, without `uv run` and variables before it, and its arguments."""
-    words = list(command.words)
+    words = shlex.split(command)
     while re.fullmatch(r"[A-Z_]+=.*", words[0]):
         del words[0]
     if words[:2] == ["uv", "run"]:
@@ -97,8 +98,20 @@ def stopped_runners() -> Iterator[None]:
         yield
 
 
-def check_arguments(program: str, arguments: list[str]) -> str:
-    """Return what a program of ours says is wrong with its arguments; "" if nothing is."""
+def is_parsed(program: str) -> bool:
+    """Whether `check_arguments` knows a program."""
+    return program in RUNNERS or program == "pytest" or program.startswith("benchmarks.")
+
+
+def check_arguments(command: str) -> str:
+    """Return what a program of ours, or pytest, says is wrong with its arguments; "" if nothing."""
+    program, arguments = name_program(command)
+    if program == "pytest":
+        return _check_pytest(arguments)
+    return _ask_program(program, arguments).strip() if is_parsed(program) else ""
+
+
+def _ask_program(program: str, arguments: list[str]) -> str:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -122,27 +135,15 @@ def _resolve(config: Config) -> str:
     return ""
 
 
-def check_pytest(arguments: list[str]) -> str:
+def _check_pytest(arguments: list[str]) -> str:
     """Return what is wrong with the arguments of pytest: paths and marks that do not exist."""
     paths = [word for word in arguments if "/" in word]
     missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
     if missing:
         return f"{missing[0]} does not exist"
-    marks = {"slow", "not"}
-    wrong = {
-        word
-        for at, one in enumerate(arguments)
-        if one == "-m"
-        for word in arguments[at + 1].split()
-    }
-    return f"there is no mark {', '.join(wrong - marks)}" if wrong - marks else ""
-
-
-def find_check(program: str) -> Callable[[list[str]], str] | None:
-    """Return what checks the arguments of a program; None if nothing here knows them."""
-    if program in RUNNERS or program.startswith("benchmarks."):
-        return lambda arguments: check_arguments(program, arguments)
-    return check_pytest if program == "pytest" else None
+    marked = " ".join(after for one, after in itertools.pairwise(arguments) if one == "-m")
+    wrong = set(marked.split()) - {"slow", "not"}
+    return f"there is no mark {', '.join(wrong)}" if wrong else ""
 
 
 def find_missing_files(commands: list[Command], files: Iterable[str]) -> Iterator[str]:
@@ -154,18 +155,18 @@ def find_missing_files(commands: list[Command], files: Iterable[str]) -> Iterato
     """
     made = {*_OF_THE_READER, *files}
     for command in commands:
-        program, arguments = name_program(command)
+        program, arguments = name_program(command.text)
         made |= {b for a, b in itertools.pairwise(arguments) if a in _WRITTEN_BY}
         made.update(_BY_DEFAULT.get(program, ()))
-        for word in command.words:
-            known = word in made or _PLACEHOLDER.match(word) or "/.venv/" in word
+        for word in shlex.split(command.text):
+            known = word in made or _PLACEHOLDER.match(word)
             if _FILE.fullmatch(word) and not known and not (ROOT / word).exists():
                 yield f"{command.where}: {word}, of `{command.text}`, does not exist"
 
 
-def must_say_what_it_needs(command: Command) -> bool:
+def must_say_what_it_needs(command: str) -> bool:
     """Whether a command asks for what not every machine has."""
     program, arguments = name_program(command)
     if program == "kfp_runner.py" and arguments[:1] == ["compile"]:
         return False
-    return bool(_ELSEWHERE.search(command.text))
+    return bool(_ELSEWHERE.search(command))

@@ -9,7 +9,6 @@ for that line; `<!-- needs the internet: pip, uv sync -->` is for commands with 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +75,6 @@ class Command:
     """What it cannot run without, as the Markdown says."""
     tested_by: str = ""
     """The file of the test that runs it, likewise."""
-
-    @property
-    def words(self) -> list[str]:
-        """The command as a shell divides it."""
-        return shlex.split(self.text)
 
 
 def read_page(page: str) -> list[Code]:

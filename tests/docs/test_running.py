@@ -31,7 +31,7 @@ _MORE = {"tensorboard": " --inspect"}
 
 def is_run(command: Command) -> bool:
     """Whether a command is run here; others are parsed, or need what there is not."""
-    program, arguments = name_program(command)
+    program, arguments = name_program(command.text)
     if command.needs or command.tested_by or command.text == FIRST:
         return False
     if program == "local_runner.py":
@@ -103,7 +103,7 @@ def test_without_options_the_sample_of_digits_is_learnt(place: Place) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.where)
 def test_a_command_runs(place: Place, command: Command) -> None:
-    program, _ = name_program(command)
+    program, _ = name_program(command.text)
     if "photos.yaml" in command.text:
         _write_photos(place)
     printed = place.run(place.fill(command.text) + _MORE.get(program, ""))
