@@ -1,0 +1,123 @@
+"""The wheel for other people's pipelines: built, unpacked, and used without the repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from setup import FOLDERS, PACKAGE, rename
+
+ROOT = Path(__file__).parent.parent
+
+
+# The package's name goes where the bar is.
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from |components.ingest.config import IngestConfig",
+        "    >>> from |components import ImageExampleGen",
+        'RUN_FN = "|pipeline_def.training.run_fn.run_fn"',
+        "# See `|components.contract.example`.",
+        # What only looks like a path of ours.
+        "from kfp import components",
+        "components.append(one)",
+        'spec.get("components", {})',
+        "job.components.ingest",
+        "# frontend/src/components.ingest",
+    ],
+)
+def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
+    becomes = line.replace("|", f"{PACKAGE}.")
+    assert rename(line.replace("|", "")) == becomes
+    assert rename(becomes) == becomes
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the unpacked wheel, built by uv from its own source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for name in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, source)
+    # Without isolation nothing is downloaded: setuptools is among the dependencies.
+    options = ["--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder)]
+    subprocess.run(["uv", "build", "--quiet", *options], cwd=source, check=True, timeout=120)
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def files(folder: Path) -> set[str]:
+    found = (path for name in FOLDERS for path in (folder / name).rglob("*"))
+    return {
+        str(path.relative_to(folder))
+        for path in found
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+_USE = """
+import importlib, pkgutil, sys
+import tfx_image_pipeline
+from tfx_image_pipeline import components
+
+for module in pkgutil.walk_packages(tfx_image_pipeline.__path__, "tfx_image_pipeline."):
+    importlib.import_module(module.name)
+for name in components.__all__:
+    assert getattr(components, name).__module__.startswith("tfx_image_pipeline."), name
+
+from tfx_image_pipeline.pipeline_def.code_digest import code_digest, whole_digest
+from tfx_image_pipeline.pipeline_def.config.config import Config
+from tfx_image_pipeline.pipeline_def.config.network_choice import resolve
+from tfx_image_pipeline.pipeline_def.pipeline import create_pipeline
+from tfx.utils import import_utils
+
+assert len({whole_digest(), code_digest("Trainer"), code_digest("ImageReport")}) == 3
+config, _ = resolve(Config(data="photos", output=sys.argv[1]), shorter_side=32, images=100)
+steps = create_pipeline(config).components
+paths = {
+    step.exec_properties[name]
+    for step in steps
+    for name in ("run_fn", "preprocessing_fn", "preview_fn")
+    if step.exec_properties.get(name)
+}
+assert len(paths) == 3, paths
+for path in paths:
+    assert path.startswith("tfx_image_pipeline."), path
+    assert callable(import_utils.import_func_from_module(*path.rsplit(".", 1)))
+assert not {"components", "pipeline_def"} & sys.modules.keys()
+"""
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
+    installed: Path, tmp_path: Path
+) -> None:
+    assert files(installed / PACKAGE) == files(ROOT)
+    # The user's own folder comes first on the path, with a module of the name.
+    (tmp_path / "components.py").write_text("raise RuntimeError('the components of the user')\n")
+    environment = {**os.environ, "PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    for command in (
+        ["-c", _USE, str(tmp_path / "out")],
+        ["-m", f"{PACKAGE}.pipeline_def.kubeflow.step.entrypoint", "--help"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
