@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from setup import FOLDERS, PACKAGE, rename
+from tests.pictures import write_folder
 
 ROOT = Path(__file__).parent.parent
 
@@ -99,25 +100,39 @@ assert not {"components", "pipeline_def"} & sys.modules.keys()
 """
 
 
+def run_installed(installed: Path, folder: Path, *command: str) -> None:
+    """Run Python in `folder`, which holds a module `components` of the user's own."""
+    (folder / "components.py").write_text("raise RuntimeError('the components of the user')\n")
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
 def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
     installed: Path, tmp_path: Path
 ) -> None:
     assert files(installed / PACKAGE) == files(ROOT)
-    # The user's own folder comes first on the path, with a module of the name.
-    (tmp_path / "components.py").write_text("raise RuntimeError('the components of the user')\n")
-    environment = {**os.environ, "PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    for command in (
-        ["-c", _USE, str(tmp_path / "out")],
-        ["-m", f"{PACKAGE}.pipeline_def.kubeflow.step.entrypoint", "--help"],
-    ):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+    run_installed(installed, tmp_path, "-c", _USE, str(tmp_path / "out"))
+    step = f"{PACKAGE}.pipeline_def.kubeflow.step.entrypoint"
+    run_installed(installed, tmp_path, "-m", step, "--help")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_the_example_runs_on_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """As it does in the repository, where only the name of the package is another."""
+    example = tmp_path / "example.py"
+    example.write_text(rename((ROOT / "examples" / "pipeline.py").read_text()))
+    images = write_folder(tmp_path / "images", each=20)
+    run_installed(installed, tmp_path, str(example), str(images), str(tmp_path / "out"))
+    [blessing] = (tmp_path / "out" / "artifacts" / "ImageEvaluator" / "blessing").iterdir()
+    assert [file.name for file in blessing.iterdir()] == ["BLESSED"]
