@@ -159,13 +159,14 @@ def test_our_transform_and_trainer_take_what_import_example_gen_writes(tmp_path:
 
 @pytest.mark.parametrize("make", [after_our_ingest, after_their_ingest])
 def test_the_kubeflow_runner_of_tfx_compiles_them(make: Any, tmp_path: Path) -> None:
-    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image="registry/image")
-    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(
-        config, output_dir=str(tmp_path), output_filename="pipeline.json"
+    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
+        default_image="registry/image", use_pipeline_spec_2_1=True
     )
     components = make(tmp_path)
-    runner.run(pipeline(components, tmp_path), write_out=True)
-    job = json.loads((tmp_path / "pipeline.json").read_text())
-    assert set(job["pipelineSpec"]["root"]["dag"]["tasks"]) == {c.id for c in components}
-    # What Vertex AI, for which TFX writes it, would refuse.
-    assert find_problems([job], "vertex") == []
+    whole = Pipeline("stock", pipeline_root="gs://bucket/root", components=components)
+    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config)
+    spec = runner.run(whole, write_out=False)["pipelineSpec"]
+    assert set(spec["root"]["dag"]["tasks"]) == {component.id for component in components}
+    assert find_problems([spec], "vertex") == []
+    # The hook that TFX gives to every ExampleGen that reads files, its own ones, too.
+    assert {problem.code for problem in find_problems([spec], "oss")} == {"pre-cache-check"}
