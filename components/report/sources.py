@@ -85,9 +85,16 @@ def gather_facts(
         anomalies=read_anomalies(given["anomalies"]),
         history=_read_json(given["model_run"].uri, HISTORY_FILE),
         comparison=comparison,
-        baseline_version=given["baseline"].get_string_custom_property(VERSION_PROPERTY) or "",
+        baseline_version=_baseline_version(given),
         **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
     )
+
+
+def _baseline_version(given: Mapping[str, types.Artifact]) -> str:
+    """Return the version of the model in use; "" if there is none."""
+    if "baseline" not in given:
+        return ""
+    return given["baseline"].get_string_custom_property(VERSION_PROPERTY) or ""
 
 
 def _show(

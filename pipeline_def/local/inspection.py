@@ -20,7 +20,8 @@ from components.ingest.shard_plan import plan_shards
 from components.ingest.split_check import check_splits
 from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, take_survey, try_images
-from pipeline_def.config.config import ENOUGH_TO_START_AT_RANDOM, Config, resolve
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import ENOUGH_TO_START_AT_RANDOM, resolve
 from pipeline_def.config.recipes import SMALL_SIDE, Recipe
 from pipeline_def.model.imagenet import check_imagenet
 from pipeline_def.model.weights_file import name_network

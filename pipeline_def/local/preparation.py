@@ -8,7 +8,8 @@ import tempfile
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.splits import TRAIN
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import resolve
 from pipeline_def.layout import Layout
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -20,9 +21,11 @@ from components.contract.configuration import from_dict, to_dict
 from components.contract.machine import available_cpus, bound_cpus
 from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
 from components.transform.preprocessing import LABEL_VOCABULARY
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.trainer import TrainerConfig, fill_in
+from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import save_backbone
+from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.signatures import export_model
 from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
@@ -41,6 +44,8 @@ from pipeline_def.training.workers import (
     watching_workers,
 )
 
+_LOGGER = logging.getLogger(__name__)
+
 BuildModel = Callable[[], tf_keras.Model]
 
 
@@ -54,7 +59,7 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
-    choices = from_dict(TrainerConfig, fn_args.custom_config)
+    choices = _read_choices(fn_args)
     _limit_threads()
     strategy = find_strategy(choices.training)
     set_determinism(choices.training, strategy)
@@ -63,6 +68,18 @@ def run_fn(fn_args: Any) -> None:
         fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
         fn_args.model_run_dir = own_directory(fn_args.model_run_dir, strategy)
         _train_and_export(fn_args, choices, strategy)
+
+
+def _read_choices(fn_args: Any) -> TrainerConfig:
+    """Read the configuration; where nobody has chosen a network, one that suits the images."""
+    choices = from_dict(TrainerConfig, fn_args.custom_config)
+    if choices.model.title != "auto":
+        return choices
+    choices = dataclasses.replace(choices, model=name_network(choices.model))
+    [train] = fn_args.train_files
+    choices = fill_in(choices, images=Shards.of_pattern(train).total)
+    _LOGGER.info("Network %s, recipe %s.", choices.model.title, choices.training.recipe)
+    return choices
 
 
 def _train_and_export(

@@ -203,7 +203,8 @@ def classification_of(predictions: Predictions) -> dict[str, Any]:
 def test_the_page_the_numbers_and_the_card_of_a_run(
     given: dict[str, types.Artifact], tmp_path: Path
 ) -> None:
-    outputs = run(given, tmp_path)
+    # Other people's pipelines may have no BaselineFinder.
+    outputs = run({n: of for n, of in given.items() if n != "baseline"}, tmp_path)
     answers = read_predictions(given["evaluation"].uri).candidate
     predicted = answers.probabilities.argmax(axis=1)
     mistakes = int((predicted != answers.ids).sum())

@@ -386,6 +386,7 @@ def test_the_vocabulary_travels_with_the_model(
 
 def arguments_of(config: TrainerConfig, **more: Any) -> Any:
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
+    files["model_run_dir"] = "/run"
     return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
 
 
@@ -412,7 +413,8 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
     def folder(content: bytes) -> str:
         path = tmp_path / "backbone.weights.h5"
         path.write_bytes(content)
-        config = TrainerConfig(model=ModelConfig(name="cnn", weights=str(path)))
+        model = ModelConfig(name="cnn", weights=str(path))
+        config = TrainerConfig(model=model, checkpoints="/here")
         return checkpoint_key.checkpoint_dir(arguments_of(config))
 
     first = folder(b"some weights")
@@ -427,6 +429,7 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
         ("gs://bucket/checkpoints", "gs://bucket/checkpoints"),
         ("/mnt/checkpoints", "/mnt/checkpoints"),
         ("minio://bucket/checkpoints", os.path.join(tempfile.gettempdir(), "checkpoints")),
+        ("", "/run"),
     ],
 )
 def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
