@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from components.evaluation.metrics.metric_counts import MetricCounts
-from components.evaluation.metrics.predictions import Answers
+from components.evaluation.metrics.predictions import Answers, Ints, Scores
 from pipeline_def.serving.signatures import answer
 
 # Of a model that is always right the best temperature is zero, of one that knows nothing infinite.
@@ -51,7 +50,7 @@ def calibrate(model: tf_keras.Model, images: tf.data.Dataset, views: int) -> Cal
     return fit_temperature(logits, ids)
 
 
-def fit_temperature(logits: NDArray[np.floating], ids: NDArray[np.integer]) -> Calibration:
+def fit_temperature(logits: Scores, ids: Ints) -> Calibration:
     """Find the temperature of the least cross-entropy (Guo et al., 2017), 0.05 to 20.
 
     Args:

@@ -19,7 +19,8 @@ import pytest
 import kfp_runner
 import local_runner
 from pipeline_def.config import command_line
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
 from tests.docs.markdown import ROOT, Command

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pipeline_def.config.command_line import make_parser, parse
-from pipeline_def.config.config import resolve
+from pipeline_def.config.network_choice import resolve
 from pipeline_def.config.options import list_options, list_sections
 from tests.docs.command_lines import (
     RUN,

@@ -36,7 +36,7 @@ def test_what_cannot_fit_is_refused_with_what_would(monkeypatch: pytest.MonkeyPa
     parts = int(str(error.value).split("--training.accumulate ")[1].split(",")[0])
     training = replace(LARGE.training, accumulate=parts)
     check(replace(LARGE, training=training), monkeypatch, gib=20)
-    with pytest.raises(ConfigurationError, match="choose a smaller --model.name"):
+    with pytest.raises(ConfigurationError, match=r"choose a smaller --model.name"):
         check(replace(LARGE, training=training), monkeypatch, gib=2)
 
 

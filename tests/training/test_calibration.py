@@ -6,10 +6,11 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import softmax
 
+from components.evaluation.metrics.predictions import Ints, Scores
 from pipeline_def.training.calibration import calibrate, fit_temperature
 
 
-def answers(temperature: float, images: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
+def answers(temperature: float, images: int = 20_000) -> tuple[Scores, Ints]:
     """Logits that are right as often as they say if they are divided by `temperature`."""
     random = np.random.default_rng(0)
     logits = random.normal(size=(images, 5)) * 2
