@@ -11,6 +11,10 @@ TRAINING_FILE = "training.json"
 `phases`, a list of `name`, `epochs`, `seconds`, `metric` and `best`, its value in the best epoch;
 `exported`, the name of the phase whose weights were exported."""
 
+MODEL_FILE = "model.json"
+"""What was exported: `parameters`, the number of the network's weights; `bytes` of all files of the
+SavedModel."""
+
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
 

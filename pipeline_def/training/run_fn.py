@@ -18,7 +18,13 @@ import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
 from components.contract.machine import available_cpus, bound_cpus
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
+from components.contract.model_run import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
 from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.model.networks import build_model
@@ -92,6 +98,9 @@ def _train_and_export(
         directory=fn_args.serving_model_dir,
         views=choices.model.views,
     )
+    exported_bytes = _sum_bytes(fn_args.serving_model_dir)
+    size = {"parameters": exported.count_params(), "bytes": exported_bytes}
+    _write(size, run_dir, MODEL_FILE)
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
@@ -157,6 +166,16 @@ def _log_choices(training: Training, config: Mapping[str, Any], directory: str) 
     metrics = {name: values[best] for name, values in exported.history.items()}
     with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
         log.write_hyperparameters(config, metrics)
+
+
+def _sum_bytes(directory: str) -> int:
+    """Add up the sizes of all files below a folder, a path or a URL."""
+    files = tf.io.gfile.walk(directory)
+    return sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in files
+        for name in names
+    )
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:

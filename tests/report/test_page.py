@@ -108,6 +108,14 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ),
         ("small", "Against baseline 17 +0.050 accuracy: ▲ better"),
         ("small", "Rejected 19 of 1,823 files"),
+        ("small", "Worst class zero F1 0.889, 95 %: 0.796 to 0.942 most often taken for four"),
+        ("small", "Judged on 400 images 10 classes, test split"),
+        (
+            "small",
+            "Architecture cnn Input 32 × 32 pixels Parameters 131,402 "
+            "Started from random weights Size on disk 0.72 MB Training speed 1,548 images/s",
+        ),
+        ("small", "digits Evaluation on the test split; the eval split chose the weights"),
         ("small", "Span 3, version 1"),
         ("small", "Training took 1 h 23 min"),
         ("small", "Conflict: one , seven in train"),
@@ -120,6 +128,7 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("nasty", "✗ Not blessed: this model misses a threshold. recall 0.5 of"),
         ("nasty", "The test split has no image of"),
         ("empty", "Looked at: how sure the numbers are, the model in use. Not known"),
+        ("nasty", "&#34;quoted&#34; &amp; &#39;so&#39; $x_1$: evaluation on the test split"),
         ("nasty", "There is no model in use to compare with."),
         ("nasty", "Top-3 accuracy"),
         ("nasty", "No file was rejected."),
@@ -128,12 +137,13 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("nasty", "Loss in the last epoch: train 2.100, eval –."),
         ("nasty", "train : no anomaly."),
         ("empty", "? Not blessed: nothing can be told from 0 images."),
+        ("empty", "Architecture not known Input not known Parameters not known"),
         ("empty", "The history of the training is not known."),
         ("empty", "Whether files were rejected is not known."),
         ("empty", "There are no samples."),
         ("empty", "The images were not sliced."),
         ("empty", "The model is wrong about no image."),
-        ("huge", "50,000 1,000 classes, test split"),
+        ("huge", "50,000 images 1,000 classes, test split"),
         ("huge", "100 of 1,000 classes, the lowest F1 first"),
         ("huge", "Of 1,000 classes, these are the 50 that take part in most mistakes"),
         ("huge", "100 of 15,296 mistakes, the most confident first."),
@@ -142,6 +152,24 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
 )
 def test_the_page_says(pages: dict[str, str], name: str, said: str) -> None:
     assert said in words(pages[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "span", "version", "title"),
+    [
+        ("gs://bucket/of/cifar10/", None, None, "cifar10"),
+        ("/photos/span-3/v01", 3, 1, "photos"),
+        ("/photos/2026/11/20", 9999, None, "photos"),
+        ("/photos/2026-11-20", 9999, None, "photos"),
+        ("/cifar10/span-3/v1", 3, 1, "cifar10"),  # another number
+        ("/", None, None, "digits"),  # the pipeline's name
+    ],
+)
+def test_the_title_is_the_name_of_the_data(
+    data: str, span: int | None, version: int | None, title: str
+) -> None:
+    header = report_sample.small().header
+    assert replace(header, data=data, span=span, version=version).title == title
 
 
 def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, str]) -> None:

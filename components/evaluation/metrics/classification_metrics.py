@@ -14,7 +14,7 @@ from components.evaluation.metrics.curves import (
     trace_class,
     trace_roc,
 )
-from components.evaluation.metrics.intervals import Interval, estimate_intervals
+from components.evaluation.metrics.intervals import Interval, estimate_intervals, f1_interval
 from components.evaluation.metrics.metric_counts import MetricCounts, divide, mean_known
 from components.evaluation.metrics.predictions import (
     EDGES,
@@ -97,6 +97,12 @@ class ModelMetrics:
         """Number of examples of each class, [classes]."""
         support: Ints = self.confusion.sum(axis=1)
         return support
+
+    def f1_interval(self, row: int) -> Interval | None:
+        """Return the interval of the F1 of a class; None where F1 is not defined."""
+        right = int(self.confusion[row, row])
+        either = int(self.confusion[row].sum() + self.confusion[:, row].sum()) - right
+        return f1_interval(right, either) if either else None
 
     def most_mistaken(self, most: int) -> Ints:
         """Return, in ascending order, the `most` classes with the most mistakes, either way."""
