@@ -18,6 +18,9 @@ SavedModel."""
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
 
+LEARNING_RATE = "learning_rate"
+"""Metric of the history: learning rate of the last step of an epoch."""
+
 PHASE = "phase"
 """Number of the phase, from 1 on, that an epoch of the history belongs to; not a metric."""
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
-from components.contract.splits import EVAL
+from components.contract.splits import EVAL, sort_splits
+from components.evaluation.metrics.calibration import Reliability
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
@@ -125,6 +126,11 @@ class ReportFacts:
     notes: tuple[str, ...] = ()
     """What a reader should know of this report, such as what was left out."""
 
+    def __post_init__(self) -> None:
+        """Put splits in the order in which they are used, so that train is shown before eval."""
+        for name in ("balance", "anomalies"):
+            object.__setattr__(self, name, sort_splits(getattr(self, name)))
+
     @property
     def waits(self) -> list[float]:
         """Fraction of each epoch spent waiting for input, in the last phase of training.
@@ -162,9 +168,7 @@ class ReportFacts:
     @property
     def confidence_bins(self) -> list[ConfidenceBin]:
         """How sure the model is and how often it is right, from low to high confidence."""
-        bins = self.metrics.reliability
-        columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
-        return [ConfidenceBin(*row) for row in zip(*columns, strict=True)]
+        return list_bins(self.metrics.reliability)
 
     @property
     def classes(self) -> list[str]:
@@ -191,3 +195,9 @@ class ReportFacts:
                 "images chose the weights."
             )
         return f"{chose}; the {self.split} split, which training has not seen, judged the model."
+
+
+def list_bins(bins: Reliability) -> list[ConfidenceBin]:
+    """Return the bins, from low to high confidence."""
+    columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
+    return [ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True)]

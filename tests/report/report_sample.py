@@ -84,6 +84,7 @@ def make_history(epochs: int) -> dict[str, list[float]]:
         "accuracy": list(0.97 - 0.8 * fall),
         "val_loss": list(0.25 + 1.9 * fall + 0.01 * np.arange(epochs)),
         "val_accuracy": list(0.93 - 0.75 * fall),
+        "learning_rate": list(1e-3 * (1 + np.cos(np.pi * np.arange(1, epochs + 1) / epochs)) / 2),
         "images_per_second": list(1500 + 100 * random.random(epochs)),
         "input_wait_share": list(0.05 + 0.15 * random.random(epochs)),
     }
