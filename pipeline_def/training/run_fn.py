@@ -19,7 +19,13 @@ import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
 from components.contract.machine import available_cpus, bound_cpus
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
+from components.contract.model_run import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
 from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.config.trainer import TrainerConfig, fill_in
 from pipeline_def.data.shards import Shards
@@ -114,6 +120,9 @@ def _train_and_export(
         views=choices.model.views,
         temperature=calibration.temperature if calibration else 1.0,
     )
+    exported_bytes = _sum_bytes(fn_args.serving_model_dir)
+    size = {"parameters": exported.count_params(), "bytes": exported_bytes}
+    _write(size, run_dir, MODEL_FILE)
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
@@ -182,6 +191,16 @@ def _log_choices(training: Training, config: Mapping[str, Any], directory: str) 
     metrics = {name: values[best] for name, values in exported.history.items()}
     with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
         log.write_hyperparameters(config, metrics)
+
+
+def _sum_bytes(directory: str) -> int:
+    """Add up the sizes of all files below a folder, a path or a URL."""
+    files = tf.io.gfile.walk(directory)
+    return sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in files
+        for name in names
+    )
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:

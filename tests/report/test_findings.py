@@ -10,8 +10,9 @@ import pytest
 
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
-from components.report.facts import ReportFacts, RunHeader
+from components.report.facts import ReportFacts
 from components.report.findings import examine
+from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_metrics
 from tests.report.report_sample import empty, small
 

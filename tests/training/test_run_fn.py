@@ -19,7 +19,13 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
+from components.contract.model_run import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
@@ -257,6 +263,11 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     assert calibration["calibrated_loss"] < best
     assert history["phase"] == [1, 1]
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
+    size = json.loads((trained.run / MODEL_FILE).read_text())
+    assert size["parameters"] == sum(weights.size for weights in trained.keras.get_weights())
+    assert size["bytes"] == sum(
+        f.stat().st_size for f in (trained.run.parent / "model").rglob("*.*")
+    )
     assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))
