@@ -11,7 +11,7 @@ import numpy as np
 
 from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
 from components.contract.splits import EVAL, sort_splits
-from components.evaluation.metrics.calibration import Reliability
+from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
@@ -113,6 +113,8 @@ class ReportFacts:
     """Metric → its value in every epoch, `input_wait_share` among them."""
     comparison: Comparison
     model: ExportedModel = field(default_factory=ExportedModel)
+    scaling: Scaling | None = None
+    """Of the model's logits, if it was calibrated after training."""
     samples: tuple[ClassSample, ...] = ()
     """Samples of each class; of some classes only when there are many."""
     rejects: tuple[Reject, ...] = ()

@@ -28,7 +28,9 @@ def write_metrics(facts: ReportFacts) -> str:
     `fingerprint`, `span`), `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`,
     `change` of 95 %; `per_class`: label → `examples`, `precision`, `recall`, `f1`, `auc`,
     `average_precision`; `slices`; `confused`, the most frequent ones; `confusion`: [true,
-    predicted, examples] of each pair that occurs; `calibration`: one entry per bin of confidence.
+    predicted, examples] of each pair that occurs; `calibration`: one entry per bin of confidence;
+    `temperature_scaling`: null, or `temperature`, `images` that it was fitted on, and `ece` and
+    `loss` without it.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -55,6 +57,7 @@ def write_metrics(facts: ReportFacts) -> str:
             {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
             for low, high, examples, sure, right in facts.confidence_bins
         ],
+        "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
 

@@ -27,6 +27,7 @@ from components.contract.artifacts import (
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.evaluation.blessing import describe_thresholds, read_config
+from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
@@ -88,6 +89,7 @@ def gather_facts(
         comparison=comparison,
         baseline_version=_baseline_version(given),
         model=_read_model(given["model_run"].uri),
+        scaling=_find_scaling(training, evaluated),
         **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
     )
 
@@ -128,6 +130,14 @@ def _show(
         "rejects": show_rejects(rejects_uri, root, most=_REJECTS),
         "same_images": show_same_images(rejects_uri, root, most=_SAME_IMAGES),
     }
+
+
+def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:
+    fitted = training.get("calibration")
+    if not fitted:
+        return None
+    temperature, images = fitted["temperature"], fitted["images"]
+    return undo_scaling(evaluated.candidate, temperature=temperature, images=images)
 
 
 def _make_header(

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison
 from components.evaluation.metrics.predictions import Floats
 from components.evaluation.verdict import Verdict
@@ -146,6 +147,7 @@ def small() -> ReportFacts:
         history=make_history(30),
         comparison=make_comparison(DIGITS, each=40, accuracy=0.92),
         model=ExportedModel(parameters=131_402, bytes=720_000),
+        scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         same_images=make_same_images(),

@@ -127,7 +127,11 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("small", "1 image has several labels"),
         ("nasty", "✗ Not blessed: this model misses a threshold. recall 0.5 of"),
         ("nasty", "The test split has no image of"),
-        ("empty", "Looked at: how sure the numbers are, the model in use. Not known"),
+        ("empty", "Looked at: the model in use, how sure the numbers are. Not known"),
+        (
+            "small",
+            "it divides its logits by 0.610, which was fitted to 240 images of the eval split",
+        ),
         ("nasty", "&#34;quoted&#34; &amp; &#39;so&#39; $x_1$: evaluation on the test split"),
         ("nasty", "There is no model in use to compare with."),
         ("nasty", "Top-3 accuracy"),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.evaluation.metrics.metric_counts import MetricCounts, divide
-from components.evaluation.metrics.predictions import EDGES, Answers, Floats, Ints
+from components.evaluation.metrics.predictions import EDGES, Answers, Floats, Ints, Predictions
 
 # Of fewer examples in a bin, accuracy says next to nothing.
 _LEAST_IN_BIN, _MOST_BINS = 10, 10
+# The smallest that float32 has at full precision; it has zeros, too.
+_LEAST = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,31 @@ class Reliability:
     """[bins], mean; NaN for an empty bin."""
     accuracy: Floats
     """[bins], NaN for an empty bin."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What temperature scaling has done to the answers that are judged."""
+
+    temperature: float
+    """By which the model divides its logits."""
+    images: int
+    """That it was fitted on."""
+    ece: float
+    """Expected calibration error without it, 0 to 1."""
+    loss: float
+    """Mean cross-entropy without it, nats."""
+
+
+def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -> Scaling:
+    """Measure what the model would answer without its temperature.
+
+    A power of the probabilities is proportional to what the softmax of the undivided logits is.
+    """
+    logs = np.log(predictions.probabilities.astype(np.float64).clip(_LEAST)) * temperature
+    plain = np.exp(logs - logs.max(axis=1, keepdims=True))
+    scalars = MetricCounts.of(Answers.of(predictions.ids, plain)).scalars()
+    return Scaling(temperature, images, scalars["ece"], scalars["loss"])
 
 
 def bin_by_width(counts: MetricCounts) -> Reliability:

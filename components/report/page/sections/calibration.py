@@ -27,6 +27,8 @@ def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     error = metrics.scalars["ece"]
     return {
         "error": error,
+        "loss": metrics.scalars["loss"],
+        "scaling": facts.scaling,
         "drawing": _draw(bins, intervals, metrics.reliability, error),
         "rows": list(zip(bins, intervals, strict=True)),
     }
