@@ -24,6 +24,22 @@ class Footprint(NamedTuple):
 
 _FOOTPRINTS = {
     "mobilenet_v2": Footprint(2.3, 444),
+    "mobilenet_v3_small": Footprint(0.9, 161),
+    "mobilenet_v3_large": Footprint(3.0, 404),
+    "efficientnet_v2_b0": Footprint(5.9, 325),
+    "efficientnet_v2_b1": Footprint(6.9, 440),
+    "efficientnet_v2_b2": Footprint(8.8, 503),
+    "efficientnet_v2_b3": Footprint(12.9, 603),
+    "efficientnet_v2_s": Footprint(20.3, 841),
+    "efficientnet_v2_m": Footprint(53.2, 1361),
+    "efficientnet_v2_l": Footprint(117.8, 2393),
+    "resnet50": Footprint(23.6, 749),
+    "resnet50_v2": Footprint(23.6, 634),
+    "densenet121": Footprint(7.0, 1004),
+    "convnext_tiny": Footprint(27.8, 638),
+    "convnext_small": Footprint(49.5, 1016),
+    "convnext_base": Footprint(87.6, 1351),
+    "convnext_large": Footprint(196.2, 2021),
 }
 _BYTES = 4
 # Of what layers put out, at least so much is kept for the backward pass.
