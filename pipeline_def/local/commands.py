@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
@@ -147,7 +148,8 @@ def schema(arguments: list[str]) -> int:
     from pipeline_def.local.schema_command import write_schema
 
     write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
-    print(f"\nSchema: {target}\n        Correct it, and run with --validation.schema {target}")
+    shown = make_printable(target)
+    print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")
     return 0
 
 

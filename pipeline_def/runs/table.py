@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -90,8 +89,9 @@ def _read(output: str) -> list[RunRecord]:
 
 
 def _print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # JSON spells out some control characters only; others would act on the terminal.
+    print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -101,11 +101,15 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         breaks = name == "Changed"
         table.add_column(name, no_wrap=not breaks, overflow="fold" if breaks else "ignore")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(_make_cell, row))
     console = Console(highlight=False)
     needed = Console(width=100_000).measure(table)
     console.width = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
     console.print(table)
+
+
+def _make_cell(text: str) -> Text:
+    return Text("\n".join(map(make_printable, text.split("\n"))))
 
 
 def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
