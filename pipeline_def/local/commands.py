@@ -59,12 +59,17 @@ later runs as --validation.schema. Takes all options of a run.
   --to FILE      file to write: schema.pbtxt in --output
   --output DIR   everything else that is written: output
 """
-_RUNS = """usage: local_runner.py runs [--output DIR] [--lineage VERSION] [--json]
+_RUNS = """usage: local_runner.py runs [--output DIR] [--compare A B | --lineage VERSION]
 
 Lists the runs of an output folder, newest last, with what each changed and
 reached.
 
   --output DIR       the folder: output
+  --compare A B      writes a page: is run B better than run A, on which images,
+                     and what differs. A run is its number in the list, the
+                     beginning of its id, the version that it pushed, or another
+                     output folder, for the newest run there
+  --to FILE          the page: comparison.html in the output folder of run B
   --lineage VERSION  where a pushed model, a version or its folder, comes from,
                      down to its images
   --json             print JSON, for other programs
@@ -154,16 +159,23 @@ def schema(arguments: list[str]) -> int:
 
 
 def runs(arguments: list[str]) -> int:
-    """Print the runs of the output folder, or where a pushed model comes from."""
+    """Print the runs of the output folder, where a pushed model comes from, or compare two."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
     parser = make_parser("local_runner.py runs", _RUNS, hidden=others)
     parser.add_argument("--lineage")
+    parser.add_argument("--compare", nargs=2)
+    parser.add_argument("--to")
     parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
     output = make_absolute(config).output
-    if options["lineage"]:
+    if options["compare"]:
+        from pipeline_def.local.comparison_command import show_comparison
+
+        first, second = options["compare"]
+        show_comparison((first, second), output, to=options["to"], as_json=options["json"])
+    elif options["lineage"]:
         show_lineage(output, options["lineage"], as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,18 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.contract.errors import StorageError
 from components.contract.printable import make_printable
-from pipeline_def.layout import Layout
 from pipeline_def.runs.history import CODE, IMAGES, Change, Compared, compare
 from pipeline_def.runs.lineage import Origin, trace
-from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.selection import note_earlier, read_runs
 
-_COLUMNS = ("Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cached")
+_COLUMNS = ("Run", "Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cached")
 _MOST_CHANGES = 12
 _NOTHING = "–"
-
-_EARLIER = "runs of earlier versions, which kept no records, are not listed."
 
 
 def show_runs(output: str, *, as_json: bool = False) -> None:
@@ -33,22 +29,22 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     Raises:
         StorageError: there are none, or they cannot be read.
     """
-    runs = compare(_read(output))
+    runs = compare(read_runs(output))
     if as_json:
-        _print_json([dataclasses.asdict(run) for run in runs])
+        print_json([dataclasses.asdict(run) for run in runs])
         return
     records = [run.record for run in runs]
     for pipeline, folder in sorted(
         {(r.pipeline, str(r.configuration.get("data"))) for r in records}
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
-    if any(record.earlier_runs for record in records):
-        print(f"Note: {_EARLIER}")
+    if note := note_earlier(records):
+        print(note)
     pushes: dict[str, str] = {}
     for record in records:
         if record.pushed:
             pushes.setdefault(record.pushed.version, record.id)
-    _print_table([tuple(_cells(run, pushes)) for run in runs])
+    _print_table([(str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1)])
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
@@ -57,9 +53,9 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
     Raises:
         UserError: no run in the folder `output` has pushed it.
     """
-    run, origins = trace(_read(output), wanted)
+    run, origins = trace(read_runs(output), wanted)
     if as_json:
-        _print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
+        print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
         return
     assert run.pushed is not None
     data = run.data
@@ -76,19 +72,8 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
         print(make_printable(line))
 
 
-def _read(output: str) -> list[RunRecord]:
-    records = read_records(output)
-    if not records and os.path.exists(Layout(output).metadata):
-        raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
-    if not records:
-        raise StorageError(
-            f"{output} has no runs: there is no {Layout(output).runs}. Name the folder of the "
-            "runs with --output."
-        )
-    return records
-
-
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print a value for other programs, and for a person who looks at it."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     # JSON spells out some control characters only; others would act on the terminal.
     print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
