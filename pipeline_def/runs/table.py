@@ -6,8 +6,9 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +19,9 @@ from pipeline_def.runs.lineage import Origin, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import note_earlier, read_runs
 
-_COLUMNS = ("Run", "Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cached")
+_COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
+# Narrower than this, settings no longer fit.
+_LEAST_CHANGED = 14
 _MOST_CHANGES = 12
 _NOTHING = "–"
 
@@ -44,7 +47,8 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     for record in records:
         if record.pushed:
             pushes.setdefault(record.pushed.version, record.id)
-    _print_table([(str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1)])
+    cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
+    _print_table([tuple(map(_clean, row)) for row in cells])
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
@@ -82,19 +86,23 @@ def print_json(value: Any) -> None:
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print to the width of a terminal, breaking only what has changed; crop nothing."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in _COLUMNS:
+    for name, *cells in zip(_COLUMNS, *rows, strict=True):
         breaks = name == "Changed"
-        table.add_column(name, no_wrap=not breaks, overflow="fold" if breaks else "ignore")
+        widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
+        # Rich would take the longest word for the least width, and crop the rest.
+        least = min(widest, _LEAST_CHANGED) if breaks else widest
+        overflow: Literal["fold", "ignore"] = "fold" if breaks else "ignore"
+        table.add_column(name, no_wrap=not breaks, overflow=overflow, min_width=least)
     for row in rows:
-        table.add_row(*map(_make_cell, row))
+        table.add_row(*map(Text, row))
     console = Console(highlight=False)
     needed = Console(width=100_000).measure(table)
     console.width = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
     console.print(table)
 
 
-def _make_cell(text: str) -> Text:
-    return Text("\n".join(map(make_printable, text.split("\n"))))
+def _clean(text: str) -> str:
+    return "\n".join(map(make_printable, text.split("\n")))
 
 
 def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
@@ -105,8 +113,9 @@ def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
         pushes: version → the first run that has pushed it.
     """
     record = run.record
-    yield _format_time(record.started)
-    yield _describe_state(record)
+    cached = sum(step.state == "cached" for step in record.steps.values())
+    taken = f"{cached}/{len(record.steps)} cached"
+    yield "\n".join((_format_time(record.started), _describe_state(record), taken))
     yield "\n".join(_describe_images(record))
     yield "\n".join(_describe_changes(run.changes)) or _NOTHING
     yield _describe_accuracy(run)
@@ -115,7 +124,6 @@ def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
         yield record.pushed.version if first else "as before"
     else:
         yield {None: _NOTHING, True: "blessed only", False: "not blessed"}[record.blessed]
-    yield f"{sum(s.state == 'cached' for s in record.steps.values())}/{len(record.steps)}"
 
 
 def _describe_state(record: RunRecord) -> str:
@@ -156,7 +164,7 @@ def _describe_accuracy(run: Compared) -> str:
     accuracy = run.record.metrics.get("accuracy")
     if accuracy is None:
         return _NOTHING
-    change = "" if run.accuracy_change is None else f", {run.accuracy_change:+.4f}"
+    change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
     return f"{accuracy:.4f}{change}\non {run.record.split}"
 
 
