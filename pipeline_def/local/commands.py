@@ -170,6 +170,8 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
     output = make_absolute(config).output
+    if options["to"] and not options["compare"]:
+        raise ConfigurationError("--to names the page of two runs: add --compare A B.")
     if options["compare"]:
         from pipeline_def.local.comparison_command import show_comparison
 
