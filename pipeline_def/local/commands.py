@@ -31,7 +31,7 @@ commands
   run [DIR]      the whole pipeline; what is done without a command
   inspect DIR    says within seconds whether a run would start, and on what
   schema [DIR]   writes what the examples are like, for a person to correct
-  runs           lists earlier runs, and where a pushed model comes from
+  runs           lists earlier runs, compares two, traces a pushed model
 
 options that people use
   --output DIR                   everything that is written: output
