@@ -72,6 +72,11 @@ class Layout:
         return os.path.join(self.output, "report.html")
 
     @property
+    def comparison(self) -> str:
+        """The page of two runs, as `local_runner.py runs --compare` wrote it last."""
+        return os.path.join(self.output, "comparison.html")
+
+    @property
     def logs(self) -> str:
         """Everything that TFX and its libraries logged, a file per run."""
         return os.path.join(self.output, "logs")

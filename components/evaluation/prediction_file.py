@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
 from components.evaluation.slices import SLICINGS, decode_text
+from components.storage.artifact_files import list_names, make_folders, open_file, remove
 
 PREDICTIONS_FILE = "predictions.parquet"
 _PARTS = "prediction_parts"
@@ -52,18 +52,18 @@ def _matrix(rows: Sequence[NDArray[np.float32]]) -> Any:
 
 
 def _write(path: str, table: Any) -> None:
-    # Arrow cannot write to TensorFlow's file objects.
+    # Arrow cannot write to TensorFlow's file objects, which are those of URLs.
     buffer = pa.BufferOutputStream()
     # Probabilities do not compress, and hardly any repeats.
     options = {"compression": "NONE", "use_dictionary": False}
     pq.write_table(table, buffer, row_group_size=_ROW_GROUP, **options)
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.gfile.GFile(path, "wb") as file:
+    make_folders(os.path.dirname(path))
+    with open_file(path, "wb") as file:
         file.write(buffer.getvalue().to_pybytes())
 
 
 def _read(path: str) -> Any:
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with open_file(path, "rb") as file:
         return pq.read_table(pa.BufferReader(file.read()))
 
 
@@ -72,8 +72,8 @@ def join_parts(
 ) -> None:
     """Join the parts in one file, with the models' labels in the order of their columns."""
     folder = os.path.join(evaluation_uri, _PARTS)
-    paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.parquet")))
-    table = pa.concat_tables([_read(path) for path in paths])
+    parts = [name for name in list_names(folder) if name.endswith(".parquet")]
+    table = pa.concat_tables([_read(os.path.join(folder, name)) for name in parts])
     names = np.array(table["filename"].to_pylist(), object)
     # A distributed runner may run a bundle twice: of equal names, the first one is kept.
     _, kept = np.unique(names, return_index=True)
@@ -82,7 +82,7 @@ def join_parts(
         facts[_BASELINE] = _dump(baseline_labels)
     joined = table.take(pa.array(kept)).combine_chunks().replace_schema_metadata(facts)
     _write(os.path.join(evaluation_uri, PREDICTIONS_FILE), joined)
-    tf.io.gfile.rmtree(folder)
+    remove(folder)
 
 
 def _dump(labels: Iterable[bytes]) -> bytes:

@@ -96,7 +96,7 @@ def _find_doubts(measured: Measured, max_drop: float) -> list[tuple[str, str]]:
     accuracy, low, guess = measured.accuracy, measured.interval.low, measured.majority_accuracy
     if low <= guess <= accuracy:
         spread = accuracy * (1 - accuracy)
-        needed = _images_needed(spread, accuracy - guess, measured.images)
+        needed = say_images_needed(spread, accuracy - guess, measured.images)
         found.append(
             (
                 "better than guessing",
@@ -107,7 +107,7 @@ def _find_doubts(measured: Measured, max_drop: float) -> list[tuple[str, str]]:
     change, ends = measured.change, measured.change_interval
     if change is not None and ends is not None and ends.low <= -max_drop <= change:
         spread = measured.disagreement - change**2
-        needed = _images_needed(spread, change + max_drop, measured.images)
+        needed = say_images_needed(spread, change + max_drop, measured.images)
         found.append(
             (
                 f"at most {max_drop:g} behind the model in use"
@@ -120,7 +120,7 @@ def _find_doubts(measured: Measured, max_drop: float) -> list[tuple[str, str]]:
     return found
 
 
-def _images_needed(spread: float, distance: float, images: int) -> str:
+def say_images_needed(spread: float, distance: float, images: int) -> str:
     """Say how many images would tell, if a value stayed where it is; "" if nobody can say.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from markupsafe import Markup
 
 
 def load_templates(
-    folder: Path, escape: Callable[[object], Markup], filters: dict[str, Callable[..., Any]]
+    folder: Path | Sequence[Path],
+    escape: Callable[[object], Markup],
+    filters: dict[str, Callable[..., Any]],
 ) -> Environment:
     """Load the templates of a folder.
 
     Args:
-        folder: where the templates are.
+        folder: where the templates are; of several, the first that has one.
         escape: turns any value into markup, and leaves markup as it is.
         filters: functions that templates may call, by their names there.
     """

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import jsonargparse
 
 from components.contract.errors import ConfigurationError, UserError
+from components.contract.printable import make_printable
 from pipeline_def.config.config import Config
 from pipeline_def.config.help import answer
 from pipeline_def.config.mistakes import check_arguments, check_file, explain
@@ -103,7 +104,7 @@ def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> in
     try:
         return command()
     except UserError as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
+        print(make_printable(f"{program}: error: {error}"), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         # What is left in the buffer is written when the interpreter ends.

@@ -122,6 +122,7 @@ _KEY = re.compile(r'(?:Parser key|Group) ["\'](.+?)["\']:? ')
 _VALUES = (re.compile(r"Given value: (.*)$"), re.compile(r"Got value: (.*)$"))
 _FIELD = re.compile(r"(?:[Oo]ption) '(.+?)' is not accepted|does not accept option '(.+?)'")
 _STRAY = re.compile(r"unrecognized arguments: (.*)\.$")
+_TOO_FEW = re.compile(r"argument (--\S+): expected (\d+) arguments")
 _NO_VALUE = re.compile(r"argument (--\S+): expected (?:one|at least one) argument")
 
 
@@ -133,6 +134,8 @@ def explain(message: str) -> str:
     """
     if stray := _STRAY.search(message):
         return f"{stray[1]} is no option, and there is nothing that it could be the value of."
+    if few := _TOO_FEW.search(message):
+        return f"{few[1]} needs {few[2]} values, one after the other."
     if missing := _NO_VALUE.search(message):
         kind = describe_kind(find_kind(missing[1][2:]))
         return f"{missing[1]} needs a value{f': {kind}' if kind != 'text' else ''}."

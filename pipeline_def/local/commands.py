@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
@@ -30,7 +31,7 @@ commands
   run [DIR]      the whole pipeline; what is done without a command
   inspect DIR    says within seconds whether a run would start, and on what
   schema [DIR]   writes what the examples are like, for a person to correct
-  runs           lists earlier runs, and where a pushed model comes from
+  runs           lists earlier runs, compares two, traces a pushed model
 
 options that people use
   --output DIR                   everything that is written: output
@@ -58,12 +59,17 @@ later runs as --validation.schema. Takes all options of a run.
   --to FILE      file to write: schema.pbtxt in --output
   --output DIR   everything else that is written: output
 """
-_RUNS = """usage: local_runner.py runs [--output DIR] [--lineage VERSION] [--json]
+_RUNS = """usage: local_runner.py runs [--output DIR] [--compare A B | --lineage VERSION]
 
 Lists the runs of an output folder, newest last, with what each changed and
 reached.
 
   --output DIR       the folder: output
+  --compare A B      writes a page: is run B better than run A, on which images,
+                     and what differs. A run is its number in the list, the
+                     beginning of its id, the version that it pushed, or another
+                     output folder, for the newest run there
+  --to FILE          the page: comparison.html in the output folder of run B
   --lineage VERSION  where a pushed model, a version or its folder, comes from,
                      down to its images
   --json             print JSON, for other programs
@@ -147,21 +153,31 @@ def schema(arguments: list[str]) -> int:
     from pipeline_def.local.schema_command import write_schema
 
     write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
-    print(f"\nSchema: {target}\n        Correct it, and run with --validation.schema {target}")
+    shown = make_printable(target)
+    print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")
     return 0
 
 
 def runs(arguments: list[str]) -> int:
-    """Print the runs of the output folder, or where a pushed model comes from."""
+    """Print the runs of the output folder, where a pushed model comes from, or compare two."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
     parser = make_parser("local_runner.py runs", _RUNS, hidden=others)
     parser.add_argument("--lineage")
+    parser.add_argument("--compare", nargs=2)
+    parser.add_argument("--to")
     parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
     output = make_absolute(config).output
-    if options["lineage"]:
+    if options["to"] and not options["compare"]:
+        raise ConfigurationError("--to names the page of two runs: add --compare A B.")
+    if options["compare"]:
+        from pipeline_def.local.comparison_command import show_comparison
+
+        first, second = options["compare"]
+        show_comparison((first, second), output, to=options["to"], as_json=options["json"])
+    elif options["lineage"]:
         show_lineage(output, options["lineage"], as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])

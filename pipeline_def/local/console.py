@@ -7,18 +7,19 @@ import logging
 import os
 import shlex
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
+from components.contract.printable import format_duration, make_printable
 from components.contract.progress import LOGGER
 from pipeline_def.local.progress_bar import clock, make_bar
+from pipeline_def.local.rows import print_row, print_whole, wrap
 from pipeline_def.local.step_progress import StepProgress
+from pipeline_def.local.step_times import list_times
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
-_INDENT = 13
 # Outcome of the verdict → what stands before it.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -109,15 +109,15 @@ class RunDisplay(logging.Handler):
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
         for line in self._progress.skipped():
-            self._print(f"{name:<17} {line}")
+            self._print(f"{name:<16} {line}")
         cached = step.state == "cached"
         took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
-        self._print(f"{name:<17} {took}")
+        self._print(f"{name:<16} {took}")
         self._ended += 1
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a progress record of the step that runs."""
-        note = record.getMessage()
+        note = make_printable(record.getMessage())
         if progress := getattr(record, "progress", None):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
@@ -136,16 +136,15 @@ class RunDisplay(logging.Handler):
             kept = [note]
         for line in kept:
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {line} {self.time_left()}".rstrip())
+            self._print(f"{self.step:<16} {line}", self.time_left())
 
-    def _print(self, text: str) -> None:
-        """Print a line of the step that runs; in a narrow terminal, what fits into one line."""
+    def _print(self, text: str, end: str = "") -> None:
+        """Print a line of the step that runs; in a narrow terminal `text` is cut, not `end`."""
         number = f"[{self._ended + 1}/{self._total}]"
-        line = Text(f"{number:>8} {text}")
+        line, end = Text(f"{number:>7} {text}"), f" {end}" if end else ""
         if self._console.is_terminal:
-            self._console.print(line, no_wrap=True, overflow="ellipsis")
-        else:
-            self._console.print(line, soft_wrap=True)
+            line.truncate(self._console.width - len(end), overflow="ellipsis")
+        self._console.print(line.append(end), soft_wrap=True)
 
 
 def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
@@ -153,23 +152,17 @@ def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> Non
     console = Console(highlight=False)
     sign, colour = _SIGNS[summary.outcome]
     console.print()
-    for line in _wrap(console, f"{sign} {summary.headline}"):
-        console.print(f"[bold {colour}]{escape(line)}[/]", soft_wrap=True)
+    for line in wrap(console, f"{sign} {summary.headline}"):
+        console.print(Text(line, f"bold {colour}"), soft_wrap=True)
     for name, text in (*_model_rows(summary), *_data_rows(summary), *_findings(summary)):
-        for number, line in enumerate(_wrap(console, text, indent=_INDENT)):
-            title = "" if number else name
-            console.print(f"[bold]{title:<{_INDENT}}[/bold]{escape(line)}", soft_wrap=True)
+        print_row(console, name, text)
     console.print()
     for name, text in _places(summary, summary_file):
-        # Never wrapped: commands and paths are there to be copied.
-        console.print(f"[bold]{name:<{_INDENT}}[/bold]{escape(text)}", soft_wrap=True)
-    console.print(f"\nDone in {seconds:.0f} s{_longest(summary)}.", soft_wrap=True)
-
-
-def _wrap(console: Console, text: str, *, indent: int = 0) -> list[str]:
-    """Divide a text into lines that fit on a terminal; elsewhere it stays one."""
-    width = max(console.width - indent - 1, 20) if console.is_terminal else len(text) + 1
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+        print_whole(console, name, text)
+    console.print()
+    for number, text in enumerate(list_times(summary.nodes, seconds, width=console.width)):
+        print_row(console, "" if number else "Times", text)
+    console.print(f"\nDone in {format_duration(seconds)}.", soft_wrap=True)
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -226,14 +219,6 @@ def _shown(path: str) -> str:
         return path
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-
-def _longest(summary: Summary) -> str:
-    """Name the steps that took longest."""
-    seconds = {name: node["seconds"] for name, node in summary.nodes.items()}
-    longest = sorted(seconds, key=lambda name: -seconds[name])[:3]
-    texts = [f"{name} {seconds[name]:.0f}" for name in longest if seconds[name] >= 1]
-    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:

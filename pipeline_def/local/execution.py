@@ -10,6 +10,7 @@ import traceback
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
+from components.contract.printable import make_printable
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -27,7 +28,7 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
     logs = Layout(config.output).logs
     os.makedirs(logs, exist_ok=True)
     log_file = os.path.join(logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
-    print(f"Log:    {log_file}\nLoading TensorFlow and TFX …", flush=True)
+    print(f"Log:    {make_printable(log_file)}\nLoading TensorFlow and TFX …", flush=True)
     with redirect_output(log_file) as terminal:
         display = RunDisplay(terminal)
         try:
@@ -39,7 +40,8 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
             traceback.print_exc()
             reason = describe_failure(error)
     where = f" after {display.step} began" if display.step else ""
-    print(f"local_runner.py: failed{where}: {reason}\nThe whole story: {log_file}", file=sys.stderr)
+    for line in (f"local_runner.py: failed{where}: {reason}", f"The whole story: {log_file}"):
+        print(make_printable(line), file=sys.stderr)
     return None
 
 

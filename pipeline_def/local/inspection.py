@@ -8,9 +8,9 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from components.contract.printable import format_duration, make_printable
 from components.contract.splits import EVAL, TEST, TRAIN
@@ -23,10 +23,12 @@ from components.ingest.survey import Survey, Trial, take_survey, try_images
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import ENOUGH_TO_START_AT_RANDOM, resolve
 from pipeline_def.config.recipes import SMALL_SIDE, Recipe
+from pipeline_def.local.rows import print_row, print_whole
 from pipeline_def.model.imagenet import check_imagenet
 from pipeline_def.model.weights_file import name_network
 
 _BAR_WIDTH = 40
+_LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _SECONDS = 5.0
@@ -54,12 +56,14 @@ def inspect(config: Config) -> None:
     chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(chosen.model)
     facts = _facts(listing, survey, chosen, recipe)
+    if listing.root != config.data:
+        print_whole(console, "Folder", listing.root)
     for name, text in (*facts, *_estimates(listing, trial, config)):
-        console.print(f"[bold]{name:<13}[/bold]{escape(text)}", soft_wrap=True)
+        print_row(console, name, text)
     for advice in _advice(listing, survey, config):
-        console.print(f"[bold]Advice[/bold]       {escape(advice)}", soft_wrap=True)
+        print_row(console, "Advice", advice)
     for warning in _warnings(listing, survey, trial, config):
-        console.print(f"[yellow]Warning[/yellow]      {escape(warning)}", soft_wrap=True)
+        print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
     check_splits(listing, config.ingest)
@@ -68,18 +72,25 @@ def inspect(config: Config) -> None:
 def _print_labels(console: Console, listing: Listing) -> None:
     """Draw a bar per label and split, the most frequent labels first."""
     for split, counts in listing.labels_per_split().items():
-        console.print(f"[bold]{escape(split or 'images')}[/bold]")
+        console.print(Text(make_printable(split or "images"), "bold"))
         largest = max(counts.values())
         shown = [
             (make_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)
         ]
-        width = max(cell_len(label) for label, _ in shown)
+        width = min(max(cell_len(label) for label, _ in shown), _room_for_labels(console))
         for label, count in shown:
             bar = "█" * max(1, round(_BAR_WIDTH * count / largest))
-            name = escape(set_cell_size(label, width))
-            console.print(f"  {name}  {count:>9,}  [cyan]{bar}[/cyan]", soft_wrap=True)
+            name = Text(label)
+            name.truncate(width, overflow="ellipsis", pad=True)
+            line = Text.assemble("  ", name, f"  {count:>9,}  ", (bar, "cyan"))
+            console.print(line, soft_wrap=True)
         if len(counts) > _MOST_LABELS:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
+
+
+def _room_for_labels(console: Console) -> int:
+    """Return how many characters of a line the number and the longest bar leave."""
+    return max(_LEAST_LABEL, console.width - _BAR_WIDTH - 16) if console.is_terminal else 1000
 
 
 def _facts(
@@ -87,8 +98,6 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     size = sum(file.size for file in listing.files)
     labels = {file.label for file in listing.files}
-    if listing.root != config.data:
-        yield "Folder", listing.root
     yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}"
     reasons = collections.Counter(entry.reason for entry in listing.skipped)
     if reasons:

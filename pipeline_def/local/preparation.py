@@ -6,11 +6,16 @@ import dataclasses
 import os
 import tempfile
 
+from rich.console import Console
+
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.splits import TRAIN
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.layout import Layout
+from pipeline_def.local.rows import print_row, print_whole
+
+_INDENT = 8
 
 
 def make_absolute(config: Config) -> Config:
@@ -45,16 +50,9 @@ def prepare(config: Config, layout: Layout) -> Config:
     from pipeline_def.model.imagenet import check_imagenet
     from pipeline_def.model.weights_file import name_network
 
+    console = Console(highlight=False)
     config = dataclasses.replace(config, model=name_network(config.model))
-
-    if config.data is None:
-        from pipeline_def.local.sample import write_digits
-
-        print(f"Sample: handwritten digits, in {layout.sample}", flush=True)
-        write_digits(layout.sample)
-        config = dataclasses.replace(config, data=layout.sample)
-    else:
-        print(f"Images: {config.data}", flush=True)
+    config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
     check_labels(listing)
     side = take_survey(listing, config.ingest).shorter_side
@@ -62,12 +60,25 @@ def prepare(config: Config, layout: Layout) -> Config:
     config, recipe = resolve(config, shorter_side=side, images=listing.expected(TRAIN))
     check_imagenet(config.model)
     labels = len({file.label for file in listing.files})
-    print(
-        f"        {len(listing.files):,} files, {labels} classes; the model {config.model.title} "
-        f"sees them at {config.transform.size} x {config.transform.size} pixels",
-        flush=True,
+    seen = (
+        f"{len(listing.files):,} files, {labels} classes; the model {config.model.title} "
+        f"sees them at {config.transform.size} x {config.transform.size} pixels"
     )
-    print(f"Recipe: {recipe}", flush=True)
-    if listing.note:
-        print(f"        {listing.note}", flush=True)
+    notes = [("", listing.note)] if listing.note else []
+    for title, text in (("", seen), ("Recipe:", str(recipe)), *notes):
+        print_row(console, title, text, indent=_INDENT, style="")
     return config
+
+
+def _find_images(console: Console, config: Config, layout: Layout) -> Config:
+    """Say where the images are; without a folder, write the sample."""
+    if config.data is not None:
+        print_whole(console, "Images:", config.data, indent=_INDENT, style="")
+        return config
+
+    from pipeline_def.local.sample import write_digits
+
+    sample = f"handwritten digits, in {layout.sample}"
+    print_whole(console, "Sample:", sample, indent=_INDENT, style="")
+    write_digits(layout.sample)
+    return dataclasses.replace(config, data=layout.sample)

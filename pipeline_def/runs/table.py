@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.contract.errors import StorageError
 from components.contract.printable import make_printable
-from pipeline_def.layout import Layout
 from pipeline_def.runs.history import CODE, IMAGES, Change, Compared, compare
 from pipeline_def.runs.lineage import Origin, trace
-from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.selection import note_earlier, read_runs
 
-_COLUMNS = ("Started", "State", "Images", "Changed", "Accuracy", "Pushed", "Cached")
+_COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
+# Narrower than this, settings no longer fit.
+_LEAST_CHANGED = 14
 _MOST_CHANGES = 12
 _NOTHING = "–"
-
-_EARLIER = "runs of earlier versions, which kept no records, are not listed."
 
 
 def show_runs(output: str, *, as_json: bool = False) -> None:
@@ -34,22 +32,23 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
     Raises:
         StorageError: there are none, or they cannot be read.
     """
-    runs = compare(_read(output))
+    runs = compare(read_runs(output))
     if as_json:
-        _print_json([dataclasses.asdict(run) for run in runs])
+        print_json([dataclasses.asdict(run) for run in runs])
         return
     records = [run.record for run in runs]
     for pipeline, folder in sorted(
         {(r.pipeline, str(r.configuration.get("data"))) for r in records}
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
-    if any(record.earlier_runs for record in records):
-        print(f"Note: {_EARLIER}")
+    if note := note_earlier(records):
+        print(note)
     pushes: dict[str, str] = {}
     for record in records:
         if record.pushed:
             pushes.setdefault(record.pushed.version, record.id)
-    _print_table([tuple(_cells(run, pushes)) for run in runs])
+    cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
+    _print_table([tuple(map(_clean, row)) for row in cells])
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
@@ -58,9 +57,9 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
     Raises:
         UserError: no run in the folder `output` has pushed it.
     """
-    run, origins = trace(_read(output), wanted)
+    run, origins = trace(read_runs(output), wanted)
     if as_json:
-        _print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
+        print_json(dataclasses.asdict(run) | {"origins": list(map(dataclasses.asdict, origins))})
         return
     assert run.pushed is not None
     data = run.data
@@ -77,35 +76,33 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
         print(make_printable(line))
 
 
-def _read(output: str) -> list[RunRecord]:
-    records = read_records(output)
-    if not records and os.path.exists(Layout(output).metadata):
-        raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
-    if not records:
-        raise StorageError(
-            f"{output} has no runs: there is no {Layout(output).runs}. Name the folder of the "
-            "runs with --output."
-        )
-    return records
-
-
-def _print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+def print_json(value: Any) -> None:
+    """Print a value for other programs, and for a person who looks at it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # JSON spells out some control characters only; others would act on the terminal.
+    print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print to the width of a terminal, breaking only what has changed; crop nothing."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in _COLUMNS:
+    for name, *cells in zip(_COLUMNS, *rows, strict=True):
         breaks = name == "Changed"
-        table.add_column(name, no_wrap=not breaks, overflow="fold" if breaks else "ignore")
+        widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
+        # Rich would take the longest word for the least width, and crop the rest.
+        least = min(widest, _LEAST_CHANGED) if breaks else widest
+        overflow: Literal["fold", "ignore"] = "fold" if breaks else "ignore"
+        table.add_column(name, no_wrap=not breaks, overflow=overflow, min_width=least)
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console(highlight=False)
     needed = Console(width=100_000).measure(table)
     console.width = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
     console.print(table)
+
+
+def _clean(text: str) -> str:
+    return "\n".join(map(make_printable, text.split("\n")))
 
 
 def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
@@ -116,8 +113,9 @@ def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
         pushes: version → the first run that has pushed it.
     """
     record = run.record
-    yield _format_time(record.started)
-    yield _describe_state(record)
+    cached = sum(step.state == "cached" for step in record.steps.values())
+    taken = f"{cached}/{len(record.steps)} cached"
+    yield "\n".join((_format_time(record.started), _describe_state(record), taken))
     yield "\n".join(_describe_images(record))
     yield "\n".join(_describe_changes(run.changes)) or _NOTHING
     yield _describe_accuracy(run)
@@ -126,7 +124,6 @@ def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
         yield record.pushed.version if first else "as before"
     else:
         yield {None: _NOTHING, True: "blessed only", False: "not blessed"}[record.blessed]
-    yield f"{sum(s.state == 'cached' for s in record.steps.values())}/{len(record.steps)}"
 
 
 def _describe_state(record: RunRecord) -> str:
@@ -167,7 +164,7 @@ def _describe_accuracy(run: Compared) -> str:
     accuracy = run.record.metrics.get("accuracy")
     if accuracy is None:
         return _NOTHING
-    change = "" if run.accuracy_change is None else f", {run.accuracy_change:+.4f}"
+    change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
     return f"{accuracy:.4f}{change}\non {run.record.split}"
 
 

@@ -57,7 +57,7 @@ _DESCRIBE: Mapping[str, Callable[[ReportFacts], dict[str, Any]]] = {
     "balance": describe_balance,
 }
 
-_FILTERS: dict[str, Callable[..., Any]] = {
+FILTERS: dict[str, Callable[..., Any]] = {
     "base64": formatting.encode,
     "bdi": formatting.isolate,
     "clip": formatting.clip,
@@ -74,6 +74,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "signed": formatting.signed,
     "titled": formatting.titled,
 }
+"""What templates call, by its name there."""
 
 
 def render(facts: ReportFacts) -> str:
@@ -91,4 +92,4 @@ def render_section(key: str, facts: ReportFacts) -> Markup:
 
 @functools.cache
 def _templates() -> Environment:
-    return load_templates(Path(__file__).parent / "templates", formatting.escape, _FILTERS)
+    return load_templates(Path(__file__).parent / "templates", formatting.escape, FILTERS)

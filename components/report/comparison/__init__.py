@@ -1,0 +1,1 @@
+"""Two runs side by side: `compare_runs` finds what differs, `document.render` writes the page."""

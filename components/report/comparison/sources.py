@@ -1,0 +1,64 @@
+"""Reads what the page of two runs is made of from their artifacts, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from components.contract.errors import StorageError
+from components.contract.example import ENCODED, FILENAME, SHA256
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.slices import decode_text
+from components.images.picture import Picture
+from components.images.thumbnails import make_thumbnail
+from components.records.record_reader import read_features
+from components.records.shard_files import list_shards, read_index
+from components.report.comparison.pairing import Evaluation
+
+_NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
+
+
+def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evaluation:
+    """Read the predictions of a run, and the digest of each image from its examples.
+
+    Args:
+        evaluation_uri: folder of the Evaluator's output.
+        examples_uri: folder of ImageExampleGen's examples.
+        split: the split that was evaluated.
+
+    Raises:
+        OSError: a file of them cannot be read.
+        StorageError: they are damaged, or do not belong together.
+    """
+    evaluated = read_predictions(evaluation_uri)
+    keys: dict[str, str] = {}
+    for path in list_shards(examples_uri, split):
+        for features in read_features(path, (_NAME, _KEY)):
+            keys[_decode(features[_NAME])] = _decode(features[_KEY])
+    if missing := [name for name in evaluated.filenames if name not in keys]:
+        raise StorageError(f"{examples_uri} does not hold {missing[0]}, which was evaluated.")
+    digests = tuple(keys[name] for name in evaluated.filenames)
+    return Evaluation(evaluated, digests, examples_uri, split)
+
+
+def read_labels(examples_uri: str) -> Mapping[str, Mapping[str, int]]:
+    """Return split → label → examples."""
+    labels: dict[str, Any] = read_index(examples_uri)["labels"]
+    return labels
+
+
+def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:
+    """Make thumbnails of some of the images of an evaluation; only these are read."""
+    wanted = frozenset(filenames)
+    pictures: dict[str, Picture | None] = {}
+    for path in list_shards(evaluation.examples, evaluation.split):
+        for features in read_features(path, (_NAME, _IMAGE)):
+            if len(pictures) == len(wanted):
+                return pictures
+            if (name := _decode(features[_NAME])) in wanted:
+                pictures[name] = make_thumbnail(bytes(features[_IMAGE]))
+    return pictures
+
+
+def _decode(value: memoryview) -> str:
+    return decode_text(bytes(value))

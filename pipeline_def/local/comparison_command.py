@@ -1,0 +1,162 @@
+"""What `local_runner.py runs --compare` does: one page of what two runs have in common and not."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+from components.contract.errors import DataError, StorageError
+from components.report.comparison.comparison import compare_runs
+from components.report.comparison.differences import Part, list_parts
+from components.report.comparison.document import render
+from components.report.comparison.facts import ComparedRun, ComparisonFacts
+from components.report.comparison.pairing import Evaluation
+from components.report.comparison.sources import read_evaluation, read_labels, read_pictures
+from pipeline_def.layout import Layout
+from pipeline_def.local.rows import print_row, print_whole
+from pipeline_def.runs.history import flatten
+from pipeline_def.runs.selection import Selected, select
+from pipeline_def.runs.table import print_json
+
+# In each direction; 48 pictures of 2 to 5 KB.
+_MOST_IMAGES = 48
+# Not settings: where a run wrote to, what the page says of the images, and what was typed.
+_NO_SETTINGS = ("data", "output", "given")
+
+
+def show_comparison(
+    wanted: tuple[str, str], output: str, *, to: str | None = None, as_json: bool = False
+) -> None:
+    """Compare two runs, write the page, and print the verdict and where the page is.
+
+    Args:
+        wanted: what a person calls them; the second is judged against the first.
+        output: folder of the runs.
+        to: file of the page; by default `comparison.html` in the output folder of the second run.
+        as_json: print numbers for programs instead.
+
+    Raises:
+        UserError: a run does not exist, evaluated nothing, or its artifacts are gone.
+    """
+    first, second = (select(name, output) for name in wanted)
+    if (first.output, first.record.id) == (second.output, second.record.id):
+        raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two.")
+    evaluations = _read(first), _read(second)
+    facts = compare_runs(
+        (_describe("A", first), _describe("B", second)),
+        evaluations,
+        most=_MOST_IMAGES,
+        read_pictures=read_pictures,
+    )
+    path = os.path.abspath(to or Layout(second.output).comparison)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render(facts))
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write {path} ({error.strerror}): choose another file with --to."
+        ) from error
+    if as_json:
+        print_json(_list_numbers(facts, path))
+    else:
+        _print(facts, path)
+
+
+def _describe(name: str, run: Selected) -> ComparedRun:
+    record = run.record
+    with _say_what_is_gone(run):
+        examples = read_labels(run.find_artifact("ImageExampleGen", "examples"))
+    settings = dict(flatten(record.configuration))
+    trained = record.steps.get("Trainer")
+    model = trained.outputs.get("model") if trained else None
+    return ComparedRun(
+        name=name,
+        id=record.id,
+        output=run.output,
+        split=record.split,
+        data={
+            "folder": record.data.folder,
+            "fingerprint": record.data.fingerprint,
+            # 0 without spans.
+            "span": record.data.span or None,
+            "version": record.data.version,
+        },
+        examples=examples,
+        configuration={key: settings[key] for key in settings if key not in _NO_SETTINGS},
+        code=record.code,
+        versions=record.versions,
+        model=model.uri if model else "",
+    )
+
+
+def _read(run: Selected) -> Evaluation:
+    with _say_what_is_gone(run):
+        return read_evaluation(
+            run.find_artifact("Evaluator", "evaluation"),
+            run.find_artifact("ImageExampleGen", "examples"),
+            run.record.split,
+        )
+
+
+@contextlib.contextmanager
+def _say_what_is_gone(run: Selected) -> Iterator[None]:
+    """Turn what happens where artifacts were removed or damaged into one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError) as error:
+        missing = getattr(error, "filename", None)
+        reason = f"{missing} cannot be read" if missing else "its artifacts are damaged"
+        raise StorageError(
+            f"The run {run.record.id} in {run.output} cannot be compared: {reason}. Run the "
+            "pipeline again."
+        ) from error
+
+
+def _print(facts: ComparisonFacts, path: str) -> None:
+    console = Console(highlight=False)
+    print_row(console, "Verdict", facts.headline)
+    for number, reason in enumerate(facts.reasons):
+        print_row(console, "" if number else "Reasons", reason)
+    for number, part in enumerate(filter(_differs, list_parts(facts.first, facts.second))):
+        print_row(console, "" if number else "Differs in", str(part))
+    for run in (facts.first, facts.second):
+        print_whole(console, run.name, os.path.join(Layout(run.output).runs, run.id))
+    print_whole(console, "Page", path)
+
+
+def _differs(part: Part) -> bool:
+    return bool(part.differing)
+
+
+def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
+    paired = facts.paired
+    metrics = {
+        pair.metric: {
+            "first": _known(pair.first),
+            "second": _known(pair.second),
+            "interval": [pair.change.low, pair.change.high] if pair.change else None,
+        }
+        for pair in (paired.metrics if paired else ())
+    }
+    return {
+        "first": facts.first.id,
+        "second": facts.second.id,
+        "outcome": facts.outcome,
+        "headline": facts.headline,
+        "reasons": facts.reasons,
+        "shared": facts.overlap.shared,
+        "metrics": metrics,
+        "right_to_wrong": paired.lost.total if paired else None,
+        "wrong_to_right": paired.won.total if paired else None,
+        "page": path,
+    }
+
+
+def _known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None

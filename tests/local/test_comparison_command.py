@@ -1,0 +1,217 @@
+"""`local_runner.py runs --compare`, on the artifacts of runs that never were."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import local_runner
+from components.contract.errors import DataError
+from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
+from components.evaluation.metrics import intervals
+from components.evaluation.prediction_file import join_parts, write_part
+from components.records.shard_files import open_shard, shard_path, write_index
+from components.records.tfrecord import Value, serialize
+from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record
+from pipeline_def.runs.selection import select
+from tests.local.run_samples import configure, write_run
+from tests.pictures import encode, picture
+
+ROOT = Path(__file__).parents[2]
+LABELS = ("blue", "red")
+IMAGES = 30
+
+
+def write_evaluated_run(
+    output: Path, number: int, *, right: int, first: int = 0, **changes: Any
+) -> RunRecord:
+    """Write a run whose model is right about so many of 30 images, from image `first` on."""
+    record = write_run(output, number, **changes)
+    examples, evaluation = (str(output / "artifacts" / name / str(number)) for name in ("x", "e"))
+    images = range(first, first + IMAGES)
+    _write_examples(examples, images)
+    _write_answers(evaluation, images, right)
+    steps = {
+        "ImageExampleGen": Step("done", outputs={"examples": Output(examples, "Examples")}),
+        "Evaluator": Step("done", outputs={"evaluation": Output(evaluation, "ModelEvaluation")}),
+    }
+    configuration = {**record.configuration, "output": str(output)}
+    record = dataclasses.replace(record, steps=steps, configuration=configuration)
+    write_record(record, str(output))
+    return record
+
+
+def _name(number: int) -> str:
+    return f"{LABELS[number % 2]}/{number}.jpg"
+
+
+def _write_examples(uri: str, images: range) -> None:
+    with open_shard(shard_path(uri, "eval", 0, 1)) as writer:
+        for number in images:
+            features: dict[str, Value] = {
+                ENCODED: encode(picture(number), "JPEG"),
+                FILENAME: _name(number),
+                LABEL: LABELS[number % 2],
+                SHA256: f"{number:064x}",
+            }
+            writer.write(serialize(features))
+    shards = {"eval": {"data_tfrecord-00000-of-00001": len(images)}}
+    write_index(uri, shards, labels={"eval": dict.fromkeys(LABELS, len(images) // 2)})
+
+
+def _write_answers(uri: str, images: range, right: int) -> None:
+    rows = []
+    for place, number in enumerate(images):
+        said = number % 2 if place < right else 1 - number % 2
+        label = LABELS[number % 2].encode()
+        facts = dict.fromkeys(("label", "class", "size", "luminance", "format", "folder"), label)
+        probabilities = np.eye(2, dtype=np.float32)[said] * 0.8 + 0.1
+        rows.append({"filename": _name(number).encode(), **facts, "probabilities": probabilities})
+    write_part(uri, rows)
+    join_parts(uri, [label.encode() for label in LABELS], None)
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The intervals of the bootstrap are tested elsewhere."""
+    for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
+        monkeypatch.setattr(intervals, name, 20)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """A folder of three runs: the second is better than the first, the third has failed."""
+    folder = tmp_path / "out"
+    write_evaluated_run(folder, 1, right=10)
+    write_evaluated_run(folder, 2, right=25, configuration=configure(training={"epochs": 5}))
+    write_run(folder, 3, until="Trainer", state="failed", pushed=None)
+    return folder
+
+
+def runs(*arguments: object) -> int:
+    return local_runner.main(["runs", *map(str, arguments)])
+
+
+def test_runs_are_listed_and_compared_without_tensorflow_and_tfx(output: Path) -> None:
+    program = (
+        "import sys, local_runner; arguments = ['runs', '--output', sys.argv[1]]; "
+        "status = local_runner.main(arguments) or "
+        "local_runner.main([*arguments, '--compare', '1', '2']); "
+        "sys.exit(status or any(name in sys.modules for name in ('tensorflow', 'tfx')))"
+    )
+    command = [sys.executable, "-c", program, str(output)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = output / "comparison.html"
+    assert f"Page         {page}\n" in done.stdout
+    assert "Verdict      B is better than A.\n" in done.stdout
+    assert "0 images went from right to wrong and 15 from wrong to right." in done.stdout
+    assert "Differs in   settings: training.epochs\n" in done.stdout
+    text = page.read_text()
+    assert "B is better than A." in text
+    assert text.count("data:image/jpeg;base64,") == 15
+
+
+def test_a_run_is_named_in_several_ways(tmp_path: Path) -> None:
+    output, other = tmp_path / "out", tmp_path / "other"
+    for number, name in ((1, "2026-11-22T10:01"), (2, "2026-11-22T10:02"), (3, "2026-11-23T10:00")):
+        write_run(output, number, id=name)
+    write_run(other, 4)
+    write_run(other, 5, until="Trainer", state="stopped")
+    for wanted, found in {
+        "2": "2026-11-22T10:02",
+        "2026-11-23": "2026-11-23T10:00",
+        f"{output}/runs/2026-11-22T10:01/": "2026-11-22T10:01",
+        f"{other}/": "5",
+        f"{other}/runs/4": "4",
+    }.items():
+        assert select(wanted, str(output)).record.id == found
+    write_evaluated_run(other, 6, right=1, pushed=Pushed("1795345131", "/pushed/1795345131"))
+    write_run(other, 7, until="Trainer", state="stopped")
+    assert select(str(other), "/nowhere").record.id == "6"
+    assert select("1795345131", str(other)).record.id == "6"
+    with pytest.raises(DataError, match="There are 2 runs 2026-11-22 in"):
+        select("2026-11-22", str(output))
+
+
+def test_a_folder_that_was_moved_and_images_that_few_share(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_evaluated_run(output, 4, right=20, first=20)
+    moved = Path(shutil.move(output, tmp_path / "moved"))
+    assert runs("--output", moved, "--compare", "2", "4") == 0
+    out = capsys.readouterr().out
+    assert "Images that both were evaluated on: 10; only A: 20; only B: 20." in out
+    assert "Each on all of its images" in (moved / "comparison.html").read_text()
+
+
+MISTAKES = {
+    "one run only": (("1",), "--compare needs 2 values"),
+    "no such run": (("1", "7"), "There is no run 7 in OUT, which has runs 1 to 3"),
+    "the same run": (("2", "2"), "2 and 2 are the same run"),
+    "failed before": (("1", "3"), "The run 3 in OUT has evaluated no model: it failed at Trainer."),
+    "an empty folder": (("1", "OUT/artifacts"), "OUT/artifacts has no runs"),
+}
+
+
+@pytest.mark.parametrize(("wanted", "said"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_one_sentence(
+    output: Path, capsys: pytest.CaptureFixture[str], wanted: tuple[str, ...], said: str
+) -> None:
+    names = [name.replace("OUT", str(output)) for name in wanted]
+    assert runs("--output", output, "--compare", *names) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said.replace("OUT", str(output)) in line
+    assert not (output / "comparison.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("artifact", "content", "said"),
+    [
+        ("e/2/predictions.parquet", None, "predictions.parquet cannot be read"),
+        ("e/2/predictions.parquet", b"no table", "its artifacts are damaged"),
+        ("x/2/index.json", None, "index.json cannot be read"),
+        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"x" * 20, "is cut off"),
+        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"", "does not hold"),
+    ],
+)
+def test_artifacts_that_are_gone_or_damaged(
+    output: Path,
+    capsys: pytest.CaptureFixture[str],
+    artifact: str,
+    content: bytes | None,
+    said: str,
+) -> None:
+    path = output / "artifacts" / artifact
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert runs("--output", output, "--compare", "1", "2") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_numbers_for_programs_and_a_page_elsewhere(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--output", output, "--compare", "1", "2", "--json", "--to")
+    assert runs(*arguments, tmp_path / "page.html") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["first"], found["second"], found["outcome"]) == ("1", "2", "better")
+    accuracy = found["metrics"]["accuracy"]
+    assert (accuracy["first"], accuracy["second"]) == pytest.approx((10 / 30, 25 / 30))
+    assert accuracy["interval"][0] > 0
+    assert (found["right_to_wrong"], found["wrong_to_right"]) == (0, 15)
+    assert Path(found["page"]).read_text().startswith("<!DOCTYPE html>")
+    assert runs(*arguments, output) == 2
+    assert "choose another file with --to" in capsys.readouterr().err
+    assert runs("--output", output, "--to", "page.html") == 2
+    assert "add --compare A B" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""Two runs to compare, made on the spot, without models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.images.picture import Picture
+from components.report.comparison.comparison import compare_runs
+from components.report.comparison.facts import ComparedRun, ComparisonFacts
+from components.report.comparison.pairing import Evaluation
+from tests.pictures import encode, picture
+
+LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")
+
+
+def describe(name: str, **changes: Any) -> ComparedRun:
+    run = ComparedRun(
+        name=name,
+        id=f"2026-11-22T10:0{ord(name) - 64}",
+        output=f"/out/{name}",
+        split="test",
+        data={"folder": "/data", "fingerprint": "files:5,sha256:aaaa", "span": None},
+        examples={"train": {"cat": 100, "dog": 50}, "test": {"cat": 20, "dog": 20}},
+        configuration={"training.epochs": 20, "training.seed": 0},
+        code={"Trainer": "t1", "Evaluator": "e1"},
+        versions={"tfx": "1.16.0"},
+    )
+    return replace(run, **changes)
+
+
+def answer(
+    truth: Sequence[str],
+    said: Sequence[str],
+    *,
+    labels: tuple[str, ...] = LABELS,
+    keys: Sequence[str] | None = None,
+    sure: Sequence[float] | None = None,
+) -> Evaluation:
+    """A model that says `said` with probability `sure`, and leaves the rest to the others."""
+    columns = {label: column for column, label in enumerate(labels)}
+    sureness = np.array(sure or [0.9] * len(truth), np.float32)
+    rest = (1 - sureness) / (len(labels) - 1)
+    probabilities = np.tile(rest[:, None], len(labels))
+    probabilities[np.arange(len(said)), [columns[label] for label in said]] = sureness
+    ids = np.array([columns.get(label, -1) for label in truth], np.int64)
+    names = tuple(f"{label}/{row:04d}.jpg" for row, label in enumerate(truth))
+    evaluated = Evaluated(
+        names, {"class": tuple(truth)}, Predictions(labels, ids, probabilities), None
+    )
+    keys = tuple(keys or (f"key {row}" for row in range(len(truth))))
+    return Evaluation(evaluated, keys, "/examples", "test")
+
+
+def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evaluation:
+    """Right as often as that; what is easy for one model is easy for others."""
+    hard = np.random.default_rng(0).random(images)
+    luck = np.random.default_rng(seed).normal(0, 0.1, images)
+    truth = [LABELS[row % len(LABELS)] for row in range(images)]
+    said = [
+        label if hard[row] + luck[row] < accuracy else LABELS[(row + 1) % len(LABELS)]
+        for row, label in enumerate(truth)
+    ]
+    return answer(truth, said, sure=(0.5 + 0.4 * hard).tolist())
+
+
+def show(evaluation: Evaluation, filenames: Collection[str]) -> Mapping[str, Picture | None]:
+    """A picture of every second image."""
+    image = picture(1)
+    shown = Picture(encode(image, "JPEG"), image.width, image.height)
+    return {name: shown if name[-5] in "02468" else None for name in filenames}
+
+
+def compare(
+    first: Evaluation, second: Evaluation, *, most: int = 48, model: str = "", **changes: Any
+) -> ComparisonFacts:
+    """Compare two runs of a model, of which the second one has `changes`."""
+    runs = describe("A", model=model), describe("B", **{"model": model, **changes})
+    return compare_runs(runs, (first, second), most=most, read_pictures=show)

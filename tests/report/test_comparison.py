@@ -1,0 +1,184 @@
+"""What two runs have in common and what not: pairs, verdict, and the page, without a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from components.evaluation.metrics import intervals
+from components.evaluation.metrics.intervals import paired_interval
+from components.report.comparison.differences import list_parts
+from components.report.comparison.document import render
+from components.report.comparison.facts import Overlap
+from components.report.comparison.pairing import pair
+from tests.report.comparison_sample import LABELS, answer, compare, describe, draw_answers
+from tests.report.test_page import Document, words
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The intervals of the bootstrap are tested elsewhere."""
+    for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
+        monkeypatch.setattr(intervals, name, 20)
+
+
+PETS = ("cat", "dog")
+
+
+def pets(truth: str, said: str, keys: str, sure: list[float] | None = None) -> Any:
+    """Each letter is an image: c or d, and its content."""
+    names = {"c": "cat", "d": "dog"}
+    spelt = [[names[letter] for letter in letters] for letters in (truth, said)]
+    return answer(*spelt, labels=PETS, keys=list(keys), sure=sure)
+
+
+# Labels and contents of the first and the second run, pairs of rows, and how they overlap.
+PAIRS = {
+    "the same images": ("cd", "12", "cd", "12", {(0, 0), (1, 1)}, (2, 0, 0, 0)),
+    "in another order": ("cd", "12", "dc", "21", {(0, 1), (1, 0)}, (2, 0, 0, 0)),
+    "some of them": ("cdd", "123", "dc", "29", {(1, 0)}, (1, 0, 2, 1)),
+    "none": ("c", "1", "c", "2", set(), (0, 0, 1, 1)),
+    "copies pair one by one": ("ccc", "111", "cc", "11", {(0, 0), (1, 1)}, (2, 0, 1, 0)),
+    "another label": ("cd", "12", "dd", "12", {(1, 1)}, (1, 1, 0, 0)),
+    "a copy under each label": ("cd", "11", "dd", "11", {(1, 0)}, (1, 1, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys", "labels_2", "keys_2", "rows", "overlap"), PAIRS.values(), ids=PAIRS.keys()
+)
+def test_images_pair_by_content_and_label(
+    labels: str,
+    keys: str,
+    labels_2: str,
+    keys_2: str,
+    rows: set[tuple[int, int]],
+    overlap: tuple[int, ...],
+) -> None:
+    pairs = pair(pets(labels, labels, keys), pets(labels_2, labels_2, keys_2))
+    assert set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)) == rows
+    assert pairs.overlap == Overlap(*overlap)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome", "said"),
+    [
+        (0.6, 0.8, "better", "B is better than A."),
+        (0.8, 0.6, "worse", "B is worse than A."),
+        (0.7, 0.72, "undecided", "Undecided: the images do not tell which of A and B is better."),
+    ],
+)
+def test_the_paired_interval_decides(before: float, after: float, outcome: str, said: str) -> None:
+    first, second = draw_answers(before), draw_answers(after, seed=1)
+    facts = compare(first, second)
+    right, now = first.answers.answers.right, second.answers.answers.right
+    assert facts.paired
+    assert facts.paired.change == paired_interval(now, right)
+    assert facts.paired.accuracies == (right.mean(), now.mean())
+    assert (facts.outcome, facts.headline) == (outcome, said)
+    assert any("contains 0" in reason for reason in facts.reasons) == (outcome == "undecided")
+
+
+def test_the_second_model_may_know_other_classes_in_another_order() -> None:
+    first = answer(["cat", "dog", "dog"], ["cat", "dog", "cat"], labels=PETS)
+    second = answer(["cat", "dog", "dog"], ["cat", "dog", "dog"], labels=("bird", "dog", "cat"))
+    facts = compare(first, second)
+    assert facts.paired
+    assert {part.value: (part.baseline, part.accuracy) for part in facts.paired.recalls} == {
+        "cat": (1.0, 1.0),
+        "dog": (0.5, 1.0),
+    }
+
+
+def test_changed_images_come_by_how_sure_both_models_are() -> None:
+    first = pets("ccccd", "ccccc", "12345", [0.9, 0.6, 0.8, 0.7, 0.9])
+    second = pets("ccccd", "dddcd", "12345", [0.7, 0.9, 0.9, 0.9, 0.6])
+    facts = compare(first, second, most=2)
+    assert facts.paired
+    lost, won = facts.paired.lost, facts.paired.won
+    assert (lost.total, [image.filename[-5] for image in lost.shown]) == (3, ["2", "0"])
+    assert (won.total, [image.filename[-5] for image in won.shown]) == (1, ["4"])
+    answers = lost.shown[0].first, lost.shown[0].second
+    assert [answer.label for answer in answers] == ["cat", "dog"]
+    assert [answer.probability for answer in answers] == pytest.approx([0.8, 0.9])
+    text = words(render(facts))
+    assert "2 of 3 images, those first of which both models are most sure. 1 image is not" in text
+
+
+def test_the_class_that_lost_most_comes_first() -> None:
+    first = pets("ccccdddd", "ccccddcc", "12345678")
+    second = pets("ccccdddd", "ccdddddc", "12345678")
+    facts = compare(first, second)
+    assert facts.paired
+    assert [part.value for part in facts.paired.recalls] == ["cat", "dog"]
+
+
+def test_runs_without_a_common_image_have_no_paired_figures() -> None:
+    facts = compare(pets("cd", "cd", "12"), pets("cd", "cc", "34"))
+    assert (facts.outcome, facts.paired) == ("apart", None)
+    page = render(facts)
+    text = words(page)
+    assert "A and B cannot be compared: they were evaluated on different images." in text
+    assert "Images that both were evaluated on: 0; only A: 2; only B: 2" in text
+    assert "Accuracy 1.000 0.500" in text
+    assert "<svg" not in page
+    assert "Images that changed" not in text
+
+
+def test_what_a_reader_is_warned_of() -> None:
+    facts = compare(pets("ccd", "ccd", "123"), pets("cdd", "cdd", "123"), split="eval")
+    assert any("B is judged by its eval split" in reason for reason in facts.reasons)
+    assert any(reason.endswith("label for them: 1 image.") for reason in facts.reasons)
+    said = "Both runs evaluated the same model: nothing was trained in between."
+    assert said not in facts.reasons
+    images = pets("cd", "cd", "12")
+    assert said in compare(images, images, model="/model/1").reasons
+
+
+def test_only_what_differs_is_listed() -> None:
+    changed: dict[str, Any] = {
+        "data": {"folder": "/data", "fingerprint": "files:6,sha256:bbbb", "span": None},
+        "examples": {"train": {"cat": 90, "dog": 60}, "test": {"cat": 20, "dog": 20}},
+        "configuration": {"training.epochs": 30, "training.seed": 0, "training.<b>": None},
+        "code": {"Trainer": "t2", "Evaluator": "e1"},
+        "versions": {"tfx": "1.21.0"},
+    }
+    first, second = draw_answers(0.6), draw_answers(0.8)
+    parts = list_parts(describe("A"), describe("B", **changed))
+    assert [str(part) for part in parts] == [
+        "images: fingerprint",
+        "settings: training.epochs",
+        "code of steps: Trainer",
+        "versions: tfx",
+    ]
+    text = words(render(compare(first, second, **changed)))
+    assert "train: cat 100 90" in text
+    assert "1 setting differs, of 3. Setting A B training.epochs 20 30" in text
+    assert "Fingerprint differs files:5,sha256:aaaa files:6,sha256:bbbb" in text
+    assert "Trainer t1 t2" in text
+    assert "Evaluator" not in text
+    assert "tfx 1.16.0 1.21.0" in text
+
+    text = words(render(compare(first, second)))
+    assert "Images, settings, code and versions are the same in both runs." in text
+    assert "The configuration is the same." in text
+
+
+def test_the_page_stands_alone_and_names_are_text() -> None:
+    page = render(compare(draw_answers(0.6), draw_answers(0.8, seed=1)))
+    document = Document(page)
+    assert not document.open
+    assert page.count("<script") == 1
+    assert len(document.ids) == len(set(document.ids))
+    for target in document.targets:
+        assert target.startswith("data:image/jpeg;base64,") or target[1:] in document.ids
+    assert set(re.findall(r"https?://[^\s\"'<>]+", page)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert {LABELS[0], "�turned", "byte �"} <= document.texts
+    assert page.encode()
+    assert not re.search("nan|None|inf\\b", words(page))
+    assert "no picture" in words(page)
