@@ -1,1 +1,1 @@
-"""The pictures of the report: samples of each class, the worst mistakes, rejects and copies."""
+"""The pictures of the report: samples, answered images, rejects, copies; `gathering.py` is the door."""
