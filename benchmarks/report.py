@@ -32,13 +32,7 @@ _TRAINING_EACH = 5
 
 def main() -> None:
     """Make the artifacts if they are not there, run the steps, print figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--classes", type=int, default=1_000)
-    parser.add_argument("--folder", type=Path, required=True, help="for the artifacts, a gigabyte")
-    parser.add_argument("--rounds", type=int, default=3, help="of ImageReport")
-    parser.add_argument("--step", choices=["inputs", "evaluator", "report"], help="in this process")
-    options = parser.parse_args()
+    options = _parser().parse_args()
     if options.step:
         _run_step(options)
         return
@@ -54,6 +48,16 @@ def main() -> None:
         f"ImageReport: {statistics.median(seconds):.1f} s ({seconds[0]:.1f} to {seconds[-1]:.1f}), "
         f"{max(r['mib'] for r in rounds):,.0f} MiB, page {rounds[0]['page_mb']:.2f} MB"
     )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("--images", type=int, default=50_000)
+    parser.add_argument("--classes", type=int, default=1_000)
+    parser.add_argument("--folder", type=Path, required=True, help="for the artifacts, a gigabyte")
+    parser.add_argument("--rounds", type=int, default=3, help="of ImageReport")
+    parser.add_argument("--step", choices=["inputs", "evaluator", "report"], help="in this process")
+    return parser
 
 
 def _measure(options: argparse.Namespace, step: str) -> dict[str, float]:

@@ -1,1 +1,68 @@
-"""TFX components of the image pipeline: ingest, gate, transform, baseline, evaluation."""
+"""TFX components of the image pipeline, by the names that other people's pipelines import.
+
+    from components import ImageExampleGen, ImageTransform, statistics_options
+
+A name is looked up when it is asked for: TFX, which takes seconds to import, is loaded by the
+components alone, not by the logic that lies in the same folders.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# Name → the module that defines it.
+_PLACES = {
+    "AnomalyGate": "components.validation.gate",
+    "BaselineFinder": "components.evaluation.baseline",
+    "EvaluationConfig": "components.evaluation.config",
+    "ImageEvaluator": "components.evaluation.component",
+    "ImageExampleGen": "components.ingest.component",
+    "ImagePusher": "components.push.component",
+    "ImageReport": "components.report.component",
+    "ImageSchemaGen": "components.validation.schema_gen",
+    "ImageTrainer": "pipeline_def.training.component",
+    "ImageTransform": "components.transform.component",
+    "ImageValidator": "components.validation.validator",
+    "IngestConfig": "components.ingest.config",
+    "ModelConfig": "pipeline_def.config.model",
+    "TrainerConfig": "pipeline_def.config.trainer",
+    "TrainingConfig": "pipeline_def.config.training",
+    "TransformConfig": "components.transform.config",
+    "ValidationConfig": "components.validation.config",
+    "statistics_options": "components.validation.statistics",
+    "to_json": "components.contract.configuration",
+}
+
+if TYPE_CHECKING:
+    from components.contract.configuration import to_json as to_json
+    from components.evaluation.baseline import BaselineFinder as BaselineFinder
+    from components.evaluation.component import ImageEvaluator as ImageEvaluator
+    from components.evaluation.config import EvaluationConfig as EvaluationConfig
+    from components.ingest.component import ImageExampleGen as ImageExampleGen
+    from components.ingest.config import IngestConfig as IngestConfig
+    from components.push.component import ImagePusher as ImagePusher
+    from components.report.component import ImageReport as ImageReport
+    from components.transform.component import ImageTransform as ImageTransform
+    from components.transform.config import TransformConfig as TransformConfig
+    from components.validation.config import ValidationConfig as ValidationConfig
+    from components.validation.gate import AnomalyGate as AnomalyGate
+    from components.validation.schema_gen import ImageSchemaGen as ImageSchemaGen
+    from components.validation.statistics import statistics_options as statistics_options
+    from components.validation.validator import ImageValidator as ImageValidator
+    from pipeline_def.config.model import ModelConfig as ModelConfig
+    from pipeline_def.config.trainer import TrainerConfig as TrainerConfig
+    from pipeline_def.config.training import TrainingConfig as TrainingConfig
+    from pipeline_def.training.component import ImageTrainer as ImageTrainer
+
+__all__ = [*_PLACES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from components.contract.errors import ConfigurationError
 
-_ROOT = Path(__file__).resolve().parent.parent
-_OURS = ("components", "pipeline_def")
+# The folder of the repository; of the wheel, the one in which it is installed.
+_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 # Step → the modules that its component names: executor, driver, and functions by dotted path.
 # StatisticsGen is TFX's own; ours are the options that it is given.
@@ -39,6 +39,9 @@ _ENTRIES = {
     "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
     "Pusher": ("components.push.executor",),
 }
+
+# One name in the wheel.
+_OURS = {module.partition(".")[0] for modules in _ENTRIES.values() for module in modules}
 
 _TRAINS = "Trainer"
 
@@ -81,9 +84,8 @@ def _digest(entries: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(name.encode() + b"\0" + (_ROOT / name).read_bytes() + b"\0")
-    versions = _locked_versions(_ROOT)
     for name in sorted(libraries):
-        digest.update(f"{name}=={versions.get(name, 'not locked')}\n".encode())
+        digest.update(f"{name}=={_version(name)}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -178,8 +180,11 @@ def _distribution(module: str) -> str:
 
 @functools.cache
 def _locked_versions(root: Path) -> dict[str, str]:
-    """Read `uv.lock`: distribution → its version."""
-    lock = tomllib.loads((root / "uv.lock").read_text(encoding="utf-8"))
+    """Read `uv.lock`: distribution → its version. An installed wheel has none."""
+    file = root / "uv.lock"
+    if not file.exists():
+        return {}
+    lock = tomllib.loads(file.read_text(encoding="utf-8"))
     return {package["name"]: package.get("version", "") for package in lock["package"]}
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from tfx.components.statistics_gen.component import StatisticsGen
-from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
-from tfx.proto import pusher_pb2, trainer_pb2
+from tfx.proto import pusher_pb2
 
-from components.contract.configuration import to_dict, to_json
+from components.contract.configuration import to_json
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.component import ImageEvaluator
 from components.ingest.component import ImageExampleGen
@@ -28,6 +27,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
 from pipeline_def.model.weights_file import weights_version
+from pipeline_def.training.component import ImageTrainer
 
 
 def create_pipeline(config: Config) -> Pipeline:
@@ -64,10 +64,7 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
     transform = ImageTransform(
         examples=example_gen.outputs["examples"],
         schema=schema_gen.outputs["schema"],
-        preprocessing_fn="components.transform.preprocessing.preprocessing_fn",
-        disable_statistics=True,
-        disable_analyzer_cache=True,
-        custom_config=to_dict(config.transform),
+        config=config.transform,
     ).with_id("Transform")
     transform.add_upstream_node(gate)
     trainer = _train(config, layout, transform)
@@ -105,26 +102,21 @@ def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
     return [example_gen, statistics, schema_gen, validator, gate]
 
 
-def _train(config: Config, layout: Layout, transform: ImageTransform) -> Trainer:
-    return Trainer(
-        run_fn="pipeline_def.training.run_fn.run_fn",
+def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseComponent:
+    return ImageTrainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
-        train_args=trainer_pb2.TrainArgs(splits=["train"]),
-        eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
-        custom_config=to_dict(
-            TrainerConfig(
-                transform=config.transform,
-                input=config.input,
-                augmentation=config.augmentation,
-                model=config.model,
-                training=config.training,
-                transfer=config.transfer,
-                checkpoints=layout.checkpoints,
-                weights_version=weights_version(config.model) if _is_local(config) else "",
-            )
+        config=TrainerConfig(
+            transform=config.transform,
+            input=config.input,
+            augmentation=config.augmentation,
+            model=config.model,
+            training=config.training,
+            transfer=config.transfer,
+            checkpoints=layout.checkpoints,
+            weights_version=weights_version(config.model) if _is_local(config) else "",
         ),
-    )
+    ).with_id("Trainer")
 
 
 def _evaluate_and_push(
@@ -143,7 +135,6 @@ def _evaluate_and_push(
     report = ImageReport(
         pipeline=config.name,
         code=whole_digest(),
-        preview_fn="pipeline_def.data.preview.preview",
         examples=examples,
         rejects=example_gen.outputs["rejects"],
         anomalies=validator.outputs["anomalies"],

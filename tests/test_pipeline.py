@@ -193,16 +193,6 @@ def list_runs(output: Path, *options: str) -> str:
     return subprocess.run([*argv, *options], capture_output=True, text=True, check=True).stdout
 
 
-def test_without_options_the_sample_of_digits_is_learnt(tmp_path: Path) -> None:
-    outcome = run(tmp_path / "out")
-    assert (outcome.status, outcome.err) == (0, ""), outcome.err
-    assert sum(outcome.summary["examples"].values()) == 1797
-    assert outcome.summary["classes"] == list("0123456789")
-    assert outcome.summary["metrics"]["accuracy"] >= 0.96
-    assert outcome.summary["blessed"]
-    assert Path(outcome.summary["pushed_model"], "saved_model.pb").exists()
-
-
 def test_photographs_and_three_splits(tmp_path: Path) -> None:
     """The network for photographs, briefly; evaluated on the test split, where there is one."""
     for number, (split, each) in enumerate({"train": 8, "val": 4, "test": 4}.items()):

@@ -3,9 +3,9 @@
     uv run -m benchmarks.peers.input_versus --data DIR --storage jpeg \
         --python ffcv=/tmp/peers/ffcv/bin/python --python torch=/tmp/peers/torch/bin/python
 
-DIR is laid out as `input_peers.py` says. Each figure comes from a process of its own, which reads
-for some seconds unmeasured first; the contenders take turns. A peer is left out unless `--python`
-says where its environment is; those of TensorFlow are in ours.
+DIR is laid out as `input_pipelines.py` says. Each figure comes from a process of its own, which
+reads for some seconds unmeasured first; the contenders take turns. A peer is left out unless
+`--python` says where its environment is; those of TensorFlow are in ours.
 """
 
 from __future__ import annotations

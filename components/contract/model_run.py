@@ -9,10 +9,18 @@ INPUT_FILE = "input.json"
 TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as it was given;
 `phases`, a list of `name`, `epochs`, `seconds`, `metric` and `best`, its value in the best epoch;
-`exported`, the name of the phase whose weights were exported."""
+`exported`, the name of the phase whose weights were exported; `calibration`, null or the fields of
+`pipeline_def.training.calibration.Calibration`."""
+
+MODEL_FILE = "model.json"
+"""What was exported: `parameters`, the number of the network's weights; `bytes` of all files of the
+SavedModel."""
 
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
+
+LEARNING_RATE = "learning_rate"
+"""Metric of the history: learning rate of the last step of an epoch."""
 
 PHASE = "phase"
 """Number of the phase, from 1 on, that an epoch of the history belongs to; not a metric."""

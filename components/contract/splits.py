@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 TRAIN = "train"
 """Weights are fitted to it; statistics and vocabulary are its own."""
 
@@ -11,3 +14,13 @@ EVAL = "eval"
 TEST = "test"
 """Judges: metrics and verdict are measured on it, which nothing before has looked at. Where there
 is none, `EVAL` judges what it has chosen, and the numbers are optimistic."""
+
+_Value = TypeVar("_Value")
+
+
+def sort_splits(by_split: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Order what belongs to splits as they are used: train, eval, test, then others by name."""
+    used = (TRAIN, EVAL, TEST)
+    known = [split for split in used if split in by_split]
+    others = sorted(split for split in by_split if split not in used)
+    return {split: by_split[split] for split in (*known, *others)}

@@ -32,7 +32,7 @@ def find_baseline(pushed_models: str, candidate: str) -> str:
         pushed_models: folder whose subfolders are versions, named by number.
         candidate: folder of the SavedModel to be evaluated.
     """
-    versions = list(whole_versions(pushed_models))
+    versions = list(whole_versions(pushed_models)) if pushed_models else []
     same = model_digest(candidate) if versions else ""
     return next((version for version in versions if model_digest(version) != same), "")
 
@@ -53,22 +53,32 @@ class Driver(LookupDriver):
     ) -> dict[str, Any]:
         """Find the folder of the baseline."""
         candidate = artifact_utils.get_single_instance(input_dict["model"])
-        return {FOUND_KEY: _find(exec_properties["pushed_models"], candidate)}
+        # TFX does not pass on what was left at its default.
+        return {FOUND_KEY: _find(exec_properties.get("pushed_models", ""), candidate)}
 
 
 @component
 def BaselineFinder(
     model: InputArtifact[standard_artifacts.Model],
-    pushed_models: Parameter[str],
     baseline: OutputArtifact[standard_artifacts.Model],
+    pushed_models: Parameter[str] = "",
     found_baseline: Parameter[str] = None,
 ) -> None:
     """Copy the last pushed model other than the candidate.
 
+    Example:
+        >>> from components import BaselineFinder
+        >>> from tfx.dsl.components.common.importer import Importer
+        >>> from tfx.types.standard_artifacts import Model
+        >>> candidate = Importer(source_uri="trained/1", artifact_type=Model)
+        >>> finder = BaselineFinder(model=candidate.outputs["result"], pushed_models="pushed")
+        >>> sorted(finder.outputs)
+        ['baseline']
+
     Args:
         model: the candidate.
-        pushed_models: folder that Pusher writes versions to.
         baseline: the copy; empty, with the property `found` at 0, on a first run.
+        pushed_models: folder that Pusher writes versions to. Empty: there is no model in use.
         found_baseline: what the driver found; it is looked for here where no driver ran.
     """
     found = _find(pushed_models, model) if found_baseline is None else found_baseline
@@ -80,3 +90,5 @@ def BaselineFinder(
 
 
 BaselineFinder.DRIVER_CLASS = Driver
+# TFX leaves it with the function.
+BaselineFinder.__doc__ = BaselineFinder.test_call.__doc__

@@ -21,6 +21,18 @@ class ImageEvaluator(component.Evaluator):
     """TFX's Evaluator with a baseline that may be missing and the split chosen at run time.
 
     The evaluation contains, beside TFMA's files, `prediction_file.PREDICTIONS_FILE`.
+
+    Example:
+        >>> from components import ImageEvaluator, ImageExampleGen
+        >>> from tfx.dsl.components.common.importer import Importer
+        >>> from tfx.types.standard_artifacts import Model
+        >>> example_gen = ImageExampleGen(folder="photos")
+        >>> model = Importer(source_uri="trained/1", artifact_type=Model)
+        >>> evaluator = ImageEvaluator(
+        ...     examples=example_gen.outputs["examples"], model=model.outputs["result"]
+        ... )
+        >>> sorted(evaluator.outputs)
+        ['blessing', 'evaluation']
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -30,10 +42,17 @@ class ImageEvaluator(component.Evaluator):
         *,
         examples: types.BaseChannel,
         model: types.BaseChannel,
-        baseline_model: types.BaseChannel,
-        config: EvaluationConfig,
+        baseline_model: types.BaseChannel | None = None,
+        config: EvaluationConfig | None = None,
     ) -> None:
-        """Compare Trainer's model with BaselineFinder's on ImageExampleGen's examples."""
+        """Judge a model on the split `test` where there is one, else on `eval`.
+
+        Args:
+            examples: of ImageExampleGen.
+            model: of ImageTrainer.
+            baseline_model: of BaselineFinder: the model in use, if there is one.
+            config: when a model is blessed; None: `EvaluationConfig()`.
+        """
         super().__init__(
             examples=examples,
             model=model,
@@ -42,4 +61,4 @@ class ImageEvaluator(component.Evaluator):
             eval_config=tfma.EvalConfig(),
             module_path=evaluation_hooks.__name__,
         )
-        self.exec_properties[CONFIG_KEY] = to_json(config)
+        self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())

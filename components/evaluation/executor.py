@@ -122,6 +122,7 @@ def _without_empty_baseline(
     input_dict: Mapping[str, list[types.Artifact]],
 ) -> Artifacts:
     """Drop the baseline on a first run; TFX then ignores the change thresholds."""
-    found = [b for b in input_dict[BASELINE_MODEL_KEY] if b.get_int_custom_property(FOUND_PROPERTY)]
+    given = input_dict.get(BASELINE_MODEL_KEY, [])
+    found = [b for b in given if b.get_int_custom_property(FOUND_PROPERTY)]
     others = {name: of for name, of in input_dict.items() if name != BASELINE_MODEL_KEY}
     return {**others, BASELINE_MODEL_KEY: found} if found else others

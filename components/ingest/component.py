@@ -45,6 +45,12 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     The folder is a path or a URL, and may have TFX's placeholders `{SPAN}`, `{VERSION}`, `{YYYY}`,
     `{MM}` and `{DD}`.
 
+    Example:
+        >>> from components import ImageExampleGen
+        >>> example_gen = ImageExampleGen(folder="photos")
+        >>> sorted(example_gen.outputs)
+        ['examples', 'rejects']
+
     Outputs:
         examples: `Examples`, uncompressed shards in `Split-<name>` folders, and `index.json`.
         rejects: `ImageRejects`, `rejects.jsonl`, `skipped.jsonl`, `duplicates.jsonl` and
@@ -55,13 +61,16 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
     DRIVER_CLASS = Driver
 
-    def __init__(self, *, folder: str, config: IngestConfig, listings: str) -> None:
+    def __init__(
+        self, *, folder: str, config: IngestConfig | None = None, listings: str = ""
+    ) -> None:
         """Ingest `folder` as `config` says.
 
         Args:
             folder: path or URL of the images.
-            config: how they become records.
-            listings: folder in which the driver leaves the listing that the executor reads.
+            config: how they become records; None: `IngestConfig()`.
+            listings: folder in which the driver leaves the listing that the executor reads. Empty:
+                the executor lists the images again, and may find others than were fingerprinted.
         """
         spec = ImageExampleGenSpec(
             input_base=folder,
@@ -71,7 +80,7 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
             output_config=example_gen_pb2.Output(),
             output_data_format=example_gen_pb2.FORMAT_TF_EXAMPLE,
             output_file_format=example_gen_pb2.FORMAT_TFRECORDS_GZIP,
-            config=to_json(config),
+            config=to_json(config or IngestConfig()),
             listings=listings,
             examples=types.Channel(type=standard_artifacts.Examples),
             rejects=types.Channel(type=ImageRejects),

@@ -30,11 +30,12 @@ class Driver(driver.Driver):
         """List the folder; on Kubeflow Pipelines, which runs no drivers, in a step before."""
         config = from_json(IngestConfig, exec_properties["config"])
         found = find_span(exec_properties["input_base"], config.span)
+        listings = exec_properties["listings"]
         listing = list_images(found.folder, config.manifest, config.splits)
         check_labels(listing)
         return {
             utils.SPAN_PROPERTY_NAME: found.span,
             utils.VERSION_PROPERTY_NAME: found.version,
             utils.FINGERPRINT_PROPERTY_NAME: listing.fingerprint(),
-            LISTING_PROPERTY: write_listing(listing, exec_properties["listings"]),
+            LISTING_PROPERTY: write_listing(listing, listings) if listings else "",
         }

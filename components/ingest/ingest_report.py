@@ -14,8 +14,9 @@ from components.contract.errors import DataError
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.listing import Listing
-from components.ingest.shard_plan import ShardPlan, split_of
+from components.ingest.shard_plan import ShardPlan
 from components.ingest.split_check import require_splits
+from components.ingest.stratification import SplitRule
 from components.records.shard_files import UNFINISHED, shard_path
 from components.storage.artifact_files import make_folders, open_file
 
@@ -74,9 +75,7 @@ def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
         return PlanReport(plan=plan, **json.loads(file.read()))
 
 
-def find_duplicates(
-    reports: Sequence[PlanReport], fractions: Mapping[str, float]
-) -> list[Duplicate]:
+def find_duplicates(reports: Sequence[PlanReport], rule: SplitRule) -> list[Duplicate]:
     """Return the images that several files hold, in the order of their first paths."""
     seen: set[bytes] = set()
     twice: set[bytes] = set()
@@ -88,7 +87,7 @@ def find_duplicates(
     for report in reports:
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
             if sha256 and bytes.fromhex(sha256) in twice:
-                entry = (file.path, file.label, split_of(file, sha256, fractions))
+                entry = (file.path, file.label, rule.split_of(file, sha256))
                 files.setdefault(sha256, []).append(entry)
     found = []
     for sha256, entries in files.items():

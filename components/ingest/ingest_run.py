@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
+from components.contract.splits import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
     PlanReport,
@@ -22,6 +23,7 @@ from components.ingest.ingest_report import (
 from components.ingest.listing import Listing
 from components.ingest.plan_work import IngestJob
 from components.ingest.shard_plan import ShardPlan, plan_shards
+from components.ingest.stratification import stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove
 
@@ -50,25 +52,44 @@ def ingest_listing(
     if listing.note:
         logging.warning(listing.note)
     plans = plan_shards(listing.files, config, listing.fractions)
+    rule = stratify(listing, config)
     remove_shards(examples)
-    job = IngestJob(listing.root, examples, config, listing.fractions, total=len(listing.files))
+    job = IngestJob(listing.root, examples, config, rule, total=len(listing.files))
     write(plans, job)
     reports = [read_report(examples, plan) for plan in plans]
-    duplicates = find_duplicates(reports, listing.fractions)
-    if config.conflicts == "drop" and conflicts(duplicates):
-        reports = _drop(reports, job, {c.sha256 for c in conflicts(duplicates)}, write)
+    duplicates = find_duplicates(reports, rule)
+    ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
+    if ambiguous and config.conflicts == "drop":
+        reports = _again(reports, dataclasses.replace(job, dropped=ambiguous), ambiguous, write)
+    else:
+        # Their classes may have different bounds.
+        rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | ambiguous)
+        if (together := find_duplicates(reports, rule)) != duplicates:
+            reports = _again(reports, dataclasses.replace(job, rule=rule), ambiguous, write)
+            duplicates = together
     write_rejects(rejects, reports, listing, duplicates)
     check_conflicts(duplicates, config)
     check_reports(reports, listing, config)
+    _warn_of_unjudged(labels_per_split(reports))
     splits = records_per_shard(reports)
     write_index(examples, splits, labels=labels_per_split(reports))
     return sorted(splits)
 
 
-def _drop(
-    reports: list[PlanReport], job: IngestJob, digests: set[str], write: WritePlans
+def _warn_of_unjudged(found: Mapping[str, Mapping[str, int]]) -> None:
+    unjudged = sorted(found[TRAIN].keys() - found[EVAL].keys())
+    if unjudged:
+        others = f" and {len(unjudged) - 1} more" if unjudged[1:] else ""
+        logging.warning(
+            f"The eval split has no image of class {unjudged[0]!r}{others}: nothing will tell how "
+            f"well the model knows it. Add images."
+        )
+
+
+def _again(
+    reports: list[PlanReport], job: IngestJob, digests: Set[str], write: WritePlans
 ) -> list[PlanReport]:
-    """Write the plans again that hold images with these digests, without them.
+    """Write the plans again that hold images with these digests, as `job` now says.
 
     Which images have several labels is known only when all are read, and there are few.
     """
@@ -77,6 +98,5 @@ def _drop(
         for path in shards_of(report, job.examples_uri).values():
             remove(path)
     total = sum(len(report.plan.files) for report in affected)
-    again = dataclasses.replace(job, total=total, dropped=frozenset(digests))
-    write([report.plan for report in affected], again)
+    write([report.plan for report in affected], dataclasses.replace(job, total=total, attempt=2))
     return [read_report(job.examples_uri, report.plan) for report in reports]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.contract import example
@@ -15,7 +14,8 @@ from components.images.check_result import Category, CheckedImage, Rejected, usa
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import PlanReport, write_report
 from components.ingest.listing import ImageFile
-from components.ingest.shard_plan import ShardPlan, split_of
+from components.ingest.shard_plan import ShardPlan
+from components.ingest.stratification import SplitRule
 from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.fetch import Content, read_files
@@ -30,12 +30,14 @@ class IngestJob:
     examples_uri: str
     """Where the shards go."""
     config: IngestConfig
-    fractions: Mapping[str, float]
-    """Split → its fraction of the files whose split follows from a hash."""
+    rule: SplitRule
+    """Into which split each image falls."""
     total: int
     """Files of all plans, for the progress."""
     dropped: frozenset[str] = frozenset()
     """SHA-256 digests of images that are left out because they have several labels."""
+    attempt: int = 1
+    """Which pass over the files this is."""
 
 
 def write_plan(plan: ShardPlan, job: IngestJob) -> None:
@@ -43,8 +45,8 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
-    # A second pass, to drop images, counts from the start.
-    task = f"{job.examples_uri} without {len(job.dropped)}"
+    # A second pass counts from the start.
+    task = f"{job.examples_uri} {job.attempt}"
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
         for file, content in read_files(job.folder, plan.files, job.config):
@@ -55,7 +57,7 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
                 rejects.append({**reject, "reason": str(rejected)})
                 digests.append("")
             else:
-                split = split_of(file, sha256, job.fractions)
+                split = job.rule.split_of(file, sha256)
                 if split not in writers:
                     path = shard_path(job.examples_uri, split, plan.index, plan.count)
                     writers[split] = stack.enter_context(open_shard(path))

@@ -1,4 +1,4 @@
-"""Which files go into which shard, and which split each image falls into."""
+"""Which files go into which shard."""
 
 from __future__ import annotations
 
@@ -64,25 +64,3 @@ def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: 
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_number = min(config.min_shards, len(files) // config.min_shard_images)
     return max(1, by_size, by_number)
-
-
-def split_of(file: ImageFile, sha256: str, fractions: Mapping[str, float]) -> str:
-    """Choose the split of a file: the one given, or by the hash of its group or its content.
-
-    The same content or group always falls into the same split, whatever other images there are.
-
-    Args:
-        file: as it was listed.
-        sha256: of its content, hexadecimal.
-        fractions: split to its fraction of the images; they add up to 1.
-    """
-    if file.split is not None:
-        return file.split
-    if file.group is not None:
-        sha256 = hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
-    position = int(sha256[:13], 16) / 16**13
-    for split, fraction in fractions.items():
-        position -= fraction
-        if position < 0:
-            return split
-    return next(reversed(list(fractions)))

@@ -18,7 +18,7 @@ class ImagePusherSpec(component_spec.ComponentSpec):
     PARAMETERS = standard_component_specs.PusherSpec.PARAMETERS
     INPUTS = {
         **standard_component_specs.PusherSpec.INPUTS,
-        "card": component_spec.ChannelParameter(type=Markdown),
+        "card": component_spec.ChannelParameter(type=Markdown, optional=True),
     }
     OUTPUTS = standard_component_specs.PusherSpec.OUTPUTS
 
@@ -27,6 +27,23 @@ class ImagePusher(component.Pusher):
     """Pushes a blessed model to a folder, a version each, with `MODEL_CARD.md` in it.
 
     TensorFlow Serving and `find_baseline` look at `saved_model.pb` and the variables alone.
+
+    Example:
+        >>> from components import ImagePusher
+        >>> from tfx.dsl.components.common.importer import Importer
+        >>> from tfx.proto.pusher_pb2 import PushDestination
+        >>> from tfx.types.standard_artifacts import Model, ModelBlessing
+        >>> model = Importer(source_uri="trained/1", artifact_type=Model)
+        >>> blessing = Importer(source_uri="blessings/1", artifact_type=ModelBlessing)
+        >>> pusher = ImagePusher(
+        ...     model=model.outputs["result"],
+        ...     model_blessing=blessing.outputs["result"],
+        ...     push_destination=PushDestination(
+        ...         filesystem=PushDestination.Filesystem(base_directory="pushed")
+        ...     ),
+        ... )
+        >>> sorted(pusher.outputs)
+        ['pushed_model']
 
     Outputs:
         pushed_model: `PushedModel`, with the properties `pushed`, `pushed_destination` and
@@ -41,10 +58,17 @@ class ImagePusher(component.Pusher):
         *,
         model: types.BaseChannel,
         model_blessing: types.BaseChannel,
-        card: types.BaseChannel,
         push_destination: pusher_pb2.PushDestination,
+        card: types.BaseChannel | None = None,
     ) -> None:
-        """Take Trainer's model, ImageEvaluator's blessing and ImageReport's card."""
+        """Push `model` if it is blessed.
+
+        Args:
+            model: of ImageTrainer.
+            model_blessing: of ImageEvaluator.
+            push_destination: the folder of the versions.
+            card: of ImageReport; None: no `MODEL_CARD.md` is written.
+        """
         spec = ImagePusherSpec(
             model=model,
             model_blessing=model_blessing,

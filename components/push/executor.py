@@ -32,9 +32,8 @@ class Executor(executor.Executor):
         the card has changed or that an earlier run was killed after the copy.
         """
         register_object_stores()
-        card = artifact_utils.get_single_instance(input_dict["card"])
         # First, so that a card that cannot be read keeps its model from being pushed.
-        text = read_text(card.uri, CARD_FILE)
+        text = _read_card(input_dict)
         key = standard_component_specs.PUSHED_MODEL_KEY
         pushed = artifact_utils.get_single_instance(output_dict[key])
         version = self._find_version(input_dict, exec_properties)
@@ -43,7 +42,7 @@ class Executor(executor.Executor):
             self._MarkPushed(pushed, version, os.path.basename(version))
         else:
             super().Do(input_dict, output_dict, exec_properties)
-        if pushed.get_int_custom_property("pushed"):
+        if text is not None and pushed.get_int_custom_property("pushed"):
             _write_card(text, pushed.get_string_custom_property("pushed_destination"))
 
     def _find_version(self, input_dict: Artifacts, exec_properties: dict[str, Any]) -> str | None:
@@ -58,6 +57,13 @@ class Executor(executor.Executor):
         if newest and model_digest(newest) == model_digest(self.GetModelPath(input_dict)):
             return newest
         return None
+
+
+def _read_card(input_dict: Artifacts) -> str | None:
+    """Read the model card; None where the pipeline makes none."""
+    if not input_dict.get("card"):
+        return None
+    return read_text(artifact_utils.get_single_uri(input_dict["card"]), CARD_FILE)
 
 
 def _write_card(text: str, version: str) -> None:

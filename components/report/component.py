@@ -39,12 +39,26 @@ class ImageReportSpec(component_spec.ComponentSpec):
         name: component_spec.ExecutionParameter(type=str)
         for name in ("pipeline", "code", "preview_fn")
     }
-    INPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _INPUTS.items()}
+    INPUTS = {
+        name: component_spec.ChannelParameter(type=kind, optional=name == "baseline")
+        for name, kind in _INPUTS.items()
+    }
     OUTPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _OUTPUTS.items()}
 
 
 class ImageReport(base_component.BaseComponent):
     """Reports on a run, whether its model was blessed or not.
+
+    Example:
+        >>> from components import ImageReport
+        >>> from tfx.dsl.components.common.importer import Importer
+        >>> given = {
+        ...     name: Importer(source_uri=name, artifact_type=kind.type).outputs["result"]
+        ...     for name, kind in ImageReport.SPEC_CLASS.INPUTS.items()
+        ... }
+        >>> report = ImageReport(**given)
+        >>> sorted(report.outputs)
+        ['card', 'classification', 'html', 'metrics']
 
     Outputs:
         html: `Html`, one self-contained page.
@@ -57,15 +71,22 @@ class ImageReport(base_component.BaseComponent):
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
     def __init__(
-        self, *, pipeline: str, code: str, preview_fn: str, **inputs: types.BaseChannel
+        self,
+        *,
+        pipeline: str = "images",
+        code: str = "",
+        # Named, not imported: components know nothing of the pipeline's definition.
+        preview_fn: str = "pipeline_def.data.preview.preview",
+        **inputs: types.BaseChannel,
     ) -> None:
         """Take the outputs of the steps before.
 
         Args:
             pipeline: its name.
-            code: digest of all our source files.
+            code: digest of all our source files, if anyone has taken it.
             preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
-            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name.
+            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name; `baseline`
+                may be missing.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}
         super().__init__(

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.contract.model_run import PHASE, WAIT_FRACTION
-from components.contract.splits import EVAL
+from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
+from components.contract.splits import EVAL, sort_splits
+from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
-
-
-@dataclass(frozen=True)
-class RunHeader:
-    """What was run, on what, with what."""
-
-    pipeline: str
-    data: str
-    """Folder of the images, a path or a URL."""
-    fingerprint: str
-    """Fingerprint of the listing of the folder; "" when it is not known."""
-    span: int | None
-    version: int | None
-    code: str
-    """Digest of our source files, in hexadecimal."""
-    config: Mapping[str, Mapping[str, Any]]
-    """Section → field → value, as the steps were given them."""
-    versions: Mapping[str, str]
-    """Package → version."""
-    started: str | None
-    """When training began, ISO 8601 in UTC."""
-    training_seconds: float | None
+from components.report.run_header import ExportedModel, RunHeader
 
 
 @dataclass(frozen=True)
@@ -132,6 +112,9 @@ class ReportFacts:
     history: Mapping[str, Sequence[float]]
     """Metric → its value in every epoch, `input_wait_share` among them."""
     comparison: Comparison
+    model: ExportedModel = field(default_factory=ExportedModel)
+    scaling: Scaling | None = None
+    """Of the model's logits, if it was calibrated after training."""
     samples: tuple[ClassSample, ...] = ()
     """Samples of each class; of some classes only when there are many."""
     rejects: tuple[Reject, ...] = ()
@@ -145,16 +128,29 @@ class ReportFacts:
     notes: tuple[str, ...] = ()
     """What a reader should know of this report, such as what was left out."""
 
+    def __post_init__(self) -> None:
+        """Put splits in the order in which they are used, so that train is shown before eval."""
+        for name in ("balance", "anomalies"):
+            object.__setattr__(self, name, sort_splits(getattr(self, name)))
+
     @property
     def waits(self) -> list[float]:
         """Fraction of each epoch spent waiting for input, in the last phase of training.
 
         Earlier ones may have read features from memory, not images.
         """
+        return self._in_last_phase(WAIT_FRACTION)
+
+    @property
+    def images_per_second(self) -> float:
+        """Images trained on per second, the median epoch, without the first one; NaN: not known."""
+        rates = self._in_last_phase(RATE)
+        return float(np.median(rates[1:] or rates)) if rates else math.nan
+
+    def _in_last_phase(self, metric: str) -> list[float]:
         phases = self.history.get(PHASE, ())
         first = list(phases).index(phases[-1]) if phases else 0
-        waits = self.history.get(WAIT_FRACTION, ())[first:]
-        return [wait for wait in waits if math.isfinite(wait)]
+        return [v for v in self.history.get(metric, ())[first:] if math.isfinite(v)]
 
     @property
     def kept_epoch(self) -> KeptEpoch | None:
@@ -174,9 +170,7 @@ class ReportFacts:
     @property
     def confidence_bins(self) -> list[ConfidenceBin]:
         """How sure the model is and how often it is right, from low to high confidence."""
-        bins = self.metrics.reliability
-        columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
-        return [ConfidenceBin(*row) for row in zip(*columns, strict=True)]
+        return list_bins(self.metrics.reliability)
 
     @property
     def classes(self) -> list[str]:
@@ -203,3 +197,9 @@ class ReportFacts:
                 "images chose the weights."
             )
         return f"{chose}; the {self.split} split, which training has not seen, judged the model."
+
+
+def list_bins(bins: Reliability) -> list[ConfidenceBin]:
+    """Return the bins, from low to high confidence."""
+    columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
+    return [ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True)]

@@ -6,7 +6,7 @@ The limits are rules of thumb where no source is named.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ _LARGE_ECE, _ENOUGH_FOR_ECE = 0.05, 200
 _UNBALANCED = 10
 _FEW_OF_A_CLASS = 20
 _MANY_DUPLICATES = 0.05
+_MANY_SMALL = 0.2
 # As in `pipeline_def.config`: fewer photographs, and larger ones, want pretrained weights.
 _FEW_TO_START_AT_RANDOM, _SMALL_SIDE = 8_000, 64
 _NAMED = 3
@@ -159,6 +160,29 @@ def _start(facts: ReportFacts) -> Iterator[Finding]:
         )
 
 
+def _sizes(facts: ReportFacts) -> Iterator[Finding]:
+    """Images that are enlarged before the model sees them."""
+    side = _side(facts)
+    counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
+    if side is None or not counts:
+        raise _UnknownError
+    small = sum(count for name, count in counts.items() if _largest(name) < side)
+    if small > _MANY_SMALL * sum(counts.values()):
+        yield Finding(
+            "slices",
+            f"{small / sum(counts.values()):.0%} of the {facts.split} images are smaller than the "
+            f"{side} pixels that the model sees",
+            "enlarged images have no more detail, and cost the time of large ones",
+            "choose the size that most images have: --transform.size",
+        )
+
+
+def _largest(size: str) -> float:
+    """Return the longest shorter side, pixels, of a slice such as `32 to 63 px`."""
+    numbers = [int(word) for word in size.split() if word.isdigit()]
+    return math.inf if "more" in size else numbers[-1]
+
+
 def _side(facts: ReportFacts) -> int | None:
     size: int | None = facts.header.config.get("transform", {}).get("size")
     return size
@@ -213,19 +237,22 @@ def _calibration(facts: ReportFacts) -> Iterator[Finding]:
         return
     bins = [bin_ for bin_ in facts.confidence_bins if bin_.examples]
     over = sum(bin_.examples * (bin_.confidence - bin_.accuracy) for bin_ in bins) > 0
-    smoothing = facts.header.config.get("training", {}).get("label_smoothing", 0)
-    advice = (
-        "stop earlier, or smooth labels: --training.label_smoothing 0.1"
-        if over or not smoothing
-        else f"lower --training.label_smoothing, which is {smoothing:g}"
-    )
     yield Finding(
         "calibration",
         f"confidence is {error:.3f} from accuracy on average: the model is "
         f"{'too sure' if over else 'surer than it says'}",
         "probabilities cannot be taken at their word, as in a threshold",
-        advice,
+        _calibration_advice(facts.header.config.get("training", {}), over=over),
     )
+
+
+def _calibration_advice(training: Mapping[str, Any], *, over: bool) -> str:
+    if not training.get("calibrate"):
+        return "fit a temperature on the eval split: --training.calibrate true"
+    smoothing = training.get("label_smoothing", 0)
+    if over or not smoothing:
+        return "it is calibrated already, on the eval split: that should have more images"
+    return f"it is calibrated already: lower --training.label_smoothing, which is {smoothing:g}"
 
 
 def _balance(facts: ReportFacts) -> Iterator[Finding]:
@@ -330,12 +357,13 @@ def _waiting(facts: ReportFacts) -> Iterator[Finding]:
 
 
 _CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
-    "how sure the numbers are": _certainty,
     "the model in use": _against_baseline,
+    "pretrained weights": _start,
+    "how sure the numbers are": _certainty,
     "classes that are never right": _answers,
     "train against eval": _fit,
     "length of the training": _length,
-    "pretrained weights": _start,
+    "sizes of the images": _sizes,
     "calibration": _calibration,
     "balance of the classes": _balance,
     "rejects, copies and conflicting labels": _files,

@@ -23,11 +23,14 @@ def write_metrics(facts: ReportFacts) -> str:
     Keys: `split`, which judged the model; `selection_split`, which chose its weights; `optimistic`,
     whether they are the same; `examples`; `verdict` (`outcome`: blessed, undecided or refused;
     `headline`, `reasons`); `examination` (`findings`: `section` of the page, `text`, `why`,
-    `advice`; `looked_at`; `unknown`); `data` (`folder`, `fingerprint`, `span`), `code`; `metrics`:
-    name → `value`, `interval` of 95 %, `baseline`, `change` of 95 %; `per_class`: label →
-    `examples`, `precision`, `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the
-    most frequent ones; `confusion`: [true, predicted, examples] of each pair that occurs;
-    `calibration`: one entry per bin of confidence.
+    `advice`; `looked_at`; `unknown`); `model` (`name`, `size` of its images, `weights` that it
+    started from, `parameters`, `bytes`, `images_per_second` of training); `data` (`folder`,
+    `fingerprint`, `span`), `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`,
+    `change` of 95 %; `per_class`: label → `examples`, `precision`, `recall`, `f1`, `auc`,
+    `average_precision`; `slices`; `confused`, the most frequent ones; `confusion`: [true,
+    predicted, examples] of each pair that occurs; `calibration`: one entry per bin of confidence;
+    `temperature_scaling`: null, or `temperature`, `images` that it was fitted on, and `ece` and
+    `loss` without it.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -37,6 +40,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "examples": facts.metrics.support.sum(),
         "verdict": asdict(facts.verdict),
         "examination": asdict(examine(facts)),
+        "model": _model(facts),
         "data": {
             "folder": header.data,
             "fingerprint": header.fingerprint,
@@ -53,8 +57,20 @@ def write_metrics(facts: ReportFacts) -> str:
             {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
             for low, high, examples, sure, right in facts.confidence_bins
         ],
+        "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
     }
     return json.dumps(_plain(found), indent=1, allow_nan=False) + "\n"
+
+
+def _model(facts: ReportFacts) -> dict[str, Any]:
+    model, config = facts.header.config.get("model", {}), facts.header.config
+    return {
+        "name": model.get("build_fn") or model.get("name"),
+        "size": config.get("transform", {}).get("size"),
+        "weights": model.get("weights"),
+        **asdict(facts.model),
+        "images_per_second": facts.images_per_second,
+    }
 
 
 def _metric(comparison: Comparison, name: str) -> dict[str, Any]:

@@ -24,19 +24,21 @@ from components.contract.artifacts import (
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
 )
-from components.contract.model_run import HISTORY_FILE, TRAINING_FILE
+from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.evaluation.blessing import describe_thresholds, read_config
+from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.verdict_file import read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
-from components.report.facts import ReportFacts, RunHeader
+from components.report.facts import ReportFacts
 from components.report.pictures.class_samples import sample_classes
 from components.report.pictures.mistakes import show_mistakes
 from components.report.pictures.source_pictures import show_rejects, show_same_images
+from components.report.run_header import ExportedModel, RunHeader
 from components.validation.anomalies import read_anomalies
 
 _PACKAGES = (
@@ -85,9 +87,18 @@ def gather_facts(
         anomalies=read_anomalies(given["anomalies"]),
         history=_read_json(given["model_run"].uri, HISTORY_FILE),
         comparison=comparison,
-        baseline_version=given["baseline"].get_string_custom_property(VERSION_PROPERTY) or "",
+        baseline_version=_baseline_version(given),
+        model=_read_model(given["model_run"].uri),
+        scaling=_find_scaling(training, evaluated),
         **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
     )
+
+
+def _baseline_version(given: Mapping[str, types.Artifact]) -> str:
+    """Return the version of the model in use; "" if there is none."""
+    if "baseline" not in given:
+        return ""
+    return given["baseline"].get_string_custom_property(VERSION_PROPERTY) or ""
 
 
 def _show(
@@ -121,6 +132,14 @@ def _show(
     }
 
 
+def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:
+    fitted = training.get("calibration")
+    if not fitted:
+        return None
+    temperature, images = fitted["temperature"], fitted["images"]
+    return undo_scaling(evaluated.candidate, temperature=temperature, images=images)
+
+
 def _make_header(
     examples: types.Artifact,
     evaluation_uri: str,
@@ -145,6 +164,15 @@ def _make_header(
         started=training["started"],
         training_seconds=training["seconds"],
     )
+
+
+def _read_model(model_run_uri: str) -> ExportedModel:
+    """Read how large the model is, if the code that trained it told."""
+    try:
+        size = _read_json(model_run_uri, MODEL_FILE)
+    except tf.errors.NotFoundError:
+        return ExportedModel()
+    return ExportedModel(size["parameters"], size["bytes"])
 
 
 def _read_json(folder: str, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
+from tfx import types
 from tfx.components.transform import executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2, transform_pb2
@@ -21,8 +22,17 @@ from components.contract.artifacts import Artifacts
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
 from components.records.record_index import write_indexed_shard
-from components.records.shard_files import count_examples, read_index, write_index
+from components.records.shard_files import count_examples, write_index
 from components.records.shard_work import ConcurrentDoFn
+from components.transform.input_shards import (
+    GZIP_SUFFIX,
+    Shards,
+    describe_shards,
+    find_index,
+    find_shards,
+    transformed_name,
+)
+from components.transform.preprocessing import LABEL_VOCABULARY
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64
@@ -46,27 +56,47 @@ class Executor(executor.Executor):
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         transformed = artifact_utils.get_single_instance(output_dict[key])
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        index = read_index(examples.uri)
-        total = sum(count_examples(index).values())
-        shards = [(split, name) for split, names in index["splits"].items() for name in names]
-        with self._make_beam_pipeline() as pipeline:
-            writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total)
-            _ = (
-                pipeline
-                | "Shards" >> beam.Create(shards, reshuffle=False)
-                | "Spread" >> beam.Reshuffle()
-                | "TransformShards" >> beam.ParDo(writer)
-            )
+        index = find_index(examples.uri)
+        shards = _split_shards(examples, index)
+        total = sum(count_examples(index).values()) if index else None
+        writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total)
+        self._write(shards, writer)
+        if index is None:
+            index = describe_shards(transformed.uri, shards, _labels(graph_uri))
         write_index(transformed.uri, index["splits"], labels=index["labels"])
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
 
+    def _write(self, shards: Shards, writer: _TransformShard) -> None:
+        elements = [(split, name) for split, names in shards.items() for name in names]
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "Shards" >> beam.Create(elements, reshuffle=False)
+                | "Spread" >> beam.Reshuffle()
+                | "TransformShards" >> beam.ParDo(writer)
+            )
+
+
+def _split_shards(examples: types.Artifact, index: Mapping[str, Any] | None) -> Shards:
+    if index:
+        return {split: list(names) for split, names in index["splits"].items()}
+    return find_shards(examples.uri, artifact_utils.decode_split_names(examples.split_names))
+
+
+def _labels(graph_uri: str) -> list[str]:
+    """Return the label of each label id."""
+    vocabulary = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
+    return [label.decode() for label in vocabulary]
+
 
 class _TransformShard(ConcurrentDoFn):
     """Applies the transform graph to a shard."""
 
-    def __init__(self, graph_uri: str, examples_uri: str, output_uri: str, total: int) -> None:
+    def __init__(
+        self, graph_uri: str, examples_uri: str, output_uri: str, total: int | None
+    ) -> None:
         super().__init__(available_cpus())
         self._graph_uri = graph_uri
         self._examples_uri = examples_uri
@@ -88,9 +118,11 @@ class _TransformShard(ConcurrentDoFn):
         self._transform = transform.get_concrete_function()
 
     def work(self, shard: tuple[str, str]) -> None:
-        relative = os.path.join(f"Split-{shard[0]}", shard[1])
+        split, name = shard
+        compression = "GZIP" if name.endswith(GZIP_SUFFIX) else None
+        path = os.path.join(self._examples_uri, f"Split-{split}", name)
         batches = (
-            tf.data.TFRecordDataset(os.path.join(self._examples_uri, relative))
+            tf.data.TFRecordDataset(path, compression)
             .batch(_BATCH)
             .map(self._transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
             .prefetch(1)
@@ -98,12 +130,13 @@ class _TransformShard(ConcurrentDoFn):
         examples = self._counted(
             itertools.chain.from_iterable(map(_examples, batches.as_numpy_iterator()))
         )
-        write_indexed_shard(self._output_uri, *shard, examples)
+        write_indexed_shard(self._output_uri, split, transformed_name(name), examples)
 
     def _counted(self, examples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for features in examples:
             yield features
-            add_progress(self._output_uri, 1, total=self._total, unit="images")
+            if self._total:
+                add_progress(self._output_uri, 1, total=self._total, unit="images")
 
 
 def _examples(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, Any]]:

@@ -26,13 +26,15 @@ def preprocessing_fn(
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in the
-        vocabulary's order; `image/filename` string [batch].
+        vocabulary's order; `image/filename` string [batch], if the examples have it.
     """
     config = from_dict(TransformConfig, custom_config)
     canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config)
     labels = tf.reshape(inputs[LABEL], [-1])
-    return {
+    outputs = {
         ENCODED: canonical,
         LABEL_ID: tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY),
-        FILENAME: tf.reshape(inputs[FILENAME], [-1]),
     }
+    if FILENAME in inputs:
+        outputs[FILENAME] = tf.reshape(inputs[FILENAME], [-1])
+    return outputs

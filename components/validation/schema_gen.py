@@ -113,7 +113,19 @@ def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
 
 
 class ImageSchemaGen(component.SchemaGen):
-    """TFX's SchemaGen with domains that fit image records."""
+    """TFX's SchemaGen with domains that fit image records.
+
+    Example:
+        >>> from components import ImageExampleGen, ImageSchemaGen, statistics_options
+        >>> from tfx.components import StatisticsGen
+        >>> example_gen = ImageExampleGen(folder="photos")
+        >>> statistics = StatisticsGen(
+        ...     examples=example_gen.outputs["examples"], stats_options=statistics_options()
+        ... )
+        >>> schema_gen = ImageSchemaGen(statistics=statistics.outputs["statistics"])
+        >>> sorted(schema_gen.outputs)
+        ['schema']
+    """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
@@ -121,15 +133,20 @@ class ImageSchemaGen(component.SchemaGen):
         self,
         *,
         statistics: types.BaseChannel,
-        config: ValidationConfig,
+        config: ValidationConfig | None = None,
         curated: schema_pb2.Schema | None = None,
     ) -> None:
         """Write `curated`, or infer a schema with the limits of `config`.
 
         The content of a curated schema is an execution property, not its path: it is part of the
         key of the cache, and goes with the pipeline to a cluster.
+
+        Args:
+            statistics: of StatisticsGen, with `statistics_options()`.
+            config: limits of the inferred schema; None: `ValidationConfig()`.
+            curated: a schema that a person has reviewed; None: one is inferred.
         """
         super().__init__(statistics=statistics)
-        self.exec_properties[_CONFIG_KEY] = to_json(config)
+        self.exec_properties[_CONFIG_KEY] = to_json(config or ValidationConfig())
         if curated is not None:
             self.exec_properties[_CURATED_KEY] = text_format.MessageToString(curated, as_utf8=True)

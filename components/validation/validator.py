@@ -52,7 +52,7 @@ class Driver(LookupDriver):
         input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Find the folder of earlier statistics."""
-        if _is_drift_off(exec_properties):
+        if _is_drift_off(exec_properties) or not exec_properties[_HISTORY_KEY]:
             return {FOUND_KEY: ""}
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         return {FOUND_KEY: find_earlier(exec_properties[_HISTORY_KEY], statistics)}
@@ -118,7 +118,21 @@ def _read_reference(path: str, span: int) -> Reference | None:
 
 
 class ImageValidator(component.ExampleValidator):
-    """ExampleValidator that knows labels, images, and the statistics of earlier runs."""
+    """ExampleValidator that knows labels, images, and the statistics of earlier runs.
+
+    Example:
+        >>> from components import ImageExampleGen, ImageSchemaGen, ImageValidator
+        >>> from components import statistics_options
+        >>> from tfx.components import StatisticsGen
+        >>> example_gen = ImageExampleGen(folder="photos")
+        >>> statistics = StatisticsGen(
+        ...     examples=example_gen.outputs["examples"], stats_options=statistics_options()
+        ... ).outputs["statistics"]
+        >>> schema = ImageSchemaGen(statistics=statistics).outputs["schema"]
+        >>> validator = ImageValidator(statistics=statistics, schema=schema)
+        >>> sorted(validator.outputs)
+        ['anomalies']
+    """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
     DRIVER_CLASS = Driver
@@ -128,10 +142,17 @@ class ImageValidator(component.ExampleValidator):
         *,
         statistics: types.BaseChannel,
         schema: types.BaseChannel,
-        statistics_history: str,
-        config: ValidationConfig,
+        statistics_history: str = "",
+        config: ValidationConfig | None = None,
     ) -> None:
-        """Compare with what is in folder `statistics_history`, unless `config.drift` is "off"."""
+        """Compare every split with the schema, the train split and earlier runs.
+
+        Args:
+            statistics: of StatisticsGen, with `statistics_options()`.
+            schema: of ImageSchemaGen, or any other.
+            statistics_history: folder that AnomalyGate adds to. Empty: there are no earlier runs.
+            config: what counts as drift; None: `ValidationConfig()`.
+        """
         super().__init__(statistics=statistics, schema=schema)
         self.exec_properties[_HISTORY_KEY] = statistics_history
-        self.exec_properties[_CONFIG_KEY] = to_json(config)
+        self.exec_properties[_CONFIG_KEY] = to_json(config or ValidationConfig())

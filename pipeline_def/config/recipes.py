@@ -10,10 +10,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from pipeline_def.config.config import Config
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainingConfig
 
 SMALL_SIDE = 64
 """Pixels; images up to this are for networks that keep their resolution at first."""
@@ -22,6 +24,26 @@ ENOUGH_FOR_CIFAR = 2_000
 
 Values = Mapping[str, Any]
 """`section.field` → value."""
+
+
+class _Sections(Protocol):
+    """What is looked at and set: of the whole configuration, or of that of the Trainer step."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def transform(self) -> TransformConfig: ...
+    @property
+    def model(self) -> ModelConfig: ...
+    @property
+    def training(self) -> TrainingConfig: ...
+    @property
+    def augmentation(self) -> AugmentationConfig: ...
+    @property
+    def given(self) -> list[str]: ...
+
+
+Sections = TypeVar("Sections", bound=_Sections)
 
 
 @dataclass(frozen=True)
@@ -38,7 +60,7 @@ class Recipe:
         return f"{self.name}, as {self.why}"
 
 
-def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
+def find_recipe(config: _Sections, *, images: int, size: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images.
 
     Args:
@@ -57,7 +79,7 @@ def find_recipe(config: Config, *, images: int, size: int) -> Recipe:
     return Recipe(name, why, values)
 
 
-def apply_recipe(config: Config, recipe: Recipe) -> Config:
+def apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     """Set what the recipe sets and the user has not: neither by name, nor to another value."""
     sections: dict[str, dict[str, Any]] = {"training": {"recipe": recipe.name}}
     defaults = type(config)()
@@ -74,7 +96,7 @@ def apply_recipe(config: Config, recipe: Recipe) -> Config:
     return dataclasses.replace(config, given=[], **changed)
 
 
-def _choose(config: Config, *, images: int, size: int) -> tuple[str, str]:
+def _choose(config: _Sections, *, images: int, size: int) -> tuple[str, str]:
     if config.model.weights != "none":
         return "transfer", "model.weights are given"
     if size > SMALL_SIDE:

@@ -84,6 +84,11 @@ class TrainingConfig:
     """Part of each label that is spread over all classes (Szegedy et al., 2016). Off, because it
     makes probabilities less extreme; 0.1 is usual for long trainings and wrong labels."""
 
+    calibrate: bool = False
+    """Fit a temperature on the eval split after training, by which the exported model divides its
+    logits (Guo et al., 2017): the answers stay the same, their probabilities come nearer to how
+    often they are right. Off, because a fit to fewer than some hundred images may do harm."""
+
     clip_norm: float = 0.0
     """Largest norm of all gradients together; larger ones are scaled down. 0: off, as batch
     normalisation keeps them in bounds; 1 is usual for ConvNeXt and large learning rates."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from components.contract.errors import DataError
+from components.contract.example import INDEX_FILE
 from components.contract.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
@@ -43,10 +45,20 @@ class Shards:
 
         The artifact's own index names them, so that no folder is listed and no file asked for
         its size, which takes a request each in Cloud Storage.
+
+        Raises:
+            DataError: there is no index.
         """
         folder = os.path.dirname(pattern)
         uri, split = os.path.dirname(folder), os.path.basename(folder).removeprefix("Split-")
-        return cls(uri, split, dict(sorted(read_index(uri)["splits"][split].items())))
+        try:
+            index = read_index(uri)
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{uri} has no {INDEX_FILE}, so ImageTransform has not written these examples: "
+                f"put it in the place of Transform."
+            ) from error
+        return cls(uri, split, dict(sorted(index["splits"][split].items())))
 
     @property
     def paths(self) -> list[str]:

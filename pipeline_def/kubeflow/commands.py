@@ -9,8 +9,9 @@ from typing import NoReturn
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.command_line import make_parser, parse
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
 from pipeline_def.config.model import NATIVE_SIZES
+from pipeline_def.config.network_choice import resolve
 
 _DESCRIPTION = """Runs the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or on
 Vertex AI: `compile` writes its specification, `run` uploads one and starts it, `check` says what a

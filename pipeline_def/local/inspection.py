@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +14,15 @@ from rich.text import Text
 from components.contract.printable import format_duration, make_printable
 from components.contract.splits import EVAL, TEST, TRAIN
 from components.ingest.ingest_report import check_usable
-from components.ingest.listing import Listing, check_labels, list_source
+from components.ingest.listing import Listing, list_source
 from components.ingest.shard_plan import plan_shards
-from components.ingest.split_check import check_splits
 from components.ingest.splits import FEWEST
-from components.ingest.survey import Survey, Trial, take_survey, try_images
-from pipeline_def.config.config import ENOUGH_TO_START_AT_RANDOM, Config, resolve
+from components.ingest.survey import Survey, Trial, try_images
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import ENOUGH_TO_START_AT_RANDOM
 from pipeline_def.config.recipes import SMALL_SIDE, Recipe
+from pipeline_def.local.first_look import look
 from pipeline_def.local.rows import print_row, print_whole
-from pipeline_def.model.imagenet import check_imagenet
-from pipeline_def.model.weights_file import name_network
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
@@ -45,16 +43,12 @@ def inspect(config: Config) -> None:
         UserError: a run would not start.
     """
     console = Console(highlight=False)
-    config = dataclasses.replace(config, model=name_network(config.model))
     listing = list_source(str(config.data), config.ingest)
     _print_labels(console, listing)
-    check_labels(listing)
-    survey = take_survey(listing, config.ingest)
+    seen = look(listing, config)
+    survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    images = listing.expected(TRAIN)
-    chosen, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
-    check_imagenet(chosen.model)
-    facts = _facts(listing, survey, chosen, recipe)
+    facts = _facts(listing, survey, seen.config, seen.recipe)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
     for name, text in (*facts, *_estimates(listing, trial, config)):
@@ -65,7 +59,6 @@ def inspect(config: Config) -> None:
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
-    check_splits(listing, config.ingest)
 
 
 def _print_labels(console: Console, listing: Listing) -> None:

@@ -9,8 +9,7 @@ import tempfile
 from rich.console import Console
 
 from components.contract.errors import ConfigurationError, StorageError
-from components.contract.splits import TRAIN
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.rows import print_row, print_whole
 
@@ -43,28 +42,21 @@ def check_writable(config: Config) -> None:
 
 def prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
-    from components.ingest.listing import check_labels, list_source
-    from components.ingest.split_check import check_splits
-    from components.ingest.survey import take_survey
-    from pipeline_def.model.imagenet import check_imagenet
-    from pipeline_def.model.weights_file import name_network
+    from components.ingest.listing import list_source
+    from pipeline_def.local.first_look import look
 
     console = Console(highlight=False)
-    config = dataclasses.replace(config, model=name_network(config.model))
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
-    check_labels(listing)
-    side = take_survey(listing, config.ingest).shorter_side
-    check_splits(listing, config.ingest)
-    config, recipe = resolve(config, shorter_side=side, images=listing.expected(TRAIN))
-    check_imagenet(config.model)
+    seen = look(listing, config)
+    config = seen.config
     labels = len({file.label for file in listing.files})
-    seen = (
+    facts = (
         f"{len(listing.files):,} files, {labels} classes; the model {config.model.title} "
         f"sees them at {config.transform.size} x {config.transform.size} pixels"
     )
     notes = [("", listing.note)] if listing.note else []
-    for title, text in (("", seen), ("Recipe:", str(recipe)), *notes):
+    for title, text in (("", facts), ("Recipe:", str(seen.recipe)), *notes):
         print_row(console, title, text, indent=_INDENT, style="")
     return config
 

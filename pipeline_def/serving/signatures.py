@@ -23,10 +23,12 @@ def export_model(
     config: TransformConfig,
     directory: str,
     views: int = 1,
+    temperature: float = 1.0,
 ) -> None:
     """Save `model` with the transform graph in front of it, as a SavedModel.
 
-    It answers with the mean of its logits of 1, 2 or 6 views of an image, see `answer`.
+    It answers with the mean of its logits of 1, 2 or 6 views of an image, see `answer`, divided by
+    `temperature`.
 
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
@@ -44,6 +46,7 @@ def export_model(
         raw_spec=transform_output.raw_feature_spec(),
         config=config,
         views=views,
+        temperature=temperature,
     )
     # What the signatures use is saved if it is tracked: weights, and the vocabulary's table. Of
     # Keras's own objects TensorFlow would trace every function again: 8 s instead of 0.6.
@@ -105,6 +108,7 @@ def _make_signatures(
     raw_spec: dict[str, Any],
     config: TransformConfig,
     views: int,
+    temperature: float = 1.0,
 ) -> dict[str, Any]:
     # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
     bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
@@ -114,7 +118,7 @@ def _make_signatures(
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
         canonical = transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
         images = decode(canonical, config)
-        return tf.nn.softmax(answer(model, images, views))
+        return tf.nn.softmax(answer(model, images, views) / temperature)
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:

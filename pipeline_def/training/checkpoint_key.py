@@ -22,7 +22,8 @@ def checkpoint_dir(fn_args: Any) -> str:
     """Name a folder that a second attempt at the same training finds, and no other training.
 
     The same training has the same data, which the URIs of its artifacts name, configuration, code
-    and file of weights. Where its checkpoints lie makes no difference.
+    and file of weights. Where its checkpoints lie makes no difference. Without a folder for them
+    they lie in the output of this attempt.
 
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
@@ -31,7 +32,9 @@ def checkpoint_dir(fn_args: Any) -> str:
         ModelError: the file of `model.weights` is missing.
     """
     config = dict(fn_args.custom_config)
-    folder = config.pop("checkpoints")
+    folder = config.pop("checkpoints", "")
+    if not folder:
+        return os.path.join(fn_args.model_run_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     model = from_dict(TrainerConfig, fn_args.custom_config).model
     facts = [*data, config, code_digest("Trainer", model.build_fn), weights_version(model)]

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -18,12 +19,21 @@ import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
 from components.contract.machine import available_cpus, bound_cpus
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
+from components.contract.model_run import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
 from components.transform.preprocessing import LABEL_VOCABULARY
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.trainer import TrainerConfig, fill_in
+from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import save_backbone
+from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
 from pipeline_def.training.determinism import set_determinism
@@ -40,6 +50,8 @@ from pipeline_def.training.workers import (
     watching_workers,
 )
 
+_LOGGER = logging.getLogger(__name__)
+
 BuildModel = Callable[[], tf_keras.Model]
 
 
@@ -53,7 +65,7 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
     """
-    choices = from_dict(TrainerConfig, fn_args.custom_config)
+    choices = _read_choices(fn_args)
     _limit_threads()
     strategy = find_strategy(choices.training)
     set_determinism(choices.training, strategy)
@@ -62,6 +74,18 @@ def run_fn(fn_args: Any) -> None:
         fn_args.serving_model_dir = own_directory(fn_args.serving_model_dir, strategy)
         fn_args.model_run_dir = own_directory(fn_args.model_run_dir, strategy)
         _train_and_export(fn_args, choices, strategy)
+
+
+def _read_choices(fn_args: Any) -> TrainerConfig:
+    """Read the configuration; where nobody has chosen a network, one that suits the images."""
+    choices = from_dict(TrainerConfig, fn_args.custom_config)
+    if choices.model.title != "auto":
+        return choices
+    choices = dataclasses.replace(choices, model=name_network(choices.model))
+    [train] = fn_args.train_files
+    choices = fill_in(choices, images=Shards.of_pattern(train).total)
+    _LOGGER.info("Network %s, recipe %s.", choices.model.title, choices.training.recipe)
+    return choices
 
 
 def _train_and_export(
@@ -82,8 +106,11 @@ def _train_and_export(
     checkpoints = checkpoint_dir(fn_args)
     training = Training(model, data, labels, log_dir=run_dir, checkpoint_dir=checkpoints)
     training.run()
-    _describe(training, started, run_dir)
     exported = model if choices.training.precision == "float32" else _copy(model, build)
+    calibration = None
+    if choices.training.calibrate:
+        calibration = calibrate(exported, data.read_evaluation(), choices.model.views)
+    _describe(training, calibration, started, run_dir)
     save_backbone(exported, os.path.join(run_dir, WEIGHTS_FILE))
     export_model(
         exported,
@@ -91,7 +118,11 @@ def _train_and_export(
         config=choices.transform,
         directory=fn_args.serving_model_dir,
         views=choices.model.views,
+        temperature=calibration.temperature if calibration else 1.0,
     )
+    exported_bytes = _sum_bytes(fn_args.serving_model_dir)
+    size = {"parameters": exported.count_params(), "bytes": exported_bytes}
+    _write(size, run_dir, MODEL_FILE)
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
@@ -130,7 +161,9 @@ def _copy(model: tf_keras.Model, build: BuildModel) -> tf_keras.Model:
     return copy
 
 
-def _describe(training: Training, started: float, directory: str) -> None:
+def _describe(
+    training: Training, calibration: Calibration | None, started: float, directory: str
+) -> None:
     """Write what the report and the summary of the run show of a training."""
     data = training.data
     # How earlier phases were fed, from features in memory, is of no interest to anyone.
@@ -143,6 +176,7 @@ def _describe(training: Training, started: float, directory: str) -> None:
         "config": {n: v for n, v in to_dict(data.choices).items() if isinstance(v, dict)},
         "phases": [phase.describe() for phase in training.phases],
         "exported": training.exported,
+        "calibration": calibration and dataclasses.asdict(calibration),
     }
     _write(training.history, directory, HISTORY_FILE)
     _write(dataclasses.asdict(reading), directory, INPUT_FILE)
@@ -157,6 +191,16 @@ def _log_choices(training: Training, config: Mapping[str, Any], directory: str) 
     metrics = {name: values[best] for name, values in exported.history.items()}
     with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
         log.write_hyperparameters(config, metrics)
+
+
+def _sum_bytes(directory: str) -> int:
+    """Add up the sizes of all files below a folder, a path or a URL."""
+    files = tf.io.gfile.walk(directory)
+    return sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in files
+        for name in names
+    )
 
 
 def _write(facts: dict[str, Any], directory: str, name: str) -> None:

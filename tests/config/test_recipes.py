@@ -8,8 +8,10 @@ import pytest
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.command_line import make_parser, parse
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.trainer import TrainerConfig, fill_in
 from pipeline_def.config.training import TrainingConfig
 
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], str]] = {
@@ -80,3 +82,35 @@ def test_a_longer_training_for_fewer_images() -> None:
     ]
     assert epochs == [*sorted(epochs[:-1], reverse=True), epochs[0]]
     assert len(set(epochs)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("size", "images", "network", "recipe", "epochs"),
+    [
+        (32, 1_000, "cnn", "small", 17),
+        (32, 5_000, "resnet9", "cifar", 40),
+        (96, 160, "cnn", "photos", 60),
+        (224, 9_000, "mobilenet_v2", "photos", 23),
+    ],
+)
+def test_a_trainer_that_was_told_nothing_chooses_as_a_local_run_does(
+    size: int, images: int, network: str, recipe: str, epochs: int
+) -> None:
+    told = TrainerConfig(transform=TransformConfig(size=size))
+    chosen = fill_in(told, images=images)
+    assert (chosen.model.name, chosen.training.recipe) == (network, recipe)
+    assert (chosen.training.epochs, chosen.transform) == (epochs, told.transform)
+    whole = Config(transform=told.transform)
+    resolved, _ = resolve(whole, shorter_side=size, images=images)
+    sections = ("model", "training", "augmentation")
+    assert [getattr(chosen, s) for s in sections] == [getattr(resolved, s) for s in sections]
+
+
+def test_what_a_trainer_was_told_stays() -> None:
+    told = TrainerConfig(
+        transform=TransformConfig(size=32),
+        model=ModelConfig(dropout=0.1),
+        training=TrainingConfig(epochs=2),
+    )
+    chosen = fill_in(told, images=5_000)
+    assert (chosen.training.epochs, chosen.model.dropout) == (2, 0.1)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.data.shards import map_shards
+from components.contract.errors import DataError
+from pipeline_def.data.shards import Shards, map_shards
 
 
 @pytest.mark.parametrize(("at_random", "most"), [(False, 64), (True, 200)])
@@ -21,3 +22,9 @@ def test_shards_are_mapped_and_few_stay_open_unless_all_are_read_at_a_time(
     assert [opened(number)[3] for number in range(200)] == list(range(200))
     kept = len(list(Path("/proc/self/fd").iterdir())) - before
     assert most // 2 < kept <= most
+
+
+def test_examples_of_tfx_s_own_transform_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "Split-train").mkdir()
+    with pytest.raises(DataError, match="ImageTransform has not written these examples"):
+        Shards.of_pattern(f"{tmp_path}/Split-train/*")

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from components.evaluation.metrics.calibration import Reliability
 from components.evaluation.metrics.classification_metrics import (
     METRICS,
     Comparison,
     ModelMetrics,
-    Reliability,
 )
 from components.evaluation.metrics.curves import ClassCurves, PrecisionRecall, Roc
 from components.evaluation.metrics.intervals import Interval
@@ -54,6 +54,7 @@ def make_metrics(labels: tuple[str, ...], confusion: Ints, *, shift: float = 0) 
         auc=areas,
         average_precision=np.square(areas),
         reliability=make_reliability(int(confusion.sum())),
+        calibration=make_calibration(int(confusion.sum())),
         roc=make_roc(0.97),
     )
 
@@ -64,6 +65,14 @@ def make_reliability(examples: int) -> Reliability:
     counts = np.round(shares / shares.sum() * examples).astype(np.int64)
     middle = np.where(counts > 0, (edges[:-1] + edges[1:]) / 2, np.nan)
     return Reliability(edges, counts, middle, middle**1.3)
+
+
+def make_calibration(examples: int) -> Reliability:
+    """Bins of as many images each, of a model that is too sure."""
+    bins = 8 if examples else 0
+    edges = np.linspace(0, 1, bins + 1) ** 0.4
+    middle = (edges[:-1] + edges[1:]) / 2
+    return Reliability(edges, np.full(bins, examples // 8), middle, middle**1.3)
 
 
 def make_roc(area: float, positive: str | None = None) -> Roc:
@@ -98,7 +107,7 @@ def make_comparison(
         intervals=intervals,
         baseline=baseline,
         changes=changes if baseline else {},
-        curves=tuple(make_curves(label, 0.8 + 0.015 * i) for i, label in enumerate(labels[:12])),
+        curves=tuple(make_curves(label, 0.8 + 0.015 * i) for i, label in enumerate(labels[:6])),
         slices=make_slices(labels, accuracy, compared=compared),
         confused=list_confused(labels, confusion),
     )

@@ -173,6 +173,32 @@ def test_reliability_is_of_bins_without_their_lower_edge() -> None:
     assert np.isnan(reliability.accuracy[:8]).all()
 
 
+@pytest.mark.parametrize(
+    ("confidence", "examples"),
+    [
+        (np.linspace(0.5, 1, 100), [10] * 10),
+        (np.linspace(0.5, 1, 33), [11] * 3),  # at least 10 in each
+        (np.array([0.6, 0.8, 0.9]), [3]),
+        (np.repeat([0.6, 1.0], [20, 80]), [20, 80]),  # equals stay together
+        (np.ones(50), [50]),
+        (np.full(3, np.nan), []),
+    ],
+)
+def test_calibration_is_of_bins_of_about_as_many_examples(
+    confidence: Floats, examples: list[int]
+) -> None:
+    ids = np.arange(len(confidence)) % 2
+    bins = measure(
+        Predictions(("a", "b"), ids, np.column_stack([confidence, 1 - confidence]))
+    ).calibration
+    assert bins.examples.tolist() == examples
+    assert len(bins.edges) == len(examples) + 1
+    # As many are right as without bins: those of the first class.
+    if examples:
+        assert (bins.accuracy * bins.examples).sum() == pytest.approx(np.sum(ids == 0))
+        assert (bins.confidence * bins.examples).sum() == pytest.approx(confidence.sum())
+
+
 def test_slices_are_in_the_order_of_their_numbers() -> None:
     sizes = ("128 to 255 px", "under 32 px", "32 to 63 px", "1024 and more px", "32 to 63 px")
     model = predict("ab", truth="aaaab", said="aabba")

@@ -8,7 +8,12 @@ import pytest
 
 from components.evaluation.metrics.classification_metrics import METRICS, compare, measure
 from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
+from components.evaluation.metrics.intervals import (
+    Interval,
+    f1_interval,
+    paired_interval,
+    wilson_interval,
+)
 from components.evaluation.metrics.metric_counts import MetricCounts
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from tests.evaluation.predictions_sample import (
@@ -39,6 +44,19 @@ def test_intervals_of_proportions_are_as_published(
 ) -> None:
     found = wilson_interval(flags(hits, examples))
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.05, 0.05), (0.02, 0.06, 0.01), (0.3, 0.01, 0.0)])
+def test_the_interval_of_f1_holds_it_in_95_of_100_cases(
+    shares: tuple[float, float, float],
+) -> None:
+    """Of 200 images, some are found, some taken for the class, some missed, and the rest others."""
+    found, taken, missed = shares
+    f1 = 2 * found / (2 * found + taken + missed)
+    drawn = np.random.default_rng(0).multinomial(200, [*shares, 1 - sum(shares)], size=300)
+    ends = [f1_interval(right, right + wrong + lost) for right, wrong, lost, _ in drawn.tolist()]
+    held = np.mean([interval.low <= f1 <= interval.high for interval in ends])
+    assert 0.92 <= held <= 0.99
 
 
 @pytest.mark.parametrize(

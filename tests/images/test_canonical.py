@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -131,6 +131,46 @@ def test_a_png_of_the_right_size_becomes_a_jpeg() -> None:
 
 def test_an_empty_batch_stays_empty() -> None:
     assert canonicalize(tf.zeros([0], tf.string), TransformConfig(size=32)).shape == [0]
+
+
+def stored_pixels(*files: bytes) -> Any:
+    """Return what the graph makes of files of 32 x 24 pixels, uint8 [files, 24, 24, 3]."""
+    config = TransformConfig(size=24, storage="raw")
+    return decode(canonicalize(tf.constant(files), config), config).numpy().astype(int)
+
+
+def test_what_the_served_graph_sees_of_unusual_images() -> None:
+    """Bytes of clients have not been through ingest; `docs/serving.md` says what that means."""
+    image = picture(1)
+    deep = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+    beneath = image.copy()
+    beneath.putalpha(Image.linear_gradient("L").resize(image.size))
+    numbers = np.asarray(image.convert("P"))
+    lying = Image.Exif()
+    lying[0x0112] = 6
+    frames = [image.convert("P"), picture(2, colour="blue").convert("P")]
+    seen: dict[bytes, Any] = {
+        encode(image.convert("L"), "PNG"): image.convert("L").convert("RGB"),
+        encode(deep, "PNG"): image.convert("L").convert("RGB"),
+        encode(image.convert("P"), "PNG"): image.convert("P").convert("RGB"),
+        encode(frames[0], "GIF", save_all=True, append_images=frames[1:]): frames[0].convert("RGB"),
+        encode(image, "JPEG", exif=lying): image,
+        encode(beneath, "PNG"): image,
+        encode(image.convert("P"), "BMP"): np.stack([numbers] * 3, axis=-1),
+    }
+    expected = np.stack([np.asarray(pixels) for pixels in seen.values()])[:, :, 4:28]
+    # JPEGs lose a little.
+    assert np.abs(stored_pixels(*seen) - expected).max() <= 8
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "TIFF", "AVIF", "cut off", "text", "empty"])
+def test_a_file_that_the_served_graph_cannot_decode_fails_its_batch(kind: str) -> None:
+    good, others = encode(picture(1), "PNG"), {"text": b"no image", "empty": b""}
+    bad = others.get(kind, good[: len(good) // 2])
+    if kind in ("WEBP", "TIFF", "AVIF"):
+        bad = encode(picture(1), kind)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        stored_pixels(good, bad)
 
 
 def test_decode_refuses_another_size() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import collections
-import hashlib
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile
-from components.ingest.shard_plan import ShardPlan, plan_shards, split_of
+from components.ingest.shard_plan import ShardPlan, plan_shards
 from components.records.shard_files import open_shard
 
 
@@ -66,42 +65,6 @@ def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
     plans = plans_of(mixed)
     assert {plan.group for plan in plans} == {"hash"}
     assert {f for plan in plans for f in plan.files} == set(mixed)
-
-
-LOOSE, GIVEN = files(1)[0], files(1, split="eval")[0]
-
-
-def test_split_of_content_keeps_to_the_fractions() -> None:
-    fractions = {"train": 0.7, "eval": 0.2, "test": 0.1}
-    digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(20_000)]
-    found = collections.Counter(split_of(LOOSE, digest, fractions) for digest in digests)
-    for split, fraction in fractions.items():
-        assert found[split] / len(digests) == pytest.approx(fraction, abs=0.01)
-
-
-DIGESTS = {
-    "0" * 64: "eval",
-    # Only the first 13 digits count.
-    "0" * 13 + "f" * 51: "eval",
-    "2" + "f" * 63: "eval",
-    "4" + "0" * 63: "train",
-    "f" * 64: "train",
-}
-
-
-@pytest.mark.parametrize(("digest", "split"), DIGESTS.items())
-def test_split_of_a_digest(digest: str, split: str) -> None:
-    assert split_of(LOOSE, digest, {"eval": 0.2, "train": 0.8}) == split
-
-
-def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
-    fractions = {"train": 0.5, "eval": 0.5}
-    digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(100)]
-    assert {split_of(GIVEN, digest, fractions) for digest in digests} == {"eval"}
-    groups = [LOOSE._replace(group=f"film {i}") for i in range(100)]
-    for file in groups:
-        assert len({split_of(file, digest, fractions) for digest in digests}) == 1
-    assert {split_of(file, digests[0], fractions) for file in groups} == {"train", "eval"}
 
 
 def write(path: Path, records: Iterable[bytes]) -> None:

@@ -1,30 +1,19 @@
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, list_images
-from components.ingest.shard_plan import split_of
-from components.ingest.split_check import check_splits
-
-FRACTIONS = {"eval": 0.2, "train": 0.8}
+from components.ingest.listing import list_images
+from components.ingest.split_check import check_splits, require_splits
 
 
-def write(folder: Path, label: str, split: str, *, images: int) -> None:
-    """Write files whose contents fall into `split`."""
+def write(folder: Path, label: str, *, images: int, content: str = "") -> None:
     (folder / label).mkdir(exist_ok=True)
-    written = number = 0
-    while written < images:
-        number += 1
-        content = f"{label} {number}".encode()
-        file = ImageFile(f"{label}/{number}.jpg", label, None, len(content), "")
-        if split_of(file, hashlib.sha256(content).hexdigest(), FRACTIONS) == split:
-            (folder / file.path).write_bytes(content)
-            written += 1
+    for number in range(images):
+        (folder / label / f"{number}.jpg").write_text(content or f"{label} {number}")
 
 
 def check(folder: Path) -> None:
@@ -33,27 +22,29 @@ def check(folder: Path) -> None:
 
 
 def test_no_image_for_a_split(tmp_path: Path) -> None:
-    write(tmp_path, "cat", "train", images=2)
-    write(tmp_path, "dog", "train", images=1)
-    with pytest.raises(DataError, match="falls into the eval split, as there are only 3"):
+    write(tmp_path, "cat", images=1)
+    write(tmp_path, "dog", images=1)
+    with pytest.raises(DataError, match="falls into the eval split, as there are only 2"):
         check(tmp_path)
-    write(tmp_path, "cat", "eval", images=1)
+    write(tmp_path, "cat", images=2)
     check(tmp_path)
 
 
-def test_a_class_without_an_image_to_train_on(tmp_path: Path) -> None:
-    write(tmp_path, "cat", "train", images=2)
-    write(tmp_path, "dog", "eval", images=2)
-    with pytest.raises(DataError, match="has no usable image to train on"):
+def test_images_that_are_all_alike(tmp_path: Path) -> None:
+    """One content has one split."""
+    write(tmp_path, "cat", images=50, content="c")
+    write(tmp_path, "dog", images=50, content="d")
+    with pytest.raises(DataError, match=r"No image of .* falls into the eval split"):
         check(tmp_path)
 
 
-def test_rare_classes_among_many_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is rare is read; of the others some fall into each split."""
-    monkeypatch.setattr("components.ingest.split_check._FEW", 0)
-    write(tmp_path, "cat", "train", images=9)
-    write(tmp_path, "dog", "eval", images=3)
-    with pytest.raises(DataError, match="Class 'dog'"):
-        check(tmp_path)
-    write(tmp_path, "dog", "train", images=1)
+def test_an_image_with_two_labels_cannot_train_both(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Class 'dog' .* has no usable image to train on"):
+        require_splits({"train": {"cat": 1}, "eval": {"dog": 1}}, str(tmp_path))
+
+
+def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.ingest.split_check._FEW", 1)
+    write(tmp_path, "cat", images=1)
+    write(tmp_path, "dog", images=1)
     check(tmp_path)

@@ -22,9 +22,10 @@ from components.contract.configuration import from_json
 from components.contract.errors import UserError
 from components.transform.config import TransformConfig
 from pipeline_def import code_digest
-from pipeline_def.config.config import Config, resolve
+from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow.check.spec_check import find_problems
 from pipeline_def.kubeflow.compile import compiler, parameters, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument

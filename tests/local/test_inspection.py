@@ -152,6 +152,6 @@ def test_advice_before_the_first_run(
         file.write_bytes(encode(picture(number, height=100, width=100), "JPEG"))
     _, out, _ = inspect(capsys, tmp_path)
     assert "photographs are few for random weights: start from pretrained ones" in out
-    monkeypatch.setattr("pipeline_def.local.inspection.check_imagenet", lambda _: None)
+    monkeypatch.setattr("pipeline_def.local.first_look.check_imagenet", lambda _: None)
     _, out, _ = inspect(capsys, tmp_path, "--model.weights", "imagenet")
     assert "pretrained ones" not in out

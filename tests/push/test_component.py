@@ -50,7 +50,12 @@ def make_card(uri: str, text: str = CARD) -> types.Artifact:
 
 
 def push(
-    model: Path, destination: str, archive: Path, *, card: types.Artifact, blessed: bool = True
+    model: Path,
+    destination: str,
+    archive: Path,
+    *,
+    card: types.Artifact | None,
+    blessed: bool = True,
 ) -> types.Artifact:
     """Push the model that lies in `model`/Format-Serving."""
     artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
@@ -59,7 +64,7 @@ def push(
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(archive)
     Executor().Do(
-        {"model": [artifact], "model_blessing": [blessing], "card": [card]},
+        {"model": [artifact], "model_blessing": [blessing], **({"card": [card]} if card else {})},
         {"pushed_model": [pushed]},
         {"push_destination": json.dumps({"filesystem": {"base_directory": destination}})},
     )
@@ -92,6 +97,13 @@ def test_the_card_lies_beside_a_model_that_loads(tmp_path: Path) -> None:
     assert (version / PUSHED_CARD).read_text(encoding="utf-8") == CARD
     assert tf.saved_model.load(str(version))(2.0).numpy() == 6.0
     assert not (tmp_path / "archive" / PUSHED_CARD).exists()
+
+
+def test_a_pipeline_without_a_card_pushes_the_model_alone(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    push(tmp_path / "model", str(tmp_path / "pushed"), tmp_path / "archive", card=None)
+    [version] = (tmp_path / "pushed").iterdir()
+    assert sorted(os.listdir(version)) == ["saved_model.pb", "variables"]
 
 
 def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from components.evaluation.verdict import Outcome, Verdict
-from components.report.facts import Mistake, Reject, ReportFacts, RunHeader, SameImage
+from components.report.facts import Mistake, Reject, ReportFacts, SameImage
+from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison
 
 NASTY_LABELS = (

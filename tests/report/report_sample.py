@@ -10,11 +10,13 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison
 from components.evaluation.metrics.predictions import Floats
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
-from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, RunHeader, SameImage
+from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, SameImage
+from components.report.run_header import ExportedModel, RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
 from tests.pictures import encode, picture
 
@@ -39,7 +41,7 @@ _HEADER = RunHeader(
     config={
         "transform": {"size": 32, "augment": True},
         "input": {"max_wait": 0.1},
-        "model": {"arch": "cnn", "rate": 1e-3},
+        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
     },
     versions={"tensorflow": "2.16.2", "tfx": "1.16.0"},
     started="2026-11-20T08:15:00Z",
@@ -83,6 +85,7 @@ def make_history(epochs: int) -> dict[str, list[float]]:
         "accuracy": list(0.97 - 0.8 * fall),
         "val_loss": list(0.25 + 1.9 * fall + 0.01 * np.arange(epochs)),
         "val_accuracy": list(0.93 - 0.75 * fall),
+        "learning_rate": list(1e-3 * (1 + np.cos(np.pi * np.arange(1, epochs + 1) / epochs)) / 2),
         "images_per_second": list(1500 + 100 * random.random(epochs)),
         "input_wait_share": list(0.05 + 0.15 * random.random(epochs)),
     }
@@ -143,6 +146,8 @@ def small() -> ReportFacts:
         },
         history=make_history(30),
         comparison=make_comparison(DIGITS, each=40, accuracy=0.92),
+        model=ExportedModel(parameters=131_402, bytes=720_000),
+        scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         same_images=make_same_images(),
@@ -170,7 +175,14 @@ def nasty() -> ReportFacts:
     balance = {"train": dict.fromkeys(NASTY, 9), "test": dict.fromkeys(NASTY[:-1], 9)}
     return replace(
         small(),
-        header=replace(_HEADER, pipeline=NASTY[0], fingerprint="", span=None, started=None),
+        header=replace(
+            _HEADER,
+            pipeline=NASTY[0],
+            data=f"/data/{NASTY[1]}",
+            fingerprint="",
+            span=None,
+            started=None,
+        ),
         verdict=Verdict(
             "refused",
             "Not blessed: this model misses a threshold.",

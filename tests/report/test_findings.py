@@ -10,12 +10,14 @@ import pytest
 
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
-from components.report.facts import ReportFacts, RunHeader
+from components.report.facts import ReportFacts
 from components.report.findings import examine
+from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_metrics
 from tests.report.report_sample import empty, small
 
 LABELS = ("bird", "cat", "dog")
+SIZES = {"64 to 127 px": "64 to 127 px", "128 px and more": "1024 and more px"}
 
 
 def header(**sections: Mapping[str, Any]) -> RunHeader:
@@ -52,7 +54,13 @@ def healthy(**changes: Any) -> ReportFacts:
     )
     metrics = facts.comparison.metrics
     scalars = {**metrics.scalars, "ece": 0.01}
-    calm = replace(facts.comparison, metrics=replace(metrics, scalars=scalars), changes={})
+    slices = [s for s in facts.comparison.slices if s.value in SIZES]
+    calm = replace(
+        facts.comparison,
+        metrics=replace(metrics, scalars=scalars),
+        slices=tuple(replace(s, value=SIZES[s.value]) for s in slices),
+        changes={},
+    )
     return replace(facts, **{"comparison": calm, **changes})
 
 
@@ -64,7 +72,7 @@ def test_nothing_to_look_at_and_what_was_looked_at() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 11
+    assert len(examination.looked_at) == 12
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -74,13 +82,14 @@ def test_what_is_not_known_is_said() -> None:
         "train against eval",
         "length of the training",
         "pretrained weights",
+        "sizes of the images",
         "calibration",
         "balance of the classes",
         "rejects, copies and conflicting labels",
         "anomalies and drift",
         "waiting for input",
     }
-    assert len(examination.looked_at) + len(examination.unknown) == 11
+    assert len(examination.looked_at) + len(examination.unknown) == 12
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -193,6 +202,11 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "1 anomaly in the data, such as label: new value x",
         "validation",
     ),
+    "larger to the model than they are": (
+        {"header": header(transform={"size": 224}, model={"weights": "w.h5"})},
+        "50% of the test images are smaller than the 224 pixels that the model sees",
+        "--transform.size",
+    ),
     "waiting": (
         {"history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4)},
         "training waited for input 40% of its time",
@@ -210,14 +224,21 @@ def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("confidence", "smoothing", "text", "advice"),
+    ("confidence", "training", "text", "advice"),
     [
-        (0.99, 0.2, "too sure", "--training.label_smoothing 0.1"),
-        (0.5, 0.2, "surer than it says", "lower --training.label_smoothing, which is 0.2"),
+        (0.99, {"label_smoothing": 0.2}, "too sure", "--training.calibrate true"),
+        (0.5, {"label_smoothing": 0.2}, "surer than it says", "--training.calibrate true"),
+        (0.99, {"calibrate": True}, "too sure", "it is calibrated already, on the eval split"),
+        (
+            0.5,
+            {"calibrate": True, "label_smoothing": 0.2},
+            "surer than it says",
+            "lower --training.label_smoothing, which is 0.2",
+        ),
     ],
 )
-def test_calibration(confidence: float, smoothing: float, text: str, advice: str) -> None:
-    facts = healthy(header=header(training={"label_smoothing": smoothing}))
+def test_calibration(confidence: float, training: dict[str, Any], text: str, advice: str) -> None:
+    facts = healthy(header=header(training=training))
     metrics = facts.comparison.metrics
     bins = replace(
         metrics.reliability,

@@ -9,6 +9,7 @@ import pytest
 
 from components.evaluation.metrics.classification_metrics import LOWER_IS_BETTER, METRICS
 from components.report.metrics_file import write_metrics
+from components.report.run_header import ExportedModel
 from tests.report.report_cases import make_facts
 
 
@@ -40,6 +41,22 @@ def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None
     bins = [entry["examples"] for entry in found["calibration"]]
     assert bins == measures.reliability.examples.tolist()
     assert len(found["slices"]) == len(make_facts().comparison.slices)
+
+
+def test_what_the_model_is() -> None:
+    exported = ExportedModel(parameters=131_402, bytes=720_000)
+    history = {"images_per_second": [10.0, 300.0, 200.0, 400.0]}
+    facts = dataclasses.replace(make_facts(), model=exported, history=history)
+    assert json.loads(write_metrics(facts))["model"] == {
+        "name": "cnn",
+        "size": 32,
+        "weights": "none",
+        "parameters": 131_402,
+        "bytes": 720_000,
+        "images_per_second": 300.0,
+    }
+    unknown = json.loads(write_metrics(make_facts()))["model"]
+    assert unknown["parameters"] is unknown["bytes"] is unknown["images_per_second"] is None
 
 
 def test_what_is_not_defined_is_null() -> None:

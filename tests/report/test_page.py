@@ -108,6 +108,14 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ),
         ("small", "Against baseline 17 +0.050 accuracy: ▲ better"),
         ("small", "Rejected 19 of 1,823 files"),
+        ("small", "Worst class zero F1 0.889, 95 %: 0.796 to 0.942 most often taken for four"),
+        ("small", "Judged on 400 images 10 classes, test split"),
+        (
+            "small",
+            "Architecture cnn Input 32 × 32 pixels Parameters 131,402 "
+            "Started from random weights Size on disk 0.72 MB Training speed 1,548 images/s",
+        ),
+        ("small", "digits Evaluation on the test split; the eval split chose the weights"),
         ("small", "Span 3, version 1"),
         ("small", "Training took 1 h 23 min"),
         ("small", "Conflict: one , seven in train"),
@@ -119,7 +127,12 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("small", "1 image has several labels"),
         ("nasty", "✗ Not blessed: this model misses a threshold. recall 0.5 of"),
         ("nasty", "The test split has no image of"),
-        ("empty", "Looked at: how sure the numbers are, the model in use. Not known"),
+        ("empty", "Looked at: the model in use, how sure the numbers are. Not known"),
+        (
+            "small",
+            "it divides its logits by 0.610, which was fitted to 240 images of the eval split",
+        ),
+        ("nasty", "&#34;quoted&#34; &amp; &#39;so&#39; $x_1$: evaluation on the test split"),
         ("nasty", "There is no model in use to compare with."),
         ("nasty", "Top-3 accuracy"),
         ("nasty", "No file was rejected."),
@@ -128,12 +141,13 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("nasty", "Loss in the last epoch: train 2.100, eval –."),
         ("nasty", "train : no anomaly."),
         ("empty", "? Not blessed: nothing can be told from 0 images."),
+        ("empty", "Architecture not known Input not known Parameters not known"),
         ("empty", "The history of the training is not known."),
         ("empty", "Whether files were rejected is not known."),
         ("empty", "There are no samples."),
         ("empty", "The images were not sliced."),
         ("empty", "The model is wrong about no image."),
-        ("huge", "50,000 1,000 classes, test split"),
+        ("huge", "50,000 images 1,000 classes, test split"),
         ("huge", "100 of 1,000 classes, the lowest F1 first"),
         ("huge", "Of 1,000 classes, these are the 50 that take part in most mistakes"),
         ("huge", "100 of 15,296 mistakes, the most confident first."),
@@ -142,6 +156,24 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
 )
 def test_the_page_says(pages: dict[str, str], name: str, said: str) -> None:
     assert said in words(pages[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "span", "version", "title"),
+    [
+        ("gs://bucket/of/cifar10/", None, None, "cifar10"),
+        ("/photos/span-3/v01", 3, 1, "photos"),
+        ("/photos/2026/11/20", 9999, None, "photos"),
+        ("/photos/2026-11-20", 9999, None, "photos"),
+        ("/cifar10/span-3/v1", 3, 1, "cifar10"),  # another number
+        ("/", None, None, "digits"),  # the pipeline's name
+    ],
+)
+def test_the_title_is_the_name_of_the_data(
+    data: str, span: int | None, version: int | None, title: str
+) -> None:
+    header = report_sample.small().header
+    assert replace(header, data=data, span=span, version=version).title == title
 
 
 def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, str]) -> None:
@@ -211,6 +243,55 @@ def test_a_change_that_is_worse_stands_out() -> None:
     said = say("summary", comparison=replace(comparison, changes=changes))
     assert "accuracy: ▼ worse 95 %: −0.040 to −0.010" in said
     assert "Accuracy is 0.010 to 0.040 below that of the model in use Why: that is more" in said
+
+
+def draw_texts(section: str, **changes: Any) -> list[list[str]]:
+    """The texts of each figure of a section of the small page."""
+    page = render_section(section, replace(report_sample.small(), **changes))
+    svgs = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    return [re.findall(r"<text[^>]*>([^<]*)</text>", svg) for svg in svgs]
+
+
+@pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration", "curves"])
+def test_axes_of_fractions_are_of_0_to_1(section: str) -> None:
+    """Whatever is drawn: the values of the sample are all above 0.7."""
+    figures = draw_texts(section)
+    # The changes against the baseline are no fractions.
+    fractions = [texts for texts in figures if "this model − baseline" not in texts]
+    assert fractions
+    for texts in fractions:
+        assert {"0.00", "1.00"} <= set(texts) or {"0.0", "1.0"} <= set(texts)
+
+
+def test_the_kept_epoch_is_marked_in_each_figure_of_the_training() -> None:
+    figures = draw_texts("training")
+    assert len(figures) == 5
+    assert all("kept: epoch 19" in texts for texts in figures)
+    said = say("training")
+    order = ["Loss in", "Accuracy in", "Learning rate in", "Images a second in", "Fraction of time"]
+    places = [said.index(caption) for caption in order]
+    assert places == sorted(places)
+
+
+def test_splits_are_in_the_order_of_their_use() -> None:
+    counts = report_sample.small().balance["train"]
+    names = ("eval", "other", "test", "train")
+    changes = {"balance": dict.fromkeys(names, counts), "anomalies": dict.fromkeys(names, ())}
+    [texts] = draw_texts("balance", **changes)
+    assert texts[-4:] == ["train", "eval", "test", "other"]
+    assert "images" in texts
+    assert "train : no anomaly. eval : no anomaly. test : no" in say("files", **changes)
+    assert "train : 1,005 images" in say("balance", **changes)
+
+
+def test_curves_are_of_the_worst_classes_in_their_order() -> None:
+    said = say("curves")
+    assert "6 of 10 classes, the one that is told apart worst first" in said
+    areas = [float(area) for area in re.findall(r": area ([0-9.]+),", said)]
+    assert areas == sorted(areas)
+    assert len(areas) == 6
+    perfect = replace(report_sample.small().comparison, curves=())
+    assert "each is told apart perfectly" in say("curves", comparison=perfect)
 
 
 def test_samples_without_augmentation_are_shown_once() -> None:

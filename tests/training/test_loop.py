@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import LEARNING_RATE, RATE, WAIT_FRACTION
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
@@ -310,7 +310,7 @@ def test_history_and_logs(undisturbed: Undisturbed) -> None:
     assert set(history) == {
         *("loss", "accuracy", "balanced_accuracy"),
         *("val_loss", "val_accuracy", "val_balanced_accuracy"),
-        *(RATE, WAIT_FRACTION),
+        *(RATE, WAIT_FRACTION, LEARNING_RATE),
     }
     assert all(len(values) == 3 for values in history.values())
     assert all(0 <= fraction <= 1 for fraction in history[WAIT_FRACTION])

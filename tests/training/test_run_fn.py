@@ -19,7 +19,13 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.model_run import HISTORY_FILE, INPUT_FILE, TRAINING_FILE, WEIGHTS_FILE
+from components.contract.model_run import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    MODEL_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+)
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
@@ -75,7 +81,7 @@ def fn_args(
 @pytest.fixture(scope="module")
 def trained(transformed: nodes.Transformed, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A model trained for a few epochs and exported by `run_fn`."""
-    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2)
+    return train(transformed, tmp_path_factory.mktemp("trained"), epochs=2, calibrate=True)
 
 
 def train(transformed: nodes.Transformed, target: Path, **options: Any) -> Trained:
@@ -252,8 +258,16 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     best = min(history["val_loss"])
     assert phase == {"name": "train", "epochs": 2, "metric": "val_loss", "best": best}
     assert facts["exported"] == "train"
+    calibration = facts["calibration"]
+    assert calibration["loss"] == pytest.approx(best, rel=1e-4)
+    assert calibration["calibrated_loss"] < best
     assert history["phase"] == [1, 1]
     assert json.loads((trained.run / INPUT_FILE).read_text())["cache"] == "decoded"
+    size = json.loads((trained.run / MODEL_FILE).read_text())
+    assert size["parameters"] == sum(weights.size for weights in trained.keras.get_weights())
+    assert size["bytes"] == sum(
+        f.stat().st_size for f in (trained.run.parent / "model").rglob("*.*")
+    )
     assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))
@@ -309,7 +323,9 @@ def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
         config=TransformConfig(size=SIZE),
         batch_size=7,
     )
-    trained_on = [tf.nn.softmax(trained.keras(images, training=False)) for images, _ in dataset]
+    facts = json.loads((trained.run / TRAINING_FILE).read_text())
+    temperature = facts["calibration"]["temperature"]
+    trained_on = [tf.nn.softmax(trained.keras(images) / temperature) for images, _ in dataset]
     served = serve(trained, raw)["probabilities"]
     np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
 
@@ -381,6 +397,7 @@ def test_the_vocabulary_travels_with_the_model(
 
 def arguments_of(config: TrainerConfig, **more: Any) -> Any:
     files = {"train_files": ["a"], "eval_files": ["b"], "transform_graph_path": "c"}
+    files["model_run_dir"] = "/run"
     return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
 
 
@@ -407,7 +424,8 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
     def folder(content: bytes) -> str:
         path = tmp_path / "backbone.weights.h5"
         path.write_bytes(content)
-        config = TrainerConfig(model=ModelConfig(name="cnn", weights=str(path)))
+        model = ModelConfig(name="cnn", weights=str(path))
+        config = TrainerConfig(model=model, checkpoints="/here")
         return checkpoint_key.checkpoint_dir(arguments_of(config))
 
     first = folder(b"some weights")
@@ -422,6 +440,7 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
         ("gs://bucket/checkpoints", "gs://bucket/checkpoints"),
         ("/mnt/checkpoints", "/mnt/checkpoints"),
         ("minio://bucket/checkpoints", os.path.join(tempfile.gettempdir(), "checkpoints")),
+        ("", "/run"),
     ],
 )
 def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:

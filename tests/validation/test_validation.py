@@ -95,6 +95,13 @@ def test_schema_knows_all_labels_and_no_names(labels: list[str]) -> None:
     assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
 
 
+def test_the_schema_that_tfx_infers_knows_no_names_either() -> None:
+    """Of a few values it would make a domain; `statistics_options` keeps it from that."""
+    schema = tfdv.infer_schema(statistics_of(LABELS["words"], SHA256=[f"{n:x}" for n in range(6)]))
+    assert domain(schema, example.LABEL) == ["cat", "dog"]
+    assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
+
+
 @pytest.mark.slow
 def test_the_pipelines_own_schema(ingested: nodes.Ingested, tmp_path: Path) -> None:
     statistics, schema = standard_artifacts.ExampleStatistics(), standard_artifacts.Schema()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from components.evaluation.metrics.calibration import Reliability, bin_by_count, bin_by_width
 from components.evaluation.metrics.curves import (
     ClassCurves,
     Roc,
@@ -14,10 +16,9 @@ from components.evaluation.metrics.curves import (
     trace_class,
     trace_roc,
 )
-from components.evaluation.metrics.intervals import Interval, estimate_intervals
-from components.evaluation.metrics.metric_counts import MetricCounts, divide, mean_known
+from components.evaluation.metrics.intervals import Interval, estimate_intervals, f1_interval
+from components.evaluation.metrics.metric_counts import MetricCounts, mean_known
 from components.evaluation.metrics.predictions import (
-    EDGES,
     Answers,
     Evaluated,
     Floats,
@@ -51,21 +52,9 @@ ACCURACY, AUC = "accuracy", "auc"
 
 LOWER_IS_BETTER = ("ece", "loss")
 
-_MOST_CURVES = 12
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """Confidence of the model and how often it is right, in bins of confidence of equal width."""
-
-    edges: Floats
-    """[bins + 1], 0 to 1."""
-    examples: Ints
-    """[bins]."""
-    confidence: Floats
-    """[bins], mean; NaN for an empty bin."""
-    accuracy: Floats
-    """[bins], NaN for an empty bin."""
+_MOST_CURVES = 6
+# Shown as 1.000.
+_PERFECT = 0.9995
 
 
 @dataclass(frozen=True)
@@ -89,6 +78,9 @@ class ModelMetrics:
     average_precision: Floats
     """[classes], NaN likewise."""
     reliability: Reliability
+    """In bins of equal width, from which the calibration error follows."""
+    calibration: Reliability
+    """In bins of about as many examples each."""
     roc: Roc | None
     """Micro-average, or of the second of two classes; None where the split has only one class."""
 
@@ -97,6 +89,12 @@ class ModelMetrics:
         """Number of examples of each class, [classes]."""
         support: Ints = self.confusion.sum(axis=1)
         return support
+
+    def f1_interval(self, row: int) -> Interval | None:
+        """Return the interval of the F1 of a class; None where F1 is not defined."""
+        right = int(self.confusion[row, row])
+        either = int(self.confusion[row].sum() + self.confusion[:, row].sum()) - right
+        return f1_interval(right, either) if either else None
 
     def most_mistaken(self, most: int) -> Ints:
         """Return, in ascending order, the `most` classes with the most mistakes, either way."""
@@ -143,7 +141,8 @@ def measure(predictions: Predictions) -> ModelMetrics:
         f1=f1[columns],
         auc=auc[columns],
         average_precision=average_precision[columns],
-        reliability=_make_reliability(counts),
+        reliability=bin_by_width(counts),
+        calibration=bin_by_count(predictions.answers),
         roc=trace_roc(predictions),
     )
 
@@ -159,16 +158,6 @@ def _confuse(answers: Answers, classes: int) -> Ints:
     truth, predicted = answers.classes[answers.truth], answers.classes[answers.predicted]
     cells = (truth * classes + predicted)[truth >= 0]
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
-
-
-def _make_reliability(counts: MetricCounts) -> Reliability:
-    examples, confidence, right = counts.bins
-    return Reliability(
-        edges=EDGES.copy(),
-        examples=examples.astype(np.int64),
-        confidence=divide(confidence, examples),
-        accuracy=divide(right, examples),
-    )
 
 
 def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
@@ -194,8 +183,14 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
 
 
 def _trace_worst(predictions: Predictions, metrics: ModelMetrics) -> tuple[ClassCurves, ...]:
-    """Return the curves of the 12 classes of least area; of two classes, the second tells all."""
-    worst = np.sort(np.argsort(metrics.auc, kind="stable")[:_MOST_CURVES])
-    shown = worst[1:] if len(metrics.labels) == 2 else worst
-    curves = (trace_class(predictions, metrics.labels[column]) for column in shown)
-    return tuple(of_class for of_class in curves if of_class)
+    """Return the curves of the 6 classes of least area, the least first.
+
+    Those that are told apart perfectly are left out: such curves have nothing to show. Of two
+    classes, the second tells all.
+    """
+    perfect = np.minimum(metrics.auc, metrics.average_precision) >= _PERFECT
+    worst = [column for column in np.argsort(metrics.auc, kind="stable") if not perfect[column]]
+    if len(metrics.labels) == 2:
+        worst = [column for column in worst if column == 1]
+    traced = (trace_class(predictions, metrics.labels[column]) for column in worst)
+    return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))

@@ -37,9 +37,28 @@ class Interval:
 
 def wilson_interval(hits: Flags) -> Interval:
     """Return Wilson's interval of a proportion, from at least one example, [examples]."""
-    test = stats.binomtest(int(np.count_nonzero(hits)), len(hits))
+    return proportion_interval(int(np.count_nonzero(hits)), len(hits))
+
+
+def proportion_interval(hits: int, examples: int) -> Interval:
+    """Return Wilson's interval of the proportion of hits among examples, at least one."""
+    test = stats.binomtest(hits, examples)
     low, high = test.proportion_ci(_CONFIDENCE, method="wilson")
     return Interval(float(low), float(high))
+
+
+def f1_interval(right: int, either: int) -> Interval:
+    """Return the interval of the F1 of a class.
+
+    Of the examples that are of the class or taken for it, a fraction J, the Jaccard index, is both.
+    F1 is 2 J / (1 + J), which rises with J, so that the ends of Wilson's interval of J are its own.
+
+    Args:
+        right: examples that are both.
+        either: examples of the class, or taken for it, at least one.
+    """
+    jaccard = proportion_interval(right, either)
+    return Interval(*(2 * end / (1 + end) for end in (jaccard.low, jaccard.high)))
 
 
 def paired_interval(hits: Flags, baseline: Flags) -> Interval:

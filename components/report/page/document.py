@@ -30,7 +30,6 @@ from components.report.templates import load_templates
 
 _TITLES = {
     "summary": "Summary",
-    "run": "Run",
     "metrics": "Metrics",
     "classes": "Classes",
     "confusion": "Confusion",
@@ -42,6 +41,7 @@ _TITLES = {
     "balance": "Class balance",
     "samples": "Samples",
     "files": "Files and anomalies",
+    "run": "Run",
 }
 
 # What templates cannot tell from the facts alone.

@@ -23,6 +23,10 @@ from components.report.page.formatting import shorten
 WIDTH = 4.4
 """Inches, 317 points: on a phone of 390 px a figure's text is somewhat larger than its points."""
 
+WHOLE = (-0.03, 1.03)
+"""Limits of an axis of fractions: all of 0 to 1, with room for what lies at its ends. An axis that
+fits itself to what is drawn makes differences of nothing look large."""
+
 INK, SOFT, LINE, BACK = "#010101", "#020202", "#030303", "#040404"
 FIRST, SECOND, THIRD = "#050505", "#060606", "#070707"
 SERIES = ((FIRST, "o", "-"), (SECOND, "D", "--"), (THIRD, "s", ":"))

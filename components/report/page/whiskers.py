@@ -16,6 +16,7 @@ from components.report.page.drawing import (
     FIRST,
     SECOND,
     SOFT,
+    WHOLE,
     Drawing,
     draw,
     name_rows,
@@ -44,25 +45,31 @@ def draw_whiskers(
     Args:
         rows: what is NaN is left out.
         axis: what the values are.
-        zero: draw a line at 0, for differences.
+        zero: draw a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
         words: caption, name and place of the table, as `draw` takes them.
     """
     compared = any(math.isfinite(row.baseline) for row in rows)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel=axis)
-        if zero:
-            axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
         _paint_rows(axes, rows, compared)
         name_rows(axes, [row.label for row in rows])
-        left, right = axes.get_xlim()
-        if (lack := _NARROWEST - (right - left)) > 0:
-            axes.set_xlim(left - lack / 2, right + lack / 2)
+        if zero:
+            axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
+            _widen(axes)
+        else:
+            axes.set_xlim(*WHOLE)
         axes.locator_params(axis="x", nbins=5)
         if compared:
             place_legend(figure, axes)
 
     return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
+
+
+def _widen(axes: Axes) -> None:
+    left, right = axes.get_xlim()
+    lack = max(0.0, _NARROWEST - (right - left))
+    axes.set_xlim(left - lack / 2, right + lack / 2)
 
 
 def _paint_rows(axes: Axes, rows: Sequence[Whisker], compared: bool) -> None:

@@ -10,15 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
 from components.report.facts import ReportFacts
-from components.report.page.drawing import FIRST, SERIES, Drawing, draw, name_rows, place_legend
-from components.report.page.formatting import shorten
+from components.report.page.drawing import BACK, SERIES, Drawing, draw, name_rows, place_legend
 
 Balance = Mapping[str, Mapping[str, int]]
 
-# More bars make a figure of several screens.
-_BARS = 60
-_PANELS = 3
-_TITLE = 12
+# More classes make a figure of several screens.
+_BARS = 30
+# Heights, of a row: its bars take this fraction of it; in inches, of a bar, and of what is around.
+_FILLED, _BAR, _AROUND = 0.8, 0.12, 1.0
 _MOST = 100
 _WIDE_RANGE = 20
 
@@ -27,11 +26,11 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
     """Describe the splits, draw a figure, and list the rarest classes."""
     balance = facts.balance
     labels = _sort_labels(balance)
-    few = len(labels) <= _BARS
+    draw_all = _draw_bars if len(labels) <= _BARS else _draw_curves
     return {
         "total": len(labels),
         "splits": [_describe_split(split, counts, labels) for split, counts in balance.items()],
-        "drawings": _draw_bars(balance, labels) if few else [_draw_curves(balance)],
+        "drawing": draw_all(balance, labels) if labels else None,
         "rarest": labels[::-1][:_MOST],
     }
 
@@ -53,31 +52,38 @@ def _describe_split(split: str, counts: Mapping[str, int], labels: Sequence[str]
     }
 
 
-def _draw_bars(balance: Balance, labels: Sequence[str]) -> list[Drawing]:
-    splits = list(balance) if labels else []
-    return [
-        _draw_panels(balance, splits[start : start + _PANELS], labels)
-        for start in range(0, len(splits), _PANELS)
-    ]
+def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
+    """Draw a bar for each split of each class, all on one scale."""
+    height = _FILLED / max(1, len(balance))
 
-
-def _draw_panels(balance: Balance, splits: Sequence[str], labels: Sequence[str]) -> Drawing:
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
-        for panel, split in zip(panels, splits, strict=True):
-            counts = [balance[split].get(label, 0) for label in labels]
-            panel.barh(range(len(labels)), counts, color=FIRST, height=0.7)
-            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            panel.set_title(shorten(split, _TITLE))
-            panel.xaxis.set_major_locator(MaxNLocator(2, integer=True, min_n_ticks=1))
-            name_rows(panel, labels)
+        axes = figure.add_subplot(xlabel="images")
+        for place, (split, counts) in enumerate(balance.items()):
+            sizes = [counts.get(label, 0) for label in labels]
+            rows = np.arange(len(labels)) - _FILLED / 2 + (place + 0.5) * height
+            axes.barh(rows, sizes, height=0.85 * height, label=split, **_style(place))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+        name_rows(axes, labels)
+        place_legend(figure, axes)
 
-    caption = f"Images of each class in {', '.join(splits)}"
-    return draw(paint, caption=caption, height=0.6 + 0.2 * len(labels))
+    caption = f"Images of each class in {', '.join(balance)}, the most frequent class first"
+    rows = len(labels) * max(2, len(balance))
+    return draw(paint, caption=caption, height=_AROUND + _BAR / _FILLED * rows)
 
 
-def _draw_curves(balance: Balance) -> Drawing:
-    sizes = {split: np.sort(list(counts.values()))[::-1] for split, counts in balance.items()}
+def _style(place: int) -> dict[str, Any]:
+    """Tell neighbouring bars apart by more than colour: one of two is not filled."""
+    colour, _, _ = SERIES[place % len(SERIES)]
+    return {"facecolor": BACK if place % 2 else colour, "edgecolor": colour}
+
+
+def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:
+    """Draw how the sizes of the classes fall, in each split by itself."""
+    sizes = {
+        split: np.sort([counts.get(label, 0) for label in labels])[::-1]
+        for split, counts in balance.items()
+    }
     positive = np.concatenate([size[size > 0] for size in sizes.values()])
     wide = bool(len(positive)) and positive.max() > _WIDE_RANGE * positive.min()
 

@@ -42,11 +42,11 @@ def _sort_by_f1(metrics: ModelMetrics) -> Ints:
 
 def _draw(metrics: ModelMetrics, before: dict[str, float], known: Ints) -> Drawing:
     rows = [
-        Whisker(label, float(metrics.f1[row]), None, before[label])
-        for row in known[:_DRAWN]
+        Whisker(label, float(metrics.f1[row]), metrics.f1_interval(row), before[label])
+        for row in known[:_DRAWN].tolist()
         for label in [metrics.labels[row]]
     ]
     few = len(rows) == len(known)
-    worst = f"{len(rows)} classes of {len(known):,} with the lowest F1"
-    caption = "F1 of each class, the lowest first" if few else worst
+    worst = f"F1 with 95 % intervals of the {len(rows)} classes of {len(known):,} with the lowest"
+    caption = "F1 of each class with its 95 % interval, the lowest first" if few else worst
     return draw_whiskers(rows, axis="F1", caption=caption)

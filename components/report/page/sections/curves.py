@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from components.evaluation.metrics.curves import ClassCurves, Roc
 from components.report.facts import ReportFacts
-from components.report.page.drawing import FIRST, SECOND, SOFT, Drawing, draw
+from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
 
 
 def describe_curves(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the ROC curve over all classes, and small ones of some classes."""
+    """Draw the ROC curve over all classes, and small ones of the worst classes, worst first."""
     roc = facts.metrics.roc
     return {
         "roc": roc,
@@ -26,8 +26,8 @@ def describe_curves(facts: ReportFacts) -> dict[str, Any]:
 def _draw_roc(roc: Roc) -> Drawing:
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="false positive rate", ylabel="recall")
-        axes.margins(0.02)
-        _paint_roc(axes, roc, clip_on=False)
+        axes.set(xlim=WHOLE, ylim=WHOLE)
+        _paint_roc(axes, roc)
 
     area = number(roc.area)
     return draw(
@@ -38,16 +38,16 @@ def _draw_roc(roc: Roc) -> Drawing:
     )
 
 
-def _paint_roc(axes: Axes, roc: Roc, *, clip_on: bool = True) -> None:
+def _paint_roc(axes: Axes, roc: Roc) -> None:
     axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-    axes.plot(roc.false_positive_rate, roc.recall, color=FIRST, clip_on=clip_on)
+    axes.plot(roc.false_positive_rate, roc.recall, color=FIRST)
 
 
 def _draw_class(curves: ClassCurves) -> Drawing:
     def paint(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes in (left, right):
-            axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+            axes.set(xlim=WHOLE, ylim=WHOLE, xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
         _paint_roc(left, curves.roc)
         left.set(xlabel="false positive rate", ylabel="recall")
         points = curves.precision_recall

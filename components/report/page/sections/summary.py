@@ -1,29 +1,98 @@
-"""What a person wants to know first: the verdict, why, the main numbers, what to look at."""
+"""What a person wants to know first: what the model is, the verdict, and what to look at."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from components.evaluation.metrics.classification_metrics import ModelMetrics
+from components.evaluation.metrics.intervals import Interval
+from components.images.picture import Picture
 from components.report.facts import ReportFacts
 from components.report.findings import examine
+from components.report.page.formatting import integer
 from components.report.page.sections.metrics import judge
+
+# Pictures of the strip: one line on a desk.
+_STRIP = 12
+_UNKNOWN = "not known"
+_START = {"none": "random weights", "imagenet": "ImageNet weights"}
+
+
+class WorstClass(NamedTuple):
+    """The class with the lowest F1."""
+
+    label: str
+    f1: float
+    interval: Interval | None
+    taken_for: str
+    """What its images are most often taken for; "" where all are recognised."""
 
 
 def describe_summary(facts: ReportFacts) -> dict[str, Any]:
-    """Judge the change of accuracy, and find what stands out."""
+    """Say what the model is and how good, judge the change of accuracy, find what stands out."""
     comparison, metrics = facts.comparison, facts.metrics
     words, kind = judge(comparison.changes.get("accuracy"))
     accuracy = metrics.scalars["accuracy"]
     return {
+        "model": _describe_model(facts),
         "accuracy": accuracy,
         "macro_f1": metrics.scalars.get("macro_f1", math.nan),
         "interval": comparison.intervals.get("accuracy"),
+        "worst": _find_worst(metrics),
         "change": comparison.changes.get("accuracy"),
         "difference": accuracy - comparison.baseline.scalars["accuracy"]
         if comparison.baseline
         else math.nan,
         "judgement": words,
         "kind": kind,
+        "strip": list(_choose_strip(facts)),
         "examination": examine(facts),
     }
+
+
+def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
+    """Return what is told of the model, in words."""
+    config, exported = facts.header.config, facts.model
+    model, size = config.get("model", {}), config.get("transform", {}).get("size")
+    views, rate = model.get("views", 1), facts.images_per_second
+    start = str(model.get("weights", _UNKNOWN))
+    told = {
+        "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
+        "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
+        "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
+        "Started from": _START.get(start, start),
+        "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
+        "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
+    }
+    return told | ({"Answers": f"mean of {views} views of an image"} if views > 1 else {})
+
+
+def _megabytes(size: int) -> str:
+    megabytes = size / 1e6
+    return f"{megabytes:,.{0 if megabytes >= 100 else 1 if megabytes >= 1 else 2}f} MB"
+
+
+def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
+    """Return the first class of the lowest F1; None where all are recognised, or none is there."""
+    if not np.isfinite(metrics.f1).any() or np.nanmin(metrics.f1) == 1:
+        return None
+    row = int(np.nanargmin(metrics.f1))
+    others = metrics.confusion[row].copy()
+    others[row] = 0
+    taken_for = metrics.labels[int(others.argmax())] if others.any() else ""
+    return WorstClass(
+        metrics.labels[row], float(metrics.f1[row]), metrics.f1_interval(row), taken_for
+    )
+
+
+def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Picture]]:
+    """Choose samples of as many classes as there is room for, several of each of a few."""
+    shown = [sample for sample in facts.samples if sample.seen][:_STRIP]
+    each = _STRIP // max(1, len(shown))
+    for sample in shown:
+        for picture in sample.seen[:each]:
+            yield sample.label, picture

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from components.contract.model_run import PHASE
+from components.contract.model_run import LEARNING_RATE, PHASE, RATE, WAIT_FRACTION
 from components.contract.splits import EVAL, TRAIN
-from components.report.facts import ReportFacts
-from components.report.page.drawing import SERIES, Drawing, draw, place_legend
+from components.report.facts import KeptEpoch, ReportFacts
+from components.report.page.drawing import SERIES, SOFT, WHOLE, Drawing, draw, place_legend
 from components.report.page.formatting import number, percent
 
 History = Mapping[str, Sequence[float]]
@@ -23,9 +23,11 @@ _NAMES = {
     "loss": "Loss",
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced accuracy",
-    "images_per_second": "Images a second",
-    "input_wait_share": "Fraction of time waiting for input",
+    LEARNING_RATE: "Learning rate",
+    RATE: "Images a second",
+    WAIT_FRACTION: "Fraction of time waiting for input",
 }
+_FRACTIONS = ("accuracy", "balanced_accuracy", WAIT_FRACTION)
 _ON_EVAL = "val_"
 _LAST = 200
 
@@ -42,7 +44,7 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
         "wait": (float(np.median(waits)), max(waits)) if waits else None,
-        "drawings": [_draw(metric, of_splits) for metric, of_splits in series.items()],
+        "drawings": [_draw(metric, series[metric], kept) for metric in sorted(series, key=_rank)],
         "titles": list(columns),
         "rows": list(enumerate(zip(*columns.values(), strict=True), start=1))[-_LAST:],
     }
@@ -61,7 +63,13 @@ def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
     }
 
 
-def _draw(metric: str, series: Mapping[str, Sequence[float]]) -> Drawing:
+def _rank(metric: str) -> int:
+    """Begin with what was trained for, end with how fast that was."""
+    known = list(_NAMES)
+    return known.index(metric) if metric in known else len(known)
+
+
+def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | None) -> Drawing:
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
@@ -69,9 +77,12 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]]) -> Drawing:
             every = max(1, len(values) // 20)
             style: dict[str, Any] = {"marker": marker, "linestyle": line, "markevery": every}
             axes.plot(np.arange(1, len(values) + 1), values, color=colour, label=split, **style)
+        if kept:
+            style = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2, "zorder": 1}
+            axes.axvline(kept.epoch, label=f"kept: epoch {kept.epoch}", **style)
         axes.set_xlim(0.5, max(map(len, series.values())) + 0.5)
         _scale(axes, metric, series.values())
-        if len(series) > 1:
+        if len(series) > 1 or kept:
             place_legend(figure, axes)
 
     title, several = _NAMES.get(metric, metric), len(series) > 1
@@ -86,21 +97,22 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]]) -> Drawing:
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
-    """Begin at 0 where the values are fractions or rates; loss and accuracy fill the figure."""
+    """Show all of 0 to 1 of fractions, and rates from 0; loss fills the figure."""
     known = [value for values in series for value in values if math.isfinite(value)]
-    if metric not in ("loss", "accuracy", "balanced_accuracy") and known and min(known) >= 0:
+    if metric in _FRACTIONS:
+        axes.set_ylim(*WHOLE)
+    elif metric != "loss" and known and min(known) >= 0:
         axes.set_ylim(0, 1.08 * max(known) or 1)
-    if metric == "input_wait_share":
-        decimals = 0 if known and max(known) > 0.05 else 1
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=decimals, symbol=" %"))
+    if metric == WAIT_FRACTION:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
 def _write(metric: str, value: float) -> str:
-    if metric == "input_wait_share":
+    if metric == WAIT_FRACTION:
         return percent(value)
-    if metric == "images_per_second":
+    if metric == RATE:
         return f"{value:,.0f}" if math.isfinite(value) else "–"
-    return number(value)
+    return f"{value:.3g}" if metric == LEARNING_RATE else number(value)
 
 
 def _list_phases(history: History) -> dict[str, list[str]]:

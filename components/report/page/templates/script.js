@@ -6,3 +6,11 @@ document.addEventListener("click", event => {
   event.preventDefault();
   document.querySelector(link.hash).scrollIntoView();
 });
+
+// Whether a table is wider than its place is known only when both have a size.
+const sizes = new ResizeObserver(entries => {
+  for (const { target } of entries) {
+    target.nextElementSibling.hidden = target.scrollWidth <= target.clientWidth;
+  }
+});
+document.querySelectorAll(".scroll").forEach(table => sizes.observe(table));

@@ -1,0 +1,45 @@
+"""The first look at the images, which `run` and `inspect` have in common: would a run start?"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from components.contract.splits import TRAIN
+from components.ingest.listing import Listing, check_labels
+from components.ingest.split_check import check_splits
+from components.ingest.survey import Survey, take_survey
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.recipes import Recipe
+from pipeline_def.model.imagenet import check_imagenet
+from pipeline_def.model.memory import check_memory
+from pipeline_def.model.weights_file import name_network
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What the images are, and what follows from them."""
+
+    survey: Survey
+    config: Config
+    """With all choices made."""
+    recipe: Recipe
+
+
+def look(listing: Listing, config: Config) -> FirstLook:
+    """Make the choices that follow from the images, and refuse what would fail later.
+
+    Raises:
+        UserError: labels or splits that nothing can be trained on, weights that cannot be had, a
+            network that does not fit into the memory.
+    """
+    config = dataclasses.replace(config, model=name_network(config.model))
+    check_labels(listing)
+    survey = take_survey(listing, config.ingest)
+    check_splits(listing, config.ingest)
+    images = listing.expected(TRAIN)
+    config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
+    check_imagenet(config.model)
+    check_memory(config, images=images)
+    return FirstLook(survey, config, recipe)

@@ -1,0 +1,86 @@
+"""ImageTrainer: TFX's Trainer with our run_fn, on what ImageTransform has written."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfx import types
+from tfx.components.trainer import component
+from tfx.proto import trainer_pb2
+
+from components.contract.configuration import from_json, to_dict
+from components.contract.errors import ConfigurationError
+from components.transform.component import ImageTransform
+from components.transform.config import TransformConfig
+from pipeline_def.config.trainer import TrainerConfig
+
+# Named, not imported: a pipeline is made without the code that trains.
+_RUN_FN = "pipeline_def.training.run_fn.run_fn"
+
+
+class ImageTrainer(component.Trainer):
+    """Trains a network on the images that ImageTransform has written, and exports it.
+
+    Example:
+        >>> from components import ImageExampleGen, ImageTrainer, ImageTransform
+        >>> from components import TrainerConfig, TrainingConfig
+        >>> from tfx.dsl.components.common.importer import Importer
+        >>> from tfx.types.standard_artifacts import Schema
+        >>> example_gen = ImageExampleGen(folder="photos")
+        >>> schema = Importer(source_uri="reviewed_schema", artifact_type=Schema)
+        >>> transform = ImageTransform(
+        ...     examples=example_gen.outputs["examples"], schema=schema.outputs["result"]
+        ... )
+        >>> trainer = ImageTrainer(
+        ...     examples=transform.outputs["transformed_examples"],
+        ...     transform_graph=transform.outputs["transform_graph"],
+        ...     config=TrainerConfig(training=TrainingConfig(epochs=3)),
+        ... )
+        >>> sorted(trainer.outputs)
+        ['model', 'model_run']
+
+    Outputs:
+        model: `Model`, a SavedModel that takes image files.
+        model_run: `ModelRun`, logs for TensorBoard, the history, and the weights of the backbone.
+    """
+
+    def __init__(
+        self,
+        *,
+        examples: types.BaseChannel,
+        transform_graph: types.BaseChannel,
+        config: TrainerConfig | None = None,
+    ) -> None:
+        """Fit to the split `train`, choose the epoch on the split `eval`.
+
+        Args:
+            examples: the transformed ones.
+            transform_graph: of the same ImageTransform.
+            config: all choices. Without `transform.size`, its `transform` is what ImageTransform
+                was told; without a network, one that suits the images is taken.
+
+        Raises:
+            ConfigurationError: nobody says how the images were transformed.
+        """
+        config = config or TrainerConfig()
+        if config.transform.size is None:
+            config = dataclasses.replace(config, transform=_transform_of(transform_graph))
+        super().__init__(
+            run_fn=_RUN_FN,
+            examples=examples,
+            transform_graph=transform_graph,
+            train_args=trainer_pb2.TrainArgs(splits=["train"]),
+            eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
+            custom_config=to_dict(config),
+        )
+
+
+def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
+    """Return what the ImageTransform that writes `transform_graph` was told."""
+    producer = getattr(transform_graph, "producer_component", None)
+    if not isinstance(producer, ImageTransform):
+        raise ConfigurationError(
+            "transform_graph is not that of an ImageTransform of this pipeline: say how the images "
+            "were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
+        )
+    return from_json(TransformConfig, producer.exec_properties["custom_config"])

@@ -1,0 +1,173 @@
+"""What is wrong with a command of the documentation, without running it.
+
+Options are parsed by the parsers that the programs have, in this process and without TFX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import itertools
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import kfp_runner
+import local_runner
+from pipeline_def.config import command_line
+from pipeline_def.config.config import Config
+from pipeline_def.config.network_choice import resolve
+from pipeline_def.kubeflow import commands as kubeflow_commands
+from pipeline_def.local import commands as local_commands
+from tests.docs.markdown import ROOT, Command
+
+RUN = (
+    *("saved_model_cli", "tensorboard", "less", "export"),
+    *("lint-imports", "pre-commit", "docs.draw_architecture"),
+)
+"""Programs whose commands `test_running.py` runs as they are written."""
+
+RUNNERS: dict[str, Any] = {"local_runner.py": local_runner, "kfp_runner.py": kfp_runner}
+
+# What a machine without the internet, a cluster or a bucket cannot do.
+_ELSEWHERE = re.compile(
+    r"^(pip|pipx|docker|kubectl|uv sync)\b|--with |(gs|s3)://|\bimagenet\b|kfp_runner.py run\b"
+)
+_FILE = re.compile(r"[\w.-]+(/[\w.-]+)*\.(py|yaml|yml|csv|png|jpe?g|json|pbtxt|h5|toml|md)")
+_PLACEHOLDER = re.compile(r"[A-Z]+(/|$)")
+# Options after which a file is written, and files that are neither ours nor of an earlier command.
+_WRITTEN_BY = ("--output", "--json", "--to")
+_OF_THE_READER = frozenset({"labels.csv"})
+_BY_DEFAULT = {"benchmarks.input_pipeline": ("input_benchmark/recommended.yaml",)}
+
+
+def name_program(command: str) -> tuple[str, list[str]]:
+    """Return what runs, without `uv run` and variables before it, and its arguments."""
+    words = shlex.split(command)
+    while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        del words[0]
+    if words[:2] == ["uv", "run"]:
+        del words[:2]
+        while words[0].startswith("--"):
+            del words[: 2 if words[0] == "--with" else 1]
+        while words[0] in ("python", "-m"):
+            del words[0]
+    return words[0], words[1:]
+
+
+class Parsed(BaseException):
+    """The command line of a runner is right, and would be acted upon now."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        """With the configuration that was parsed, if the command has one."""
+        super().__init__()
+        self.config = config
+
+
+@contextlib.contextmanager
+def stopped_runners() -> Iterator[None]:
+    """Let the runners parse their command lines, and raise `Parsed` before they act."""
+    make_parser, parse = command_line.make_parser, command_line.parse
+    parsers: dict[tuple[str, ...], Any] = {}
+
+    def make_once(prog: str, screen: str, *, hidden: Any = ()) -> Any:
+        key = (prog, *sorted(hidden))
+        # `schema` and `runs` add options of their own to theirs.
+        if key not in parsers or prog.endswith(("schema", "runs")):
+            parsers[key] = make_parser(prog, screen, hidden=hidden)
+        return parsers[key]
+
+    def parse_and_stop(*arguments: Any) -> Any:
+        raise Parsed(parse(*arguments)[0])
+
+    class Parser(kubeflow_commands._Parser):
+        def parse_args(self, *arguments: Any, **options: Any) -> Any:
+            super().parse_args(*arguments, **options)
+            raise Parsed
+
+    with pytest.MonkeyPatch.context() as patch:
+        for commands in (local_commands, kubeflow_commands):
+            patch.setattr(commands, "make_parser", make_once)
+            patch.setattr(commands, "parse", parse_and_stop)
+        patch.setattr(kubeflow_commands, "_Parser", Parser)
+        # Takes two seconds to import, and is not asked.
+        patch.setattr("pipeline_def.local.inspection", None, raising=False)
+        yield
+
+
+def is_parsed(program: str) -> bool:
+    """Whether `check_arguments` knows a program."""
+    return program in RUNNERS or program == "pytest" or program.startswith("benchmarks.")
+
+
+def check_arguments(command: str) -> str:
+    """Return what a program of ours, or pytest, says is wrong with its arguments; "" if nothing."""
+    program, arguments = name_program(command)
+    if program == "pytest":
+        return _check_pytest(arguments)
+    return _ask_program(program, arguments).strip() if is_parsed(program) else ""
+
+
+def _ask_program(program: str, arguments: list[str]) -> str:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            if program in RUNNERS:
+                RUNNERS[program].main(arguments)
+            else:
+                importlib.import_module(program)._parser().parse_args(arguments)
+        except Parsed as parsed:
+            return _resolve(parsed.config) if parsed.config else ""
+        except SystemExit as ended:
+            return said.getvalue() if ended.code else ""
+    return said.getvalue()
+
+
+def _resolve(config: Config) -> str:
+    """Make the choices that follow from images, as before a run."""
+    try:
+        resolve(config, shorter_side=100, images=3_000)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _check_pytest(arguments: list[str]) -> str:
+    """Return what is wrong with the arguments of pytest: paths and marks that do not exist."""
+    paths = [word for word in arguments if "/" in word]
+    missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
+    if missing:
+        return f"{missing[0]} does not exist"
+    marked = " ".join(after for one, after in itertools.pairwise(arguments) if one == "-m")
+    wrong = set(marked.split()) - {"slow", "not"}
+    return f"there is no mark {', '.join(wrong)}" if wrong else ""
+
+
+def find_missing_files(commands: list[Command], files: Iterable[str]) -> Iterator[str]:
+    """Yield the files that commands name, that are not in the tree, and that nothing has made.
+
+    Args:
+        commands: in the order of the documentation; what one writes another may read.
+        files: that there are besides.
+    """
+    made = {*_OF_THE_READER, *files}
+    for command in commands:
+        program, arguments = name_program(command.text)
+        made |= {b for a, b in itertools.pairwise(arguments) if a in _WRITTEN_BY}
+        made.update(_BY_DEFAULT.get(program, ()))
+        for word in shlex.split(command.text):
+            known = word in made or _PLACEHOLDER.match(word)
+            if _FILE.fullmatch(word) and not known and not (ROOT / word).exists():
+                yield f"{command.where}: {word}, of `{command.text}`, does not exist"
+
+
+def must_say_what_it_needs(command: str) -> bool:
+    """Whether a command asks for what not every machine has."""
+    program, arguments = name_program(command)
+    if program == "kfp_runner.py" and arguments[:1] == ["compile"]:
+        return False
+    return bool(_ELSEWHERE.search(command))

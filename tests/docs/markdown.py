@@ -1,0 +1,159 @@
+"""The code in Markdown files: fenced blocks, inline code, and the commands among them.
+
+What a command needs and few machines have is said by a comment, which readers do not see:
+`<!-- needs a cluster -->` on a line of its own is for the next block or paragraph, within a line
+for that line; `<!-- needs the internet: pip, uv sync -->` is for commands with one of these words.
+`<!-- tested by tests/test_wheel.py: uv build -->` says which test runs a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))
+
+INLINE = "inline"
+SHELL = frozenset({"sh", "bash", "console"})
+
+_FENCE = re.compile(r"\s*```(\w*)\s*$")
+_MARK = re.compile(r"<!-- (needs|tested by) ([^:>]+?)(?:: ([^>]+?))? -->")
+_INLINE_CODE = re.compile(r"`([^`]+)`")
+# An inline command begins with one of these, and has an argument.
+_PROGRAMS = re.compile(
+    r"(?:[A-Z_]+=\S+ )*"
+    r"(?:uvx?|pipx?|docker|kubectl|python3?|less|cat|zcat|jq|curl|export|git|\./\S+) "
+)
+# The first line of a file of YAML says what it is for.
+_FOR = re.compile(r"# (?P<name>\S+), for: (?P<command>.+)")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a comment says of commands."""
+
+    kind: str
+    """`needs` or `tested by`."""
+    what: str
+    words: tuple[str, ...] = ()
+    """The commands that it is for have one of these words; none: it is for all of them."""
+
+    def is_for(self, command: str) -> bool:
+        """Whether it is about a command."""
+        return not self.words or any(word in command for word in self.words)
+
+
+@dataclass(frozen=True)
+class Code:
+    """A block of code, or a piece of inline code."""
+
+    text: str
+    language: str
+    """That of a block, "" if it names none; `INLINE` for inline code."""
+    page: str
+    line: int
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the file that a block of YAML is meant for; "" if it says none."""
+        found = _FOR.match(self.text)
+        return found["name"] if found else ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command: neither `&&` nor a comment in it."""
+
+    text: str
+    where: str
+    """Page and line."""
+    needs: str = ""
+    """What it cannot run without, as the Markdown says."""
+    tested_by: str = ""
+    """The file of the test that runs it, likewise."""
+
+
+def read_page(page: str) -> list[Code]:
+    """Return the code of a page of `PAGES`."""
+    return read_code((ROOT / page).read_text(encoding="utf-8"), page)
+
+
+def read_code(text: str, page: str = "page.md") -> list[Code]:
+    """Return all code of a text, in order."""
+    return list(_read(text.splitlines(), page))
+
+
+def _read(lines: list[str], page: str) -> Iterator[Code]:
+    marks: tuple[Mark, ...] = ()
+    number = 0
+    while number < len(lines):
+        start = number
+        if not lines[start].strip():
+            number += 1
+        elif fence := _FENCE.match(lines[start]):
+            number = _find_line(_FENCE, lines, start + 1)
+            block = "\n".join(lines[start + 1 : number])
+            yield Code(block, fence[1], page, start + 1, marks)
+            marks, number = (), number + 1
+        elif _MARK.fullmatch(lines[start].strip()):
+            marks += _read_marks(lines[start])
+            number += 1
+        else:
+            number = _find_line(re.compile(r"\s*$|\s*```"), lines, start + 1)
+            yield from _read_inline(lines[start:number], page, start + 1, marks)
+            marks = ()
+
+
+def _find_line(pattern: re.Pattern[str], lines: list[str], first: int) -> int:
+    """Return the number of the first line that matches, or that of the end."""
+    return next((n for n in range(first, len(lines)) if pattern.match(lines[n])), len(lines))
+
+
+def _read_marks(line: str) -> tuple[Mark, ...]:
+    return tuple(
+        Mark(found[1], found[2], tuple(found[3].split(", ")) if found[3] else ())
+        for found in _MARK.finditer(line)
+    )
+
+
+def _read_inline(
+    lines: list[str], page: str, first: int, marks: tuple[Mark, ...]
+) -> Iterator[Code]:
+    """Yield the inline code of a paragraph, which may go on in the next line."""
+    text = "\n".join(lines)
+    for found in _INLINE_CODE.finditer(text):
+        line = text.count("\n", 0, found.start())
+        code = " ".join(found[1].split())
+        yield Code(code, INLINE, page, first + line, marks + _read_marks(lines[line]))
+
+
+def find_commands(code: Code) -> Iterator[Command]:
+    """Yield the commands of a block of shell, a line for a shell in YAML, or inline code."""
+    for number, line in _command_lines(code):
+        for part in re.split(r"\s+&&\s+|\s+&\s*$|;\s+", line):
+            if part.strip():
+                where = f"{code.page}:{code.line + number}"
+                marks = (_find(kind, code.marks, part) for kind in ("needs", "tested by"))
+                yield Command(part.strip(), where, *marks)
+
+
+def _command_lines(code: Code) -> Iterator[tuple[int, str]]:
+    if code.language == INLINE:
+        if _PROGRAMS.match(code.text):
+            yield 0, code.text
+    elif code.language in SHELL:
+        number = 1
+        for line in code.text.replace("\\\n", "\0").split("\n"):
+            plain = re.sub(r"(^|\s+)#.*", "", line)
+            yield number, re.sub(r"\0\s*", "", plain).removeprefix("$ ")
+            number += 1 + line.count("\0")
+    elif found := _FOR.match(code.text):
+        yield 1, found["command"]
+
+
+def _find(kind: str, marks: tuple[Mark, ...], command: str) -> str:
+    return ", ".join(mark.what for mark in marks if mark.kind == kind and mark.is_for(command))

@@ -1,0 +1,225 @@
+"""Every command, option, file and piece of code in the documentation is one that there is."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.options import list_options, list_sections
+from tests.docs.command_lines import (
+    RUN,
+    check_arguments,
+    find_missing_files,
+    is_parsed,
+    must_say_what_it_needs,
+    name_program,
+    stopped_runners,
+)
+from tests.docs.markdown import (
+    PAGES,
+    ROOT,
+    SHELL,
+    Code,
+    Command,
+    find_commands,
+    read_code,
+    read_page,
+)
+from tests.docs.names import find_broken_links, find_unknown_names
+
+
+def find_mistakes(commands: list[Command], files: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each command that is wrong, or that nothing runs or parses.
+
+    Args:
+        commands: of the documentation.
+        files: that its blocks of YAML are to be saved as.
+    """
+    yield from find_missing_files(commands, files)
+    # A command that is written twice is parsed once, which takes 50 ms.
+    parsed = {text: check_arguments(text) for text in {command.text for command in commands}}
+    for command in commands:
+        if mistake := parsed[command.text] or find_missing_test(command):
+            yield f"{command.where}: {command.text}: {mistake}"
+
+
+def find_missing_test(command: Command) -> str:
+    """Say why nothing runs or parses a command; "" if something does, or it says what it needs."""
+    program, _ = name_program(command.text)
+    if command.tested_by:
+        is_there = (ROOT / command.tested_by).is_file()
+        return "" if is_there else f"there is no {command.tested_by}"
+    if not command.needs and must_say_what_it_needs(command.text):
+        return "add <!-- needs … -->"
+    return (
+        "" if command.needs or program in RUN or is_parsed(program) else f"no test knows {program}"
+    )
+
+
+def list_commands(code: list[Code]) -> list[Command]:
+    return [command for piece in code for command in find_commands(piece)]
+
+
+@pytest.fixture(scope="module")
+def code() -> list[Code]:
+    """All code of the documentation."""
+    return [piece for page in PAGES for piece in read_page(page)]
+
+
+def test_every_command_is_right_and_is_run_or_parsed(
+    code: list[Code], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = list_commands(code)
+    assert len(commands) > 60
+    files = {piece.name: piece.text for piece in code if piece.name}
+    monkeypatch.chdir(tmp_path)
+    # That what the benchmark recommends is accepted, its own tests show.
+    for name, text in {**files, "input_benchmark/recommended.yaml": ""}.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+    with stopped_runners():
+        mistakes = list(find_mistakes(commands, files))
+    assert not mistakes, "\n".join(mistakes)
+
+
+def test_every_mark_is_for_a_command(code: list[Code]) -> None:
+    for piece in code:
+        found = list(find_commands(piece))
+        for mark in piece.marks if piece.language in SHELL else ():
+            for word in mark.words or ("",):
+                assert any(word in command.text for command in found), (piece.page, word)
+
+
+def test_what_is_named_exists(code: list[Code]) -> None:
+    mistakes = [mistake for piece in code for mistake in find_unknown_names(piece)]
+    for page in PAGES:
+        mistakes += find_broken_links((ROOT / page).read_text(encoding="utf-8"), page)
+    assert not mistakes, "\n".join(mistakes)
+
+
+def test_every_configuration_is_accepted(code: list[Code], tmp_path: Path) -> None:
+    parser, names = make_parser("local_runner.py", ""), {*list_options(), *list_sections()}
+    seen = 0
+    for piece in code:
+        if piece.language == "yaml" and names & next(yaml.safe_load_all(piece.text)).keys():
+            file = tmp_path / "file.yaml"
+            file.write_text(piece.text, encoding="utf-8")
+            config, _ = parse(parser, ["--config", str(file)])
+            resolve(config, shorter_side=100, images=3_000)
+            assert config.model.weights != "imagenet" or piece.marks, "needs the internet"
+            seen += 1
+        elif piece.language == "json":
+            json.loads(piece.text)
+    assert seen >= 8
+
+
+def test_every_block_of_python_compiles_and_finds_what_it_imports(code: list[Code]) -> None:
+    blocks = [piece for piece in code if piece.language == "python"]
+    assert len(blocks) >= 3
+    for block in blocks:
+        for node in ast.walk(ast.parse(block.text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            for name in names if not block.marks else ():
+                assert _find_module(name), f"{block.page}:{block.line}: there is no module {name}"
+
+
+def _find_module(name: str) -> bool:
+    """Whether a module of ours is in the tree, or the package of any other one is installed."""
+    package, *rest = name.split(".")
+    if (ROOT / package).is_dir():
+        path = ROOT.joinpath(package, *rest)
+        return path.is_dir() or path.with_suffix(".py").is_file()
+    return importlib.util.find_spec(package) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("`uv run local_runner.py --model.mirror true`", "no option", id="option"),
+        pytest.param("`uv run local_runner.py --training.epochs x`", "whole number", id="value"),
+        pytest.param("`uv run local_runner.py inspct DIR`", "did you mean inspect", id="command"),
+        pytest.param("`uv run kfp_runner.py check`", "required: file", id="missing argument"),
+        pytest.param("`uv run -m benchmarks.training --data DIR`", "--part", id="benchmark"),
+        pytest.param("`uv run pytest tests/none/test_a.py`", "does not exist", id="no such test"),
+        pytest.param("`uv run pytest -m slowly`", "no mark slowly", id="no such mark"),
+        pytest.param("```sh\nuv run mypy\n```", "no test knows mypy", id="a command of no kind"),
+        pytest.param("```sh\nless docs/7.png\n```", "7.png", id="no such file"),
+        pytest.param("`uv run local_runner.py --data gs://B/i`", "add <!-- needs", id="unmarked"),
+        pytest.param(
+            "<!-- tested by tests/none.py -->\n`uv build .`", "no tests/none.py", id="test"
+        ),
+        pytest.param(
+            "<!-- needs a cluster -->\n`uv run kfp_runner.py run --endpiont URL`",
+            "--endpiont",
+            id="an option of what is not run",
+        ),
+    ],
+)
+def test_a_wrong_command_is_found(text: str, message: str) -> None:
+    with stopped_runners():
+        mistakes = list(find_mistakes(list_commands(read_code(text))))
+    assert any(message in mistake for mistake in mistakes), mistakes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`--model.mirror`",
+        "`model.mirror`",
+        "`docs/none.md`",
+        "`test_none`",
+        "`kfp_runner.py start`",
+    ],
+)
+def test_a_wrong_name_is_found(text: str) -> None:
+    [piece] = read_code(text)
+    assert list(find_unknown_names(piece))
+
+
+def test_a_broken_link_is_found() -> None:
+    text = "[a](README.md) [b](none.md) [c](#no-heading) # A\n"
+    assert len(list(find_broken_links(text, "README.md"))) == 2
+
+
+MARKDOWN = """
+Inline `uv run a.py
+--b` and `./c d`, <!-- needs a bucket: c -->
+not `just code` nor `pip`, but `uv build` <!-- tested by a.py -->
+
+<!-- needs a cluster -->
+
+```sh
+kubectl get && docker build \\
+    . &   # a comment
+```
+
+```text
+uv run no.py --command
+```
+
+```yaml
+# a.yaml, for: uv run b.py --config a.yaml
+```
+"""
+
+
+def test_commands_are_found_with_their_lines_and_needs() -> None:
+    commands = list_commands(read_code(MARKDOWN))
+    found = [(c.text, c.where, c.needs or c.tested_by) for c in commands]
+    assert found == [
+        ("uv run a.py --b", "page.md:2", ""),
+        ("./c d", "page.md:3", "a bucket"),
+        ("uv build", "page.md:4", "a.py"),
+        ("kubectl get", "page.md:9", "a cluster"),
+        ("docker build .", "page.md:9", "a cluster"),
+        ("uv run b.py --config a.yaml", "page.md:18", ""),
+    ]

@@ -1,0 +1,132 @@
+"""What the documentation tells to run is run, in a copy of the repository, after the first command.
+
+That one, without options, makes everything that the others look at: images, models, records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.command_lines import RUN, name_program
+from tests.docs.markdown import PAGES, ROOT, Command, find_commands, read_page
+from tests.pictures import write_folder
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documented commands")]
+
+CODE = [piece for page in PAGES for piece in read_page(page)]
+FIRST = "uv run local_runner.py"
+# A server would not end.
+_MORE = {"tensorboard": " --inspect"}
+
+
+def is_run(command: Command) -> bool:
+    """Whether a command is run here; others are parsed, or need what there is not."""
+    program, arguments = name_program(command.text)
+    if command.needs or command.tested_by or command.text == FIRST:
+        return False
+    if program == "local_runner.py":
+        return arguments[0] in ("inspect", "schema", "runs", "--help") or "photos.yaml" in arguments
+    if program == "kfp_runner.py":
+        return arguments[0] == "check" or (command.where, arguments[0]) == (_compiled(), "compile")
+    return program in RUN
+
+
+def _compiled() -> str:
+    """Return where the first specification is compiled."""
+    commands = (command for piece in CODE for command in find_commands(piece))
+    return next(command.where for command in commands if "kfp_runner.py compile" in command.text)
+
+
+COMMANDS = {c.text: c for piece in CODE for c in find_commands(piece) if is_run(c)}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A copy of the repository in which the first command has been run."""
+
+    root: Path
+    summary: dict[str, Any]
+
+    def run(self, command: str, *more: str) -> str:
+        """Run a command as a user types it; return what it printed."""
+        done = subprocess.run(
+            ["bash", "-c", command, *more],
+            cwd=self.root,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def fill(self, text: str) -> str:
+        """Put what there is here in the place of DIR, OUT and the like."""
+        version = Path(self.summary["pushed_model"]).name
+        values = {"DIR": "output/sample", "OUT": "output", "VERSION": version}
+        return re.sub(r"\b(DIR|OUT|VERSION)\b", lambda found: values[found[0]], text)
+
+
+def _environment() -> dict[str, str]:
+    """Let `uv run` take the environment of these tests, and install nothing into it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    return {**kept, "UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "UV_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    root = tmp_path_factory.mktemp("documented") / "repository"
+    left_out = shutil.ignore_patterns(".venv", ".git", "output", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, root, ignore=left_out)
+    Place(root, {}).run(f"git init --quiet && {FIRST}")
+    return Place(root, json.loads((root / "output" / "summary.json").read_text()))
+
+
+def test_without_options_the_sample_of_digits_is_learnt(place: Place) -> None:
+    assert sum(place.summary["examples"].values()) == 1797
+    assert place.summary["classes"] == list("0123456789")
+    assert place.summary["metrics"]["accuracy"] >= 0.96
+    assert place.summary["blessed"]
+    assert Path(place.summary["pushed_model"], "saved_model.pb").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.where)
+def test_a_command_runs(place: Place, command: Command) -> None:
+    program, _ = name_program(command.text)
+    if "photos.yaml" in command.text:
+        _write_photos(place)
+    printed = place.run(place.fill(command.text) + _MORE.get(program, ""))
+    assert printed or program in ("less", "export")
+
+
+def _write_photos(place: Place) -> None:
+    """Save the block of YAML as it says, for a folder of small pictures."""
+    write_folder(place.root / "photos", each=20)
+    [block] = (piece for piece in CODE if piece.name == "photos.yaml")
+    text = block.text.replace("DIR", "photos").replace("OUT", "photos-run")
+    (place.root / block.name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", sorted({c.page for c in CODE if c.language == "python"}))
+def test_python_prints_what_its_comments_say(place: Place, page: str) -> None:
+    from tests.docs.model_server import serving
+
+    blocks = [piece.text for piece in CODE if (piece.page, piece.language) == (page, "python")]
+    text = "\n".join(blocks)
+    with serving(place.summary["pushed_model"], "images") as (rest, rpc):
+        text = text.replace("localhost:8501", f"localhost:{rest}")
+        text = text.replace("localhost:8500", f"localhost:{rpc}")
+        printed = place.run('"$0" -c "$1"', sys.executable, text)
+    expected = re.findall(r"^print\(.*\)  # (.+)$", text, re.MULTILINE)
+    assert [line for line in printed.splitlines() if line in expected] == expected

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from components.ingest.config import IngestConfig
+from components.ingest.listing import ImageFile, Listing, list_images
+from components.ingest.stratification import SplitRule, find_bounds, stratify
+
+TWO = {"eval": 0.2, "train": 0.8}
+THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
+LOOSE = ImageFile("cat/1.jpg", "cat", None, 1, "1")
+GIVEN = LOOSE._replace(split="eval")
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(folder: Path, label: str, *, images: int, first: int = 0) -> None:
+    (folder / label).mkdir(exist_ok=True, parents=True)
+    for number in range(first, first + images):
+        (folder / label / f"{number}.jpg").write_text(f"{label} {number}")
+
+
+def divide(listing: Listing) -> dict[str, str]:
+    """Return the split of each file."""
+    rule = stratify(listing, IngestConfig())
+    root = Path(listing.root)
+    return {
+        file.path: rule.split_of(file, hashlib.sha256((root / file.path).read_bytes()).hexdigest())
+        for file in listing.files
+    }
+
+
+def count(splits: Mapping[str, str]) -> dict[str, collections.Counter[str]]:
+    """Return label → split → images."""
+    counts: dict[str, collections.Counter[str]] = {}
+    for path, split in splits.items():
+        counts.setdefault(path.split("/")[0], collections.Counter())[split] += 1
+    return counts
+
+
+DIGESTS = {
+    "0" * 64: "eval",
+    # Only the first 13 digits count.
+    "0" * 13 + "f" * 51: "eval",
+    "2" + "f" * 63: "eval",
+    "4" + "0" * 63: "train",
+    "f" * 64: "train",
+}
+
+
+@pytest.mark.parametrize(("sha256", "split"), DIGESTS.items())
+def test_split_of_a_digest(sha256: str, split: str) -> None:
+    assert SplitRule(TWO).split_of(LOOSE, sha256) == split
+
+
+def test_hashes_of_many_images_keep_to_the_fractions() -> None:
+    fractions = {"test": 0.1, "train": 0.7, "eval": 0.2}
+    rule = SplitRule(fractions)
+    found = collections.Counter(rule.split_of(LOOSE, digest(str(i))) for i in range(20_000))
+    for split, fraction in fractions.items():
+        assert found[split] / 20_000 == pytest.approx(fraction, abs=0.01)
+
+
+def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
+    rule = SplitRule({"eval": 0.5, "train": 0.5})
+    digests = [digest(str(i)) for i in range(100)]
+    assert {rule.split_of(GIVEN, sha256) for sha256 in digests} == {"eval"}
+    groups = [LOOSE._replace(group=f"film {i}") for i in range(100)]
+    for file in groups:
+        assert len({rule.split_of(file, sha256) for sha256 in digests}) == 1
+    assert {rule.split_of(file, digests[0]) for file in groups} == {"train", "eval"}
+
+
+@pytest.mark.parametrize("fractions", [TWO, THREE])
+@pytest.mark.parametrize("images", [10, 30, 60, 200, 900])
+def test_classes_are_divided_alike(
+    tmp_path: Path, images: int, fractions: dict[str, float]
+) -> None:
+    for label in ("bird", "cat", "dog"):
+        write(tmp_path, label, images=images)
+    found = count(divide(list_images(str(tmp_path), None, fractions)))
+    for splits in found.values():
+        for split, fraction in fractions.items():
+            # What the other splits are short of or have too much, train has.
+            allowed = max(1, 0.1 * images * 0.2) * (2 if split == "train" else 1)
+            assert abs(splits[split] - fraction * images) <= allowed
+
+
+@pytest.mark.parametrize(("images", "least"), [(1, {"train"}), (2, {"train", "eval"})])
+def test_train_comes_first_and_then_eval(tmp_path: Path, images: int, least: set[str]) -> None:
+    for label in "abcdefgh":
+        write(tmp_path, label, images=images)
+    found = count(divide(list_images(str(tmp_path), None, THREE)))
+    assert all(splits.keys() == least for splits in found.values())
+
+
+def test_hardly_any_image_changes_its_split_as_the_data_grow(tmp_path: Path) -> None:
+    """Hashes alone would move none."""
+    for label in "abcdefghij":
+        write(tmp_path, label, images=100)
+    before = divide(list_images(str(tmp_path), None, THREE))
+    for label in "abcdefghij":
+        write(tmp_path, label, images=60, first=100)
+    after = divide(list_images(str(tmp_path), None, THREE))
+    moved = sum(after[path] != split for path, split in before.items())
+    assert moved <= 0.03 * len(before)
+
+
+def test_copies_move_no_image_and_stay_together(tmp_path: Path) -> None:
+    write(tmp_path, "a", images=20)
+    before = divide(list_images(str(tmp_path), None, TWO))
+    for number in range(15):
+        (tmp_path / "a" / f"copy {number}.jpg").write_text(f"a {number}")
+    after = divide(list_images(str(tmp_path), None, TWO))
+    assert before == {path: after[path] for path in before}
+    assert all(after[f"a/{i}.jpg"] == after[f"a/copy {i}.jpg"] for i in range(15))
+
+
+def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
+    """One of ten films has half of the images: it cannot be taken for a test split of a tenth."""
+    rows = [f"a/{i}.jpg,a,{'long' if i < 50 else i % 9}" for i in range(100)]
+    rows += [f"b/{i}.jpg,b,both {i % 2}" for i in range(50)]
+    rows += [f"a/b{i}.jpg,a,both {i % 2}" for i in range(2)]
+    for row in rows:
+        path = tmp_path / "images" / row.split(",")[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(row)
+    manifest = tmp_path / "list.csv"
+    manifest.write_text("\n".join(["path,label,group", *rows]))
+    listing = list_images(str(tmp_path / "images"), str(manifest), TWO)
+    splits = divide(listing)
+    of_group: dict[str, set[str]] = {}
+    for file in listing.files:
+        of_group.setdefault(str(file.group), set()).add(splits[file.path])
+    assert all(len(found) == 1 for found in of_group.values())
+    assert 10 <= count(splits)["a"]["eval"] <= 60
+
+
+def test_a_large_class_is_left_to_its_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not even read."""
+    monkeypatch.setattr("components.ingest.stratification._SMALL_CLASS", 20)
+    write(tmp_path, "small", images=20)
+    write(tmp_path, "large", images=21)
+    rule = stratify(list_images(str(tmp_path), None, TWO), IngestConfig())
+    assert rule.bounds.keys() == {"small"}
+
+
+def test_bounds_stay_where_they_are_if_they_can() -> None:
+    units = [(i / 100 + 0.001, 1) for i in range(100)]
+    assert find_bounds(units, THREE) == pytest.approx((0.1, 0.2, 1.0))
+    crowded = [(i / 1000, 1) for i in range(100)]
+    assert find_bounds(crowded, THREE) == pytest.approx((0.011, 0.022, 1.0))

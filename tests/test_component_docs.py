@@ -1,0 +1,119 @@
+"""What the docstrings and docs/components.md say of the components, held against the components."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import inspect
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tfx import types
+from tfx.proto.pusher_pb2 import PushDestination
+
+import components
+from components import TrainerConfig, TransformConfig
+
+# With other tests that import TFX.
+pytestmark = pytest.mark.xdist_group("kubeflow")
+
+DOCS = Path(__file__).parent.parent / "docs" / "components.md"
+COMPONENTS = [
+    name for name in components.__all__ if hasattr(getattr(components, name), "SPEC_CLASS")
+]
+REQUIRED = {
+    "ImageExampleGen": {"folder": "photos"},
+    "ImagePusher": {
+        "push_destination": PushDestination(
+            filesystem=PushDestination.Filesystem(base_directory="pushed")
+        )
+    },
+    # It asks the producer of its input otherwise.
+    "ImageTrainer": {"config": TrainerConfig(transform=TransformConfig(size=32))},
+}
+# Resolved by the driver, not given.
+INTERNAL = {"found_baseline"}
+
+
+class Facts(NamedTuple):
+    inputs: dict[str, tuple[str, bool]]
+    """Name → class of the artifact, and whether the input may be missing."""
+    outputs: dict[str, str]
+    properties: dict[str, str]
+    """Name → its default."""
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_the_example_of_a_docstring_runs(name: str) -> None:
+    text = inspect.cleandoc(getattr(components, name).__doc__)
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+    said: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+    assert result.attempted >= 3
+    assert result.failed == 0, "".join(said)
+
+
+def arguments(component: Any) -> dict[str, inspect.Parameter]:
+    """Return what the constructor takes; of function components, the function."""
+    made_of_function = hasattr(component, "test_call")
+    function = component.test_call if made_of_function else component.__init__
+    given = dict(inspect.signature(function).parameters)
+    outputs = component.SPEC_CLASS.OUTPUTS
+    return {name: of for name, of in given.items() if name not in {"self", *outputs, *INTERNAL}}
+
+
+def facts_of(name: str) -> Facts:
+    component = getattr(components, name)
+    known = component.SPEC_CLASS.INPUTS
+    taken = arguments(component)
+    if taken.pop("inputs", None):  # All of them, by their names.
+        optional = {n: of.optional for n, of in known.items()}
+    else:
+        optional = {n: of.default is None for n, of in taken.items() if n in known}
+    channels = {n: types.Channel(type=known[n].type) for n in optional}
+    made = component(**channels, **REQUIRED.get(name, {}))
+    return Facts(
+        inputs={n: (known[n].type.__name__, may_miss) for n, may_miss in optional.items()},
+        outputs={n: channel.type.__name__ for n, channel in made.outputs.items()},
+        properties={n: default(of) for n, of in taken.items() if n not in known},
+    )
+
+
+def default(argument: inspect.Parameter) -> str:
+    if argument.default is inspect.Parameter.empty:
+        return "required"
+    if argument.default is None:
+        kind = str(argument.annotation).partition(" ")[0]
+        return f"`{kind}()`" if kind.endswith("Config") else "none"
+    return f"`{argument.default!r}`"
+
+
+@functools.cache
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## (.+)$", DOCS.read_text(), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def table(section: str, kind: str) -> list[list[str]]:
+    """Return the rows of the table whose first column is called `kind`."""
+    found = re.search(rf"^\| {kind} \|.*\n\|[-|]+\n((?:\|.*\n)*)", section, flags=re.M)
+    rows = found[1].splitlines() if found else []
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def documented(name: str) -> Facts:
+    section = sections()[name]
+    inputs = {
+        name.strip("`"): (kind.strip("`"), "optional" in source)
+        for name, kind, source in table(section, "input")
+    }
+    outputs = {n.strip("`"): kind.strip("`") for n, kind, _ in table(section, "output")}
+    properties = {n.strip("`"): value for n, value, _ in table(section, "property")}
+    return Facts(inputs, outputs, properties)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_the_documentation_names_inputs_outputs_and_properties(name: str) -> None:
+    assert documented(name) == facts_of(name)

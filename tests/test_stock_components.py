@@ -1,0 +1,172 @@
+"""Our components beside TFX's own, under TFX's own runners."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+from tfx.components import (
+    ExampleValidator,
+    ImportExampleGen,
+    SchemaGen,
+    StatisticsGen,
+    Trainer,
+    Transform,
+)
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+from tfx.orchestration.metadata import sqlite_metadata_connection_config
+from tfx.orchestration.pipeline import Pipeline
+from tfx.types import standard_artifacts
+
+from components import (
+    ImageExampleGen,
+    ImageTrainer,
+    ImageTransform,
+    TrainerConfig,
+    TrainingConfig,
+    TransformConfig,
+    statistics_options,
+)
+from components.contract.example import ENCODED, LABEL
+from components.records.shard_files import count_examples, read_index
+from components.validation.anomalies import read_anomalies
+from pipeline_def.kubeflow.check.spec_check import find_problems
+from tests.nodes import IN_MEMORY
+from tests.pictures import COLOURS, encode, picture, write_folder
+
+# One process imports TensorFlow for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stock components")]
+
+
+def pipeline(components: Sequence[BaseComponent], folder: Path) -> Pipeline:
+    return Pipeline(
+        pipeline_name="stock",
+        pipeline_root=str(folder / "artifacts"),
+        components=components,
+        metadata_connection_config=sqlite_metadata_connection_config(str(folder / "m.sqlite")),
+        beam_pipeline_args=list(IN_MEMORY),
+    )
+
+
+def written(folder: Path, node: str, output: str) -> str:
+    """Return the URI of what a node of the only run wrote."""
+    [artifact] = (folder / "artifacts" / node / output).iterdir()
+    return str(artifact)
+
+
+def validated(examples: Any) -> tuple[StatisticsGen, SchemaGen, ExampleValidator]:
+    """TFX's own components, with our options."""
+    statistics = StatisticsGen(examples=examples, stats_options=statistics_options())
+    schema = SchemaGen(statistics=statistics.outputs["statistics"])
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
+    )
+    return statistics, schema, validator
+
+
+def after_our_ingest(images: Path) -> list[BaseComponent]:
+    """ImageExampleGen, then nothing but TFX's own."""
+    ingest = ImageExampleGen(folder=str(images))
+    examples = ingest.outputs["examples"]
+    statistics, schema, validator = validated(examples)
+    transform = Transform(
+        examples=examples,
+        schema=schema.outputs["schema"],
+        preprocessing_fn="tests.stock_functions.preprocessing_fn",
+    )
+    trainer = Trainer(
+        run_fn="tests.stock_functions.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+    )
+    return [ingest, statistics, schema, validator, transform, trainer]
+
+
+def after_their_ingest(records: Path) -> list[BaseComponent]:
+    """ImportExampleGen of TFX, then our Transform and Trainer."""
+    ingest = ImportExampleGen(input_base=str(records))
+    examples = ingest.outputs["examples"]
+    statistics, schema, validator = validated(examples)
+    transform = ImageTransform(
+        examples=examples, schema=schema.outputs["schema"], config=TransformConfig(size=32)
+    )
+    trainer = ImageTrainer(
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        config=TrainerConfig(training=TrainingConfig(epochs=1)),
+    )
+    return [ingest, statistics, schema, validator, transform, trainer]
+
+
+def anomalies(folder: Path) -> dict[str, list[str]]:
+    artifact = standard_artifacts.ExampleAnomalies()
+    artifact.uri = written(folder, "ExampleValidator", "anomalies")
+    artifact.split_names = json.dumps(["eval", "train"])
+    return read_anomalies(artifact)
+
+
+def test_tfx_s_own_components_take_what_image_example_gen_writes(tmp_path: Path) -> None:
+    images = write_folder(tmp_path / "images", each=20)
+    LocalDagRunner().run(pipeline(after_our_ingest(images), tmp_path))
+    # With its own options TFX would allow no file name but those of the train split.
+    assert anomalies(tmp_path) == {"eval": [], "train": []}
+    graph = tft.TFTransformOutput(written(tmp_path, "Transform", "transform_graph"))
+    assert graph.transformed_feature_spec()["pixels"].shape == [8, 8, 3]
+    model = Path(written(tmp_path, "Trainer", "model"), "Format-Serving")
+    serve = tf.saved_model.load(str(model)).signatures["serving_default"]
+    [logits] = serve(pixels=tf.zeros([2, 8, 8, 3])).values()
+    assert logits.shape == [2, 3]
+
+
+def write_records(folder: Path, each: int) -> Path:
+    """Write records as others do: a file, a label, and nothing else."""
+    folder.mkdir()
+    with tf.io.TFRecordWriter(str(folder / "images.tfrecord")) as writer:
+        for number in range(each * len(COLOURS)):
+            colour = list(COLOURS)[number % len(COLOURS)]
+            image = encode(picture(number, colour=colour), "JPEG")
+            features = {
+                name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+                for name, value in {ENCODED: image, LABEL: colour.encode()}.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+    return folder
+
+
+def test_our_transform_and_trainer_take_what_import_example_gen_writes(tmp_path: Path) -> None:
+    records = write_records(tmp_path / "records", each=20)
+    LocalDagRunner().run(pipeline(after_their_ingest(records), tmp_path))
+    index = read_index(written(tmp_path, "ImageTransform", "transformed_examples"))
+    counts = count_examples(index)
+    assert sum(counts.values()) == 60
+    assert {split: sum(of.values()) for split, of in index["labels"].items()} == counts
+    assert sorted(index["labels"]["train"]) == sorted(COLOURS)
+    model = Path(written(tmp_path, "ImageTrainer", "model"), "Format-Serving")
+    serve = tf.saved_model.load(str(model)).signatures["serving_default"]
+    answer = serve(image_bytes=tf.constant([encode(picture(9_000), "PNG")]))
+    assert {label.decode() for label in answer["labels"].numpy()[0]} == set(COLOURS)
+    np.testing.assert_allclose(answer["probabilities"].numpy().sum(), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [after_our_ingest, after_their_ingest])
+def test_the_kubeflow_runner_of_tfx_compiles_them(make: Any, tmp_path: Path) -> None:
+    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
+        default_image="registry/image", use_pipeline_spec_2_1=True
+    )
+    components = make(tmp_path)
+    whole = Pipeline("stock", pipeline_root="gs://bucket/root", components=components)
+    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config)
+    spec = runner.run(whole, write_out=False)["pipelineSpec"]
+    assert set(spec["root"]["dag"]["tasks"]) == {component.id for component in components}
+    assert find_problems([spec], "vertex") == []
+    # The hook that TFX gives to every ExampleGen that reads files, its own ones, too.
+    assert {problem.code for problem in find_problems([spec], "oss")} == {"pre-cache-check"}

@@ -1,0 +1,138 @@
+"""The wheel for other people's pipelines: built, unpacked, and used without the repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from setup import FOLDERS, PACKAGE, rename
+from tests.pictures import write_folder
+
+ROOT = Path(__file__).parent.parent
+
+
+# The package's name goes where the bar is.
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from |components.ingest.config import IngestConfig",
+        "    >>> from |components import ImageExampleGen",
+        'RUN_FN = "|pipeline_def.training.run_fn.run_fn"',
+        "# See `|components.contract.example`.",
+        # What only looks like a path of ours.
+        "from kfp import components",
+        "components.append(one)",
+        'spec.get("components", {})',
+        "job.components.ingest",
+        "# frontend/src/components.ingest",
+    ],
+)
+def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
+    becomes = line.replace("|", f"{PACKAGE}.")
+    assert rename(line.replace("|", "")) == becomes
+    assert rename(becomes) == becomes
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the unpacked wheel, built by uv from its own source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for name in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, source)
+    # Without isolation nothing is downloaded: setuptools is among the dependencies.
+    options = ["--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder)]
+    subprocess.run(["uv", "build", "--quiet", *options], cwd=source, check=True, timeout=120)
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def files(folder: Path) -> set[str]:
+    found = (path for name in FOLDERS for path in (folder / name).rglob("*"))
+    return {
+        str(path.relative_to(folder))
+        for path in found
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+_USE = """
+import importlib, pkgutil, sys
+import tfx_image_pipeline
+from tfx_image_pipeline import components
+
+for module in pkgutil.walk_packages(tfx_image_pipeline.__path__, "tfx_image_pipeline."):
+    importlib.import_module(module.name)
+for name in components.__all__:
+    assert getattr(components, name).__module__.startswith("tfx_image_pipeline."), name
+
+from tfx_image_pipeline.pipeline_def.code_digest import code_digest, whole_digest
+from tfx_image_pipeline.pipeline_def.config.config import Config
+from tfx_image_pipeline.pipeline_def.config.network_choice import resolve
+from tfx_image_pipeline.pipeline_def.pipeline import create_pipeline
+from tfx.utils import import_utils
+
+assert len({whole_digest(), code_digest("Trainer"), code_digest("ImageReport")}) == 3
+config, _ = resolve(Config(data="photos", output=sys.argv[1]), shorter_side=32, images=100)
+steps = create_pipeline(config).components
+paths = {
+    step.exec_properties[name]
+    for step in steps
+    for name in ("run_fn", "preprocessing_fn", "preview_fn")
+    if step.exec_properties.get(name)
+}
+assert len(paths) == 3, paths
+for path in paths:
+    assert path.startswith("tfx_image_pipeline."), path
+    assert callable(import_utils.import_func_from_module(*path.rsplit(".", 1)))
+assert not {"components", "pipeline_def"} & sys.modules.keys()
+"""
+
+
+def run_installed(installed: Path, folder: Path, *command: str) -> None:
+    """Run Python in `folder`, which holds a module `components` of the user's own."""
+    (folder / "components.py").write_text("raise RuntimeError('the components of the user')\n")
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
+    installed: Path, tmp_path: Path
+) -> None:
+    assert files(installed / PACKAGE) == files(ROOT)
+    run_installed(installed, tmp_path, "-c", _USE, str(tmp_path / "out"))
+    step = f"{PACKAGE}.pipeline_def.kubeflow.step.entrypoint"
+    run_installed(installed, tmp_path, "-m", step, "--help")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_the_example_runs_on_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """As it does in the repository, where only the name of the package is another."""
+    example = tmp_path / "example.py"
+    example.write_text(rename((ROOT / "examples" / "pipeline.py").read_text()))
+    images = write_folder(tmp_path / "images", each=20)
+    run_installed(installed, tmp_path, str(example), str(images), str(tmp_path / "out"))
+    [blessing] = (tmp_path / "out" / "artifacts" / "ImageEvaluator" / "blessing").iterdir()
+    assert [file.name for file in blessing.iterdir()] == ["BLESSED"]

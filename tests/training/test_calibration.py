@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from scipy.special import softmax
+
+from components.evaluation.metrics.predictions import Ints, Scores
+from pipeline_def.training.calibration import calibrate, fit_temperature
+
+
+def answers(temperature: float, images: int = 20_000) -> tuple[Scores, Ints]:
+    """Logits that are right as often as they say if they are divided by `temperature`."""
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(images, 5)) * 2
+    chances = softmax(logits, axis=1)
+    ids = (random.random((images, 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(max=4)
+    return logits * temperature, ids
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_the_temperature_is_found(temperature: float) -> None:
+    found = fit_temperature(*answers(temperature))
+    assert found.temperature == pytest.approx(temperature, rel=0.05)
+    assert found.images == 20_000
+    assert found.calibrated_ece < 0.01
+    assert found.calibrated_loss <= found.loss
+    assert (found.ece > 0.05) == (temperature != 1.0)
+
+
+def test_a_model_that_is_always_right_stays_finite() -> None:
+    found = fit_temperature(np.eye(3) * 10, np.arange(3))
+    assert 0.04 < found.temperature < 1
+    assert np.isfinite([found.loss, found.calibrated_loss]).all()
+
+
+def test_the_logits_are_those_of_the_views_that_are_served() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 8, 8, 3), np.uint8)
+    ids = np.arange(64) % 2
+    inputs = tf_keras.layers.Input([8, 8, 3], dtype="uint8")
+    left = tf_keras.layers.Flatten()(tf.cast(inputs[:, :, :4], tf.float32) / 255)
+    model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(left))
+    batches = tf.data.Dataset.from_tensor_slices((pixels, ids)).batch(20)
+    logits = (model(pixels) + model(pixels[:, :, ::-1])).numpy() / 2
+    assert calibrate(model, batches, 2).loss == pytest.approx(fit_temperature(logits, ids).loss)
