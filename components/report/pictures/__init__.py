@@ -1,1 +1,1 @@
-"""The pictures of the report: samples, answered images, rejects, copies; `gathering.py` is the door."""
+"""The pictures of the report; `gathering.py` is the door to them."""
