@@ -166,6 +166,16 @@ def test_the_life_of_an_output_folder(first: First) -> None:
     assert "ingest.max_reject_fraction 0.01 → 0.1" in shown
     assert f"{NODES.index('Trainer')}/{len(NODES)}" in shown
 
+    # All but the image that was moved and the one that was broken, where they judged.
+    judged = first.outcome.summary["examples"][first.outcome.summary["evaluated_on"]]
+    compared = json.loads(list_runs(first.output, "--compare", "1", "4", "--json"))
+    assert judged - 2 <= compared["shared"] <= judged
+    pictures = Path(compared["page"]).read_text().count("data:image/jpeg;base64,")
+    assert pictures == compared["right_to_wrong"] + compared["wrong_to_right"]
+    same = json.loads(list_runs(first.output, "--compare", "1", "2", "--json"))
+    assert (same["outcome"], same["shared"]) == ("undecided", judged)
+    assert "Both runs evaluated the same model: nothing was trained in between." in same["reasons"]
+
 
 def kill_in(step: str, output: Path, *argv: str) -> None:
     """Start a run, and kill it without a word when `step` begins."""
@@ -178,9 +188,9 @@ def kill_in(step: str, output: Path, *argv: str) -> None:
     raise AssertionError(f"{step} did not begin")
 
 
-def list_runs(output: Path) -> str:
+def list_runs(output: Path, *options: str) -> str:
     argv = [sys.executable, str(ROOT / "local_runner.py"), "runs", "--output", str(output)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return subprocess.run([*argv, *options], capture_output=True, text=True, check=True).stdout
 
 
 def test_photographs_and_three_splits(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
 from components.report.run_header import ExportedModel, RunHeader
 
+MATRIX_CLASSES = 50
+"""Most classes of the confusion matrix on the page: more make one that nobody looks at."""
+
 
 @dataclass(frozen=True)
 class ClassSample:
@@ -58,8 +61,8 @@ class SameImage:
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """An image that the model is wrong about."""
+class AnsweredImage:
+    """An image of the split that judged the model, and what the model says of it."""
 
     filename: str
     label: str
@@ -69,6 +72,11 @@ class Mistake:
     probability: float
     """Probability of `label`, 0 to 1."""
     picture: Picture | None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the model is right about it."""
+        return self.label == self.predicted
 
 
 class KeptEpoch(NamedTuple):
@@ -121,8 +129,10 @@ class ReportFacts:
     """The first rejected files; `files["rejected"]` says how many there are."""
     same_images: tuple[SameImage, ...] = ()
     """The first images that several files hold, label conflicts before others."""
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[AnsweredImage, ...] = ()
     """The worst mistakes, the most confident first."""
+    images: tuple[AnsweredImage, ...] = ()
+    """Images to browse: of each pair of true and predicted class the most informative ones."""
     baseline_version: str = ""
     """Version of the model in use; "" when there is none."""
     notes: tuple[str, ...] = ()

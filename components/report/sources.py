@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 from tfx import types
-from tfx.utils import import_utils
 
 from components.contract.artifacts import (
     CONFIG_PROPERTY,
@@ -35,9 +34,7 @@ from components.evaluation.verdict_file import read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ReportFacts
-from components.report.pictures.class_samples import sample_classes
-from components.report.pictures.mistakes import show_mistakes
-from components.report.pictures.source_pictures import show_rejects, show_same_images
+from components.report.pictures.gathering import gather_pictures
 from components.report.run_header import ExportedModel, RunHeader
 from components.validation.anomalies import read_anomalies
 
@@ -52,10 +49,7 @@ _PACKAGES = (
     "numpy",
 )
 
-# 320 pictures of 2 to 5 KB, a third larger in base64: 2 of the 10 MB that the page may have.
-_SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
-_REJECTS, _SAME_IMAGES, _MISTAKES = 40, 40, 48
-_STEPS = 4
+_STEPS = 3
 
 
 def gather_facts(
@@ -75,8 +69,6 @@ def gather_facts(
     comparison = compare(evaluated)
     training = _read_json(given["model_run"].uri, TRAINING_FILE)
     _progress(2, "looks for images")
-    metrics = comparison.metrics
-    shown = [metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)]
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,
@@ -90,7 +82,14 @@ def gather_facts(
         baseline_version=_baseline_version(given),
         model=_read_model(given["model_run"].uri),
         scaling=_find_scaling(training, evaluated),
-        **_show(given, evaluated, shown, split, training["config"], properties["preview_fn"]),
+        **gather_pictures(
+            given,
+            evaluated,
+            comparison.metrics,
+            split=split,
+            config=training["config"],
+            preview_fn=properties["preview_fn"],
+        ),
     )
 
 
@@ -99,37 +98,6 @@ def _baseline_version(given: Mapping[str, types.Artifact]) -> str:
     if "baseline" not in given:
         return ""
     return given["baseline"].get_string_custom_property(VERSION_PROPERTY) or ""
-
-
-def _show(
-    given: Mapping[str, types.Artifact],
-    evaluated: Evaluated,
-    shown: list[str],
-    split: str,
-    config: Mapping[str, Any],
-    preview_fn: str,
-) -> dict[str, Any]:
-    """Return the fields of `ReportFacts` that hold pictures."""
-    module, _, name = preview_fn.rpartition(".")
-    preview = import_utils.import_func_from_module(module, name)
-    root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
-    rejects_uri = given["rejects"].uri
-    pictures = {
-        "samples": sample_classes(
-            given["transformed_examples"].uri,
-            evaluated.candidate.labels,
-            shown=shown,
-            each=_SAMPLES_EACH,
-            preview_images=lambda encoded: preview(encoded, config),
-        ),
-        "mistakes": show_mistakes(evaluated, given["examples"].uri, split, most=_MISTAKES),
-    }
-    _progress(3, "looks at rejected files")
-    return {
-        **pictures,
-        "rejects": show_rejects(rejects_uri, root, most=_REJECTS),
-        "same_images": show_same_images(rejects_uri, root, most=_SAME_IMAGES),
-    }
 
 
 def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.evaluation.verdict import Outcome, Verdict
-from components.report.facts import Mistake, Reject, ReportFacts, SameImage
+from components.report.facts import AnsweredImage, Reject, ReportFacts, SameImage
 from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison
 
@@ -72,6 +72,6 @@ def make_facts(
         comparison=make_comparison(labels, each=each, accuracy=0.7, compared=baseline),
         rejects=(Reject(f"{labels[0]}/0.jpg", "broken", "no image", None),),
         same_images=(SameImage(("x/1.jpg", "y/1.jpg"), labels[:2], ("eval", "train"), None),),
-        mistakes=(Mistake("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
+        mistakes=(AnsweredImage("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
         baseline_version="1700000000" if baseline else "",
     )

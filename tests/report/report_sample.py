@@ -11,11 +11,12 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from components.evaluation.metrics.calibration import Scaling
-from components.evaluation.metrics.classification_metrics import Comparison
+from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.predictions import Floats
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
-from components.report.facts import ClassSample, Mistake, Reject, ReportFacts, SameImage
+from components.report.facts import AnsweredImage, ClassSample, Reject, ReportFacts, SameImage
+from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
 from components.report.run_header import ExportedModel, RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
 from tests.pictures import encode, picture
@@ -91,14 +92,34 @@ def make_history(epochs: int) -> dict[str, list[float]]:
     }
 
 
-def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[Mistake, ...]:
+def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, ...]:
     found = []
     for place in range(number):
         label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
         name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
         sure = 0.9996 * 0.97**place
-        found.append(Mistake(name, label, predicted, sure, (1 - sure) / 2, _digit(place)))
+        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, _digit(place)))
     return tuple(found)
+
+
+def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[AnsweredImage, ...]:
+    """Up to `each` of every pair of classes that occurs."""
+    found = []
+    for row, column in np.argwhere(metrics.confusion).tolist():
+        for turn in range(min(each, int(metrics.confusion[row, column]))):
+            label, predicted = metrics.labels[row], metrics.labels[column]
+            name = f"test/{label}/{row}-{column}-{turn}.jpg"
+            sure = 0.97 - 0.11 * turn
+            image = AnsweredImage(name, label, predicted, sure, 1 - sure, _digit(row + 10 * turn))
+            found.append(image)
+    return tuple(found[:most])
+
+
+def make_large_images(metrics: ModelMetrics) -> list[AnsweredImage]:
+    """As many as are looked for, of noise, which takes more room than any photograph."""
+    noise = np.random.default_rng(5).integers(0, 256, (96, 96, 3), np.uint8)
+    large = thumbnail(Image.fromarray(noise))
+    return [replace(image, picture=large) for image in make_images(metrics, each=1, most=1000)]
 
 
 def make_reject(place: int) -> Reject:
@@ -121,6 +142,7 @@ def make_same_images() -> tuple[SameImage, ...]:
 @functools.cache
 def small() -> ReportFacts:
     """Ten classes, a baseline, something in every section."""
+    comparison = make_comparison(DIGITS, each=40, accuracy=0.92)
     counts = {label: 150 - 11 * place for place, label in enumerate(DIGITS)}
     return ReportFacts(
         header=_HEADER,
@@ -145,13 +167,14 @@ def small() -> ReportFacts:
             "eval": ("image/class/text: 2 values are not in the domain: x, y",),
         },
         history=make_history(30),
-        comparison=make_comparison(DIGITS, each=40, accuracy=0.92),
+        comparison=comparison,
         model=ExportedModel(parameters=131_402, bytes=720_000),
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
         same_images=make_same_images(),
         mistakes=make_mistakes(DIGITS, 30),
+        images=make_images(comparison.metrics, each=3, most=1000),
         baseline_version="17",
         notes=("Samples are of the train split.",),
     )
@@ -201,6 +224,7 @@ def nasty() -> ReportFacts:
         rejects=(),
         same_images=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
+        images=make_images(measures, each=2, most=1000),
         baseline_version="",
         notes=(),
     )
@@ -224,12 +248,17 @@ def huge(classes: int = 1000) -> ReportFacts:
     sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
     counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
     comparison = make_comparison(labels, each=50_000 // classes, accuracy=0.7)
+    samples = tuple(sample_class(label, place) for place, label in enumerate(labels[:100]))
+    mistakes = make_mistakes(labels, 100)
+    pictures = [image for sample in samples for image in (*sample.seen, *sample.augmented)]
+    left = MOST_BYTES - count_bytes([*pictures, *(mistake.picture for mistake in mistakes)])
     return replace(
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 50)},
         files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
         # Twelve small figures more would be those of the small page.
         comparison=replace(comparison, curves=()),
-        samples=tuple(sample_class(label, place) for place, label in enumerate(labels[:100])),
-        mistakes=make_mistakes(labels, 100),
+        samples=samples,
+        mistakes=mistakes,
+        images=keep_within(make_large_images(comparison.metrics), left),
     )

@@ -15,8 +15,10 @@ from PIL import Image
 
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.thumbnails import make_thumbnail, picture_of
+from components.report.facts import AnsweredImage
+from components.report.pictures.answered_images import choose, show
+from components.report.pictures.budget import keep_within
 from components.report.pictures.class_samples import sample_classes
-from components.report.pictures.mistakes import show_mistakes
 from tests.report.records import LABELS, make_records, write_splits
 
 RECORDS = make_records(5)
@@ -42,6 +44,13 @@ def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
     )
 
 
+def show_mistakes(
+    evaluated: Evaluated, examples_uri: str, split: str, *, most: int
+) -> tuple[AnsweredImage, ...]:
+    chosen = choose(evaluated, mistakes=most, images=0)
+    return show(evaluated, chosen, examples_uri, split)[0]
+
+
 def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str) -> None:
     images = {record.filename: record.encoded for record in RECORDS}
     first, second, third, unknown, *right = sorted(images)
@@ -61,7 +70,9 @@ def test_the_worst_mistakes_are_shown_with_the_images_as_found(examples_uri: str
     ]
     assert [m.confidence for m in found] == pytest.approx([0.9, 0.8, 0.7])
     assert [m.probability for m in found] == pytest.approx([0.1, 0.0, 0.2])
-    assert [m.picture for m in found] == [make_thumbnail(images[m.filename]) for m in found]
+    assert [m.picture for m in found] == [
+        make_thumbnail(images[m.filename], side=192) for m in found
+    ]
     # Nothing is read where nothing is wrong.
     right_answers = evaluate(dict.fromkeys(images, (0, {0: 1.0})))
     assert show_mistakes(right_answers, "/nowhere", "eval", most=9) == ()
@@ -85,6 +96,49 @@ def test_mistakes_of_several_kinds_are_shown(
     assert [mistake.filename for mistake in found] == shown
     # Files that the examples do not have.
     assert all(mistake.picture is None for mistake in found)
+
+
+# In the order in which they are to be chosen; label ids 0 and 1 are of the matrix, 2 is not.
+BROWSED = {
+    # One of each pair of the matrix, mistakes first, and one of each other class; then second ones.
+    "sure mistake": (0, {1: 0.9}),
+    "the other way": (1, {0: 0.7}),
+    "right but unsure": (0, {0: 0.6}),
+    "hidden mistake": (2, {0: 0.8}),
+    "unsure mistake": (0, {1: 0.5}),
+    "right": (0, {0: 0.8}),
+    "hidden right": (2, {2: 0.4}),
+}
+
+
+@pytest.mark.parametrize("most", [0, 3, 5, 99])
+def test_images_to_browse_are_those_that_tell_most(most: int) -> None:
+    evaluated = evaluate(BROWSED)
+    chosen = choose(evaluated, mistakes=0, images=most, shown=LABELS[:2])
+    assert [evaluated.filenames[row] for row in chosen.images] == list(BROWSED)[:most]
+
+
+def test_mistakes_and_images_are_read_together(examples_uri: str) -> None:
+    images = {record.filename: record.encoded for record in RECORDS}
+    answers = {name: (0, {number % 3: 0.9}) for number, name in enumerate(sorted(images))}
+    evaluated = evaluate(answers)
+    chosen = choose(evaluated, mistakes=2, images=99)
+    mistakes, browsed = show(evaluated, chosen, examples_uri, "eval")
+    assert len(mistakes) == 2
+    assert len(browsed) == len(images)
+    for image in (*mistakes, *browsed):
+        assert image.picture == make_thumbnail(images[image.filename], side=192)
+        assert image.is_right == (answers[image.filename][1] == {0: 0.9})
+
+
+def test_pictures_beyond_the_limit_are_left_out() -> None:
+    large = picture_of(np.zeros((8, 8, 3), np.uint8))
+    size = len(large.jpeg)
+    images = [AnsweredImage(str(i), "a", "b", 0.5, 0.5, large) for i in range(4)]
+    assert keep_within(images, 3 * size) == tuple(images[:3])
+    assert keep_within(images, -1) == ()
+    unseen = AnsweredImage("no picture", "a", "b", 0.5, 0.5, None)
+    assert keep_within([images[0], unseen, images[1]], size) == (images[0], unseen)
 
 
 def decode_all(canonical: Sequence[bytes]) -> Any:

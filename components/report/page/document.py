@@ -22,6 +22,7 @@ from components.report.page.sections.calibration import describe_calibration
 from components.report.page.sections.classes import describe_classes
 from components.report.page.sections.confusion import describe_confusion
 from components.report.page.sections.curves import describe_curves
+from components.report.page.sections.images import describe_images
 from components.report.page.sections.metrics import describe_metrics
 from components.report.page.sections.slices import describe_slices
 from components.report.page.sections.summary import describe_summary
@@ -33,6 +34,7 @@ _TITLES = {
     "metrics": "Metrics",
     "classes": "Classes",
     "confusion": "Confusion",
+    "images": "Images",
     "mistakes": "Worst mistakes",
     "slices": "Slices",
     "calibration": "Calibration",
@@ -50,6 +52,7 @@ _DESCRIBE: Mapping[str, Callable[[ReportFacts], dict[str, Any]]] = {
     "metrics": describe_metrics,
     "classes": describe_classes,
     "confusion": describe_confusion,
+    "images": describe_images,
     "slices": describe_slices,
     "calibration": describe_calibration,
     "curves": describe_curves,
@@ -71,6 +74,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "scale": formatting.scale,
     "sentence": formatting.sentence,
     "setting": formatting.setting,
+    "shorten": formatting.shorten,
     "signed": formatting.signed,
     "titled": formatting.titled,
 }

@@ -1,1 +1,1 @@
-"""The pictures of the report: samples of each class, the worst mistakes, rejects and copies."""
+"""The pictures of the report; `gathering.py` is the door to them."""

@@ -11,6 +11,7 @@ from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Ints
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
+from components.report.page.image_links import ImageLinks
 from components.report.page.whiskers import Whisker, draw_whiskers
 
 # Longer tables take more than a screen and are opened on demand.
@@ -32,6 +33,7 @@ def describe_classes(facts: ReportFacts) -> dict[str, Any]:
         "total": len(worst),
         "is_open": len(worst) <= _OPEN,
         "f1_of_baseline": before,
+        "links": ImageLinks.of(facts),
     }
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from components.evaluation.metrics.predictions import Ints
-from components.report.facts import ReportFacts
+from components.report.facts import MATRIX_CLASSES, ReportFacts
+from components.report.page.image_links import ImageLinks
 
-# More make a matrix that nobody looks at.
-_MOST = 50
 # Labels of at most so many characters fit above a column without being turned.
 _SHORT_LABEL = 4
 # Of more classes, zeros would hide the other numbers.
@@ -21,11 +20,12 @@ _ZEROS = 20
 def describe_confusion(facts: ReportFacts) -> dict[str, Any]:
     """Count the pairs, and shade the cells of the matrix."""
     metrics = facts.metrics
-    shown = metrics.most_mistaken(_MOST)
+    shown = metrics.most_mistaken(MATRIX_CLASSES)
     labels = [metrics.labels[column] for column in shown]
     right = np.count_nonzero(np.diag(metrics.confusion))
     return {
         "pairs": int(np.count_nonzero(metrics.confusion) - right),
+        "links": ImageLinks.of(facts),
         "labels": labels,
         "rows": [(metrics.labels[row], _shade(metrics.confusion[row], shown)) for row in shown],
         "zeros": len(shown) <= _ZEROS,

@@ -1,0 +1,85 @@
+"""All pictures of the report, and how many of them there is room for; the door to this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfx import types
+from tfx.utils import import_utils
+
+from components.contract.artifacts import FOLDER_PROPERTY
+from components.evaluation.metrics.classification_metrics import ModelMetrics
+from components.evaluation.metrics.predictions import Evaluated
+from components.report.facts import MATRIX_CLASSES, ClassSample
+from components.report.pictures.answered_images import choose, show
+from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
+from components.report.pictures.class_samples import sample_classes
+from components.report.pictures.source_pictures import show_rejects, show_same_images
+
+_SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
+_REJECTS, _SAME_IMAGES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
+
+
+def gather_pictures(
+    given: Mapping[str, types.Artifact],
+    evaluated: Evaluated,
+    metrics: ModelMetrics,
+    *,
+    split: str,
+    config: Mapping[str, Any],
+    preview_fn: str,
+) -> dict[str, Any]:
+    """Return the fields of `ReportFacts` that hold pictures.
+
+    Args:
+        given: the inputs of ImageReport.
+        evaluated: the answers.
+        metrics: of the new model.
+        split: that was evaluated.
+        config: that the model was trained with.
+        preview_fn: dotted path of what shows images as the model sees them.
+    """
+    examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
+    root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
+    samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
+    rejects = show_rejects(rejects_uri, root, most=_REJECTS)
+    same_images = show_same_images(rejects_uri, root, most=_SAME_IMAGES)
+    shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
+    chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
+    mistakes, images = show(evaluated, chosen, examples_uri, split)
+    left = MOST_BYTES - sum(map(_bytes_of_sample, samples))
+    left -= count_bytes(reject.picture for reject in rejects)
+    left -= count_bytes(same.picture for same in same_images)
+    mistakes = keep_within(mistakes, left)
+    left -= count_bytes(mistake.picture for mistake in mistakes)
+    return {
+        "samples": samples,
+        "rejects": rejects,
+        "same_images": same_images,
+        "mistakes": mistakes,
+        "images": keep_within(images, left),
+    }
+
+
+def _bytes_of_sample(sample: ClassSample) -> int:
+    return count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
+
+
+def _sample(
+    transformed_uri: str,
+    evaluated: Evaluated,
+    metrics: ModelMetrics,
+    config: Mapping[str, Any],
+    preview_fn: str,
+) -> tuple[ClassSample, ...]:
+    """Show training images of the classes with most mistakes."""
+    module, _, name = preview_fn.rpartition(".")
+    preview = import_utils.import_func_from_module(module, name)
+    return sample_classes(
+        transformed_uri,
+        evaluated.candidate.labels,
+        shown=[metrics.labels[column] for column in metrics.most_mistaken(_SAMPLED_CLASSES)],
+        each=_SAMPLES_EACH,
+        preview_images=lambda encoded: preview(encoded, config),
+    )
