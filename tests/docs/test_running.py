@@ -1,6 +1,6 @@
-"""What the documentation tells to run is run, in a copy of the repository, after the first command.
+"""What the documentation tells to run is run, in a copy of the repository, after two whole runs.
 
-That one, without options, makes everything that the others look at: images, models, records.
+They make what the other commands look at: images, models, records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tests.pictures import write_folder
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documented commands")]
 
 CODE = [piece for page in PAGES for piece in read_page(page)]
-FIRST = "uv run local_runner.py"
+ALL = [command for piece in CODE for command in find_commands(piece)]
+WHOLE_RUNS = ("uv run local_runner.py", "uv run local_runner.py --config photos.yaml")
 # A server would not end.
 _MORE = {"tensorboard": " --inspect"}
 
@@ -32,10 +33,10 @@ _MORE = {"tensorboard": " --inspect"}
 def is_run(command: Command) -> bool:
     """Whether a command is run here; others are parsed, or need what there is not."""
     program, arguments = name_program(command.text)
-    if command.needs or command.tested_by or command.text == FIRST:
+    if command.needs or command.tested_by or command.text in WHOLE_RUNS:
         return False
     if program == "local_runner.py":
-        return arguments[0] in ("inspect", "schema", "runs", "--help") or "photos.yaml" in arguments
+        return arguments[0] in ("inspect", "schema", "runs", "--help")
     if program == "kfp_runner.py":
         return arguments[0] == "check" or (command.where, arguments[0]) == (_compiled(), "compile")
     return program in RUN
@@ -43,16 +44,15 @@ def is_run(command: Command) -> bool:
 
 def _compiled() -> str:
     """Return where the first specification is compiled."""
-    commands = (command for piece in CODE for command in find_commands(piece))
-    return next(command.where for command in commands if "kfp_runner.py compile" in command.text)
+    return next(command.where for command in ALL if "kfp_runner.py compile" in command.text)
 
 
-COMMANDS = {c.text: c for piece in CODE for c in find_commands(piece) if is_run(c)}
+COMMANDS = {command.text: command for command in ALL if is_run(command)}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A copy of the repository in which the first command has been run."""
+    """A copy of the repository in which the pipeline has been run."""
 
     root: Path
     summary: dict[str, Any]
@@ -72,10 +72,15 @@ class Place:
         return done.stdout
 
     def fill(self, text: str) -> str:
-        """Put what there is here in the place of DIR, OUT and the like."""
+        """Put what there is here in the place of DIR, OUT, the third run and the like."""
         version = Path(self.summary["pushed_model"]).name
-        values = {"DIR": "output/sample", "OUT": "output", "VERSION": version}
-        return re.sub(r"\b(DIR|OUT|VERSION)\b", lambda found: values[found[0]], text)
+        values = {
+            "DIR": "output/sample",
+            "OUT": "output",
+            "VERSION": version,
+            "1 3": "1 photos-run",
+        }
+        return re.sub(r"\b(DIR|OUT|VERSION|1 3)\b", lambda found: values[found[0]], text)
 
 
 def _environment() -> dict[str, str]:
@@ -89,8 +94,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     root = tmp_path_factory.mktemp("documented") / "repository"
     left_out = shutil.ignore_patterns(".venv", ".git", "output", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, root, ignore=left_out)
-    Place(root, {}).run(f"git init --quiet && {FIRST}")
+    _write_photos(root)
+    for command in ("git init --quiet", *WHOLE_RUNS):
+        Place(root, {}).run(command)
     return Place(root, json.loads((root / "output" / "summary.json").read_text()))
+
+
+def _write_photos(root: Path) -> None:
+    """Save the block of YAML as it says, for a folder of small pictures."""
+    write_folder(root / "photos", each=20)
+    [block] = (piece for piece in CODE if piece.name == "photos.yaml")
+    text = block.text.replace("DIR", "photos").replace("OUT", "photos-run")
+    (root / block.name).write_text(text, encoding="utf-8")
+
+
+def test_the_commands_of_whole_runs_are_those_of_the_documentation() -> None:
+    assert {command.text for command in ALL} >= set(WHOLE_RUNS)
 
 
 def test_without_options_the_sample_of_digits_is_learnt(place: Place) -> None:
@@ -104,26 +123,23 @@ def test_without_options_the_sample_of_digits_is_learnt(place: Place) -> None:
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.where)
 def test_a_command_runs(place: Place, command: Command) -> None:
     program, _ = name_program(command.text)
-    if "photos.yaml" in command.text:
-        _write_photos(place)
     printed = place.run(place.fill(command.text) + _MORE.get(program, ""))
     assert printed or program in ("less", "export")
 
 
-def _write_photos(place: Place) -> None:
-    """Save the block of YAML as it says, for a folder of small pictures."""
-    write_folder(place.root / "photos", each=20)
-    [block] = (piece for piece in CODE if piece.name == "photos.yaml")
-    text = block.text.replace("DIR", "photos").replace("OUT", "photos-run")
-    (place.root / block.name).write_text(text, encoding="utf-8")
+def list_blocks() -> dict[str, str]:
+    """Return the Python of each page that no other test runs, all blocks together."""
+    pages: dict[str, str] = {}
+    for piece in CODE:
+        if piece.language == "python" and not any(mark.kind == "tested by" for mark in piece.marks):
+            pages[piece.page] = f"{pages.get(piece.page, '')}{piece.text}\n"
+    return pages
 
 
-@pytest.mark.parametrize("page", sorted({c.page for c in CODE if c.language == "python"}))
-def test_python_prints_what_its_comments_say(place: Place, page: str) -> None:
+@pytest.mark.parametrize(("page", "text"), list_blocks().items(), ids=list_blocks())
+def test_python_prints_what_its_comments_say(place: Place, page: str, text: str) -> None:
     from tests.docs.model_server import serving
 
-    blocks = [piece.text for piece in CODE if (piece.page, piece.language) == (page, "python")]
-    text = "\n".join(blocks)
     with serving(place.summary["pushed_model"], "images") as (rest, rpc):
         text = text.replace("localhost:8501", f"localhost:{rest}")
         text = text.replace("localhost:8500", f"localhost:{rpc}")
