@@ -1,1 +1,1 @@
-"""The pictures of the report: samples, answered images, rejects, copies; `gathering.py` is the door."""
+"""The report's pictures: samples, answered images, rejects, copies; the door is `gathering.py`."""
