@@ -5,9 +5,20 @@ import pytest
 from components.report.page.document import render
 from tests.report import report_sample
 
+SAMPLES = ("small", "nasty", "empty", "huge")
+
+
+class Pages(dict[str, str]):
+    """The page of each sample, drawn once, when it is asked for.
+
+    `small` has everything, `huge` a lot of it.
+    """
+
+    def __missing__(self, name: str) -> str:
+        self[name] = render(getattr(report_sample, name)())
+        return self[name]
+
 
 @pytest.fixture(scope="session")
 def pages() -> dict[str, str]:
-    """The page of each sample, drawn once: `small` has everything, `huge` a lot of it."""
-    samples = (report_sample.small, report_sample.nasty, report_sample.empty, report_sample.huge)
-    return {make.__name__: render(make()) for make in samples}
+    return Pages()

@@ -14,7 +14,8 @@ from components.report.comparison.document import render
 from components.report.comparison.facts import Overlap
 from components.report.comparison.pairing import pair
 from tests.report.comparison_sample import LABELS, answer, compare, describe, draw_answers
-from tests.report.test_page import Document, words
+from tests.report.page_words import words
+from tests.report.test_page import Document
 
 
 @pytest.fixture(autouse=True)

@@ -64,7 +64,9 @@ class Document(HTMLParser):
         self.texts.add(data)
 
 
-@pytest.mark.parametrize("name", ["small", "nasty", "empty", "huge"])
+@pytest.mark.parametrize(
+    "name", ["small", "nasty", "empty", pytest.param("huge", marks=pytest.mark.slow)]
+)
 def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: str) -> None:
     document = Document(pages[name])
     assert not document.open
@@ -140,11 +142,21 @@ def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
         ("empty", "There are no samples."),
         ("empty", "The images were not sliced."),
         ("empty", "The model is wrong about no image."),
-        ("huge", "50,000 images 1,000 classes, test split"),
-        ("huge", "100 of 1,000 classes, the lowest F1 first"),
-        ("huge", "Of 1,000 classes, these are the 50 that take part in most mistakes"),
-        ("huge", "100 of 15,296 mistakes, the most confident first."),
-        ("huge", "Accuracy by class with 95 % intervals, the 20 least accurate of 1,000."),
+        pytest.param("huge", "50,000 images 1,000 classes, test split", marks=pytest.mark.slow),
+        pytest.param("huge", "100 of 1,000 classes, the lowest F1 first", marks=pytest.mark.slow),
+        pytest.param(
+            "huge",
+            "Of 1,000 classes, these are the 50 that take part in most mistakes",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "huge", "100 of 15,296 mistakes, the most confident first.", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "huge",
+            "Accuracy by class with 95 % intervals, the 20 least accurate of 1,000.",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_page_says(pages: dict[str, str], name: str, said: str) -> None:

@@ -54,6 +54,7 @@ def one_class() -> ReportFacts:
     return replace(facts, images=tuple(images))
 
 
+@pytest.mark.slow
 def test_a_page_of_as_many_pictures_as_there_may_be_is_small(pages: dict[str, str]) -> None:
     facts = report_sample.huge()
     assert 300 < len(facts.images) < 1000, "the sample does not reach the limit"

@@ -170,13 +170,14 @@ def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFact
     return train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "checkpoint_steps", "kill_at", "goes_on_at"),
     [
         pytest.param(small, 3, 7, 6, id="in the middle of an epoch"),
-        pytest.param(network, 0, 6, 4, id="at the end of an epoch", marks=pytest.mark.slow),
-        pytest.param(network, 1, 11, 11, id="just before", marks=pytest.mark.slow),
-        pytest.param(network, 0, 2, 0, id="no checkpoint yet", marks=pytest.mark.slow),
+        pytest.param(network, 0, 6, 4, id="at the end of an epoch"),
+        pytest.param(network, 1, 11, 11, id="just before"),
+        pytest.param(network, 0, 2, 0, id="no checkpoint yet"),
     ],
 )
 def test_a_killed_training_ends_as_if_it_had_not_been(

@@ -17,7 +17,7 @@ from tests import nodes
 from tests.conftest import SIZE
 
 # One process makes what they share.
-pytestmark = pytest.mark.xdist_group("transformed")
+pytestmark = [pytest.mark.xdist_group("transformed"), pytest.mark.slow]
 
 CONFIG = TransformConfig(size=SIZE)
 
@@ -56,7 +56,6 @@ def test_label_ids_follow_the_vocabulary(transformed: nodes.Transformed) -> None
         assert features[example.FILENAME].bytes_list.value[0].startswith(label + b"/")
 
 
-@pytest.mark.slow
 def test_the_served_graph_letterboxes_as_transform_does(
     ingested: nodes.Ingested, tmp_path: Path
 ) -> None:
@@ -82,7 +81,6 @@ def test_the_served_graph_letterboxes_as_transform_does(
         assert len(np.unique(bars, axis=0)) == 1
 
 
-@pytest.mark.slow
 def test_same_bytes_with_one_worker_and_with_several(
     ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
