@@ -21,7 +21,8 @@ from pipeline_def.runs.selection import note_earlier, read_runs
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
 # Narrower than this, settings no longer fit.
-_LEAST_CHANGED = 14
+_LEAST_CHANGED = 12
+_GAP = 2
 _MOST_CHANGES = 12
 _NOTHING = "–"
 
@@ -85,7 +86,8 @@ def print_json(value: Any) -> None:
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print to the width of a terminal, breaking only what has changed; crop nothing."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    needed = -_GAP
     for name, *cells in zip(_COLUMNS, *rows, strict=True):
         breaks = name == "Changed"
         widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
@@ -93,11 +95,12 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
         least = min(widest, _LEAST_CHANGED) if breaks else widest
         overflow: Literal["fold", "ignore"] = "fold" if breaks else "ignore"
         table.add_column(name, no_wrap=not breaks, overflow=overflow, min_width=least)
+        needed += least + _GAP
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console(highlight=False)
-    needed = Console(width=100_000).measure(table)
-    console.width = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
+    whole = Console(width=100_000).measure(table).maximum
+    console.width = max(console.width, needed) if console.is_terminal else whole
     console.print(table)
 
 
