@@ -81,6 +81,7 @@ def after_our_ingest(images: Path) -> list[BaseComponent]:
         examples=examples,
         schema=schema.outputs["schema"],
         preprocessing_fn="tests.stock_functions.preprocessing_fn",
+        disable_statistics=True,
     )
     trainer = Trainer(
         run_fn="tests.stock_functions.run_fn",

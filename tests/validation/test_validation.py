@@ -127,9 +127,9 @@ def features_of(schema: schema_pb2.Schema) -> dict[str, tuple[Any, ...]]:
 def test_statistics_hold_no_image_in_memory() -> None:
     """TFDV would keep every value of a text, to find the most frequent ones."""
     features = {f.path.step[0]: f for f in labelled(cat=30, dog=30).datasets[0].features}
-    assert features[example.ENCODED].WhichOneof("stats") == "bytes_stats"
-    assert features[example.FILENAME].WhichOneof("stats") == "bytes_stats"
-    assert features[example.LABEL].WhichOneof("stats") == "string_stats"
+    kinds = {name: of.WhichOneof("stats") for name, of in features.items()}
+    assert kinds[example.ENCODED] == kinds[example.FILENAME] == "bytes_stats"
+    assert kinds[example.LABEL] == "string_stats"
 
 
 class Run:
