@@ -180,7 +180,7 @@ def _sizes(facts: ReportFacts) -> Iterator[Finding]:
 def _largest(size: str) -> float:
     """Return the longest shorter side, pixels, of a slice such as `32 to 63 px`."""
     numbers = [int(word) for word in size.split() if word.isdigit()]
-    return math.inf if "more" in size else numbers[-1]
+    return numbers[-1] if numbers and "more" not in size else math.inf
 
 
 def _side(facts: ReportFacts) -> int | None:

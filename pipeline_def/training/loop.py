@@ -106,9 +106,8 @@ class TrainingLoop:
             Metric → its value in every epoch: `loss`, as it was minimised, `accuracy` and
             `balanced_accuracy` of the augmented training images; `val_loss`, the plain
             cross-entropy, `val_accuracy` and `val_balanced_accuracy` of the eval split, with
-            averaged weights if `training.ema` is on; `images_per_second` of training,
-            `input_wait_share`, the fraction of the time of its steps spent waiting for input, and
-            `learning_rate`, of the last step.
+            averaged weights if `training.ema` is on; `images_per_second`; `input_wait_share`, the
+            fraction of the time of its steps spent waiting for input; the last `learning_rate`.
 
         Raises:
             ModelError: the loss on the eval split was not a number in any epoch.

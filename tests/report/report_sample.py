@@ -7,19 +7,23 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from PIL import Image
-from sklearn.datasets import load_digits
 
 from components.evaluation.metrics.calibration import Scaling
-from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.metrics.predictions import Floats
+from components.evaluation.metrics.classification_metrics import Comparison
 from components.evaluation.verdict import Verdict
-from components.images.picture import Picture
-from components.report.facts import AnsweredImage, ClassSample, Reject, ReportFacts, SameImage
+from components.report.facts import ClassSample, ReportFacts
 from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
 from components.report.run_header import ExportedModel, RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
-from tests.pictures import encode, picture
+from tests.report.picture_sample import (
+    digit,
+    make_images,
+    make_large_images,
+    make_mistakes,
+    make_reject,
+    make_same_images,
+    sample_class,
+)
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NASTY = (
@@ -61,23 +65,6 @@ _FILES = {
 }
 
 
-def thumbnail(image: Image.Image) -> Picture:
-    return Picture(encode(image, "JPEG"), image.width, image.height)
-
-
-def _digit(number: int, *, size: int = 32, angle: float = 0) -> Picture:
-    """One of the digits that scikit-learn has: 1,797 of 8 x 8 pixels, 0 first."""
-    pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
-    image = Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC)
-    return thumbnail(image.rotate(angle).convert("RGB"))
-
-
-@functools.cache
-def _load_digits() -> Floats:
-    images: Floats = load_digits().images
-    return images
-
-
 def make_history(epochs: int) -> dict[str, list[float]]:
     fall = np.exp(-np.arange(epochs) / 5)
     random = np.random.default_rng(3)
@@ -90,53 +77,6 @@ def make_history(epochs: int) -> dict[str, list[float]]:
         "images_per_second": list(1500 + 100 * random.random(epochs)),
         "input_wait_share": list(0.05 + 0.15 * random.random(epochs)),
     }
-
-
-def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, ...]:
-    found = []
-    for place in range(number):
-        label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
-        name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
-        sure = 0.9996 * 0.97**place
-        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, _digit(place)))
-    return tuple(found)
-
-
-def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[AnsweredImage, ...]:
-    """Up to `each` of every pair of classes that occurs."""
-    found = []
-    for row, column in np.argwhere(metrics.confusion).tolist():
-        for turn in range(min(each, int(metrics.confusion[row, column]))):
-            label, predicted = metrics.labels[row], metrics.labels[column]
-            name = f"test/{label}/{row}-{column}-{turn}.jpg"
-            sure = 0.97 - 0.11 * turn
-            image = AnsweredImage(name, label, predicted, sure, 1 - sure, _digit(row + 10 * turn))
-            found.append(image)
-    return tuple(found[:most])
-
-
-def make_large_images(metrics: ModelMetrics) -> list[AnsweredImage]:
-    """As many as are looked for, of noise, which takes more room than any photograph."""
-    noise = np.random.default_rng(5).integers(0, 256, (96, 96, 3), np.uint8)
-    large = thumbnail(Image.fromarray(noise))
-    return [replace(image, picture=large) for image in make_images(metrics, each=1, most=1000)]
-
-
-def make_reject(place: int) -> Reject:
-    """Of every second one nothing can be seen."""
-    seen = thumbnail(picture(place, height=72, width=96)) if place % 2 else None
-    path = f"zero/broken-{place:03d}.jpg"
-    return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
-
-
-def make_same_images() -> tuple[SameImage, ...]:
-    """A conflict, a leak, and an image that is found often."""
-    many = tuple(f"six/{place}.png" for place in range(7))
-    return (
-        SameImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), _digit(1)),
-        SameImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), _digit(2)),
-        SameImage(many, ("six",), ("eval",), _digit(6)),
-    )
 
 
 @functools.cache
@@ -180,12 +120,6 @@ def small() -> ReportFacts:
     )
 
 
-def sample_class(label: str, place: int) -> ClassSample:
-    seen = [_digit(place + 10 * i) for i in range(4)]
-    augmented = [_digit(place + 10 * i, angle=12 * (i - 1)) for i in range(4)]
-    return ClassSample(label, tuple(seen), tuple(augmented))
-
-
 @functools.cache
 def nasty() -> ReportFacts:
     """Odd labels, a class missing in the split, nothing to compare with, little of the rest."""
@@ -220,7 +154,7 @@ def nasty() -> ReportFacts:
         comparison=replace(
             comparison, metrics=replace(measures, scalars=scalars, roc=None), intervals={}
         ),
-        samples=tuple(ClassSample(label, (_digit(1, size=8),), ()) for label in NASTY),
+        samples=tuple(ClassSample(label, (digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
         same_images=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),

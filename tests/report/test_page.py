@@ -12,7 +12,7 @@ import pytest
 
 from components.contract.printable import format_duration
 from components.evaluation.metrics.intervals import Interval
-from components.report.facts import AnsweredImage, ReportFacts
+from components.report.facts import ReportFacts
 from components.report.page.document import render_section
 from components.report.page.formatting import (
     clip,
@@ -23,9 +23,8 @@ from components.report.page.formatting import (
     shorten,
     signed,
 )
-from components.report.page.image_links import ImageLinks
 from tests.report import report_sample
-from tests.report.report_sample import DIGITS
+from tests.report.page_words import say, words
 
 pytestmark = pytest.mark.xdist_group("page")
 
@@ -63,14 +62,6 @@ class Document(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.add(data)
-
-
-def words(page: str) -> str:
-    """The text of a page, its tags replaced by spaces, each space once."""
-    body = re.sub(
-        r"<style>.*?</style>|<script>.*?</script>|<svg.*?</svg>", "", page, flags=re.DOTALL
-    )
-    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
 
 
 @pytest.mark.parametrize("name", ["small", "nasty", "empty", "huge"])
@@ -183,11 +174,6 @@ def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, s
     assert "Top-5" not in pages["empty"]
 
 
-def say(section: str, **changes: Any) -> str:
-    """The words of a section of the small page, some of whose facts are others."""
-    return words(render_section(section, replace(report_sample.small(), **changes)))
-
-
 def with_config(**sections: Mapping[str, Any]) -> Any:
     return replace(report_sample.small().header, config=sections)
 
@@ -245,98 +231,6 @@ def test_a_change_that_is_worse_stands_out() -> None:
     said = say("summary", comparison=replace(comparison, changes=changes))
     assert "accuracy: ▼ worse 95 %: −0.040 to −0.010" in said
     assert "Accuracy is 0.010 to 0.040 below that of the model in use Why: that is more" in said
-
-
-def draw_texts(section: str, **changes: Any) -> list[list[str]]:
-    """The texts of each figure of a section of the small page."""
-    page = render_section(section, replace(report_sample.small(), **changes))
-    svgs = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
-    return [re.findall(r"<text[^>]*>([^<]*)</text>", svg) for svg in svgs]
-
-
-@pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration", "curves"])
-def test_axes_of_fractions_are_of_0_to_1(section: str) -> None:
-    """Whatever is drawn: the values of the sample are all above 0.7."""
-    figures = draw_texts(section)
-    # The changes against the baseline are no fractions.
-    fractions = [texts for texts in figures if "this model − baseline" not in texts]
-    assert fractions
-    for texts in fractions:
-        assert {"0.00", "1.00"} <= set(texts) or {"0.0", "1.0"} <= set(texts)
-
-
-def test_the_kept_epoch_is_marked_in_each_figure_of_the_training() -> None:
-    figures = draw_texts("training")
-    assert len(figures) == 5
-    assert all("kept: epoch 19" in texts for texts in figures)
-    said = say("training")
-    order = ["Loss in", "Accuracy in", "Learning rate in", "Images a second in", "Fraction of time"]
-    places = [said.index(caption) for caption in order]
-    assert places == sorted(places)
-
-
-def test_splits_are_in_the_order_of_their_use() -> None:
-    counts = report_sample.small().balance["train"]
-    names = ("eval", "other", "test", "train")
-    changes = {"balance": dict.fromkeys(names, counts), "anomalies": dict.fromkeys(names, ())}
-    [texts] = draw_texts("balance", **changes)
-    assert texts[-4:] == ["train", "eval", "test", "other"]
-    assert "images" in texts
-    assert "train : no anomaly. eval : no anomaly. test : no" in say("files", **changes)
-    assert "train : 1,005 images" in say("balance", **changes)
-
-
-def test_curves_are_of_the_worst_classes_in_their_order() -> None:
-    said = say("curves")
-    assert "6 of 10 classes, the one that is told apart worst first" in said
-    areas = [float(area) for area in re.findall(r": area ([0-9.]+),", said)]
-    assert areas == sorted(areas)
-    assert len(areas) == 6
-    perfect = replace(report_sample.small().comparison, curves=())
-    assert "each is told apart perfectly" in say("curves", comparison=perfect)
-
-
-def test_each_cell_and_each_class_leads_to_its_images(pages: dict[str, str]) -> None:
-    facts = report_sample.small()
-    links, matrix = ImageLinks.of(facts), render_section("confusion", facts)
-    for row, label in enumerate(DIGITS):
-        for column, predicted in enumerate(DIGITS):
-            link = links.find(label, predicted)
-            assert (link is not None) == bool(facts.metrics.confusion[row, column])
-            if link:
-                choice = f'data-label="{link.label}" data-predicted="{link.predicted}"'
-                assert f'<a href="#{link.target}" {choice}>' in matrix
-        assert f'<a href="#images-{links.numbers[label]}" data-label=' in pages["small"]
-    nothing = replace(facts, images=())
-    assert "data-label" not in render_section("confusion", nothing)
-    assert "There are no pictures of evaluated images." in say("images", images=())
-
-
-def test_images_are_in_the_order_of_what_they_tell() -> None:
-    """Confident mistakes first, then unsure ones, then what is right but unsure."""
-    cards = re.findall(
-        r"<p class=\"(good|bad)\">.*?<small>([\d.]+)", render_section("images", one_class()), re.S
-    )
-    assert cards == [("bad", "90.0"), ("bad", "40.0"), ("good", "50.0"), ("good", "95.0")]
-    said = words(render_section("images", one_class()))
-    assert "4 of 400 images, of each class confident mistakes first" in said
-    assert "zero : 4 of 40 images, 2 wrong" in said
-
-
-def one_class() -> ReportFacts:
-    facts = report_sample.small()
-    answers = [("one", 0.4), ("zero", 0.95), ("two", 0.9), ("zero", 0.5)]
-    images = [
-        AnsweredImage(f"{sure}.jpg", "zero", predicted, sure, 0.1, None)
-        for predicted, sure in answers
-    ]
-    return replace(facts, images=tuple(images))
-
-
-def test_a_page_of_as_many_pictures_as_there_may_be_is_small(pages: dict[str, str]) -> None:
-    facts = report_sample.huge()
-    assert 300 < len(facts.images) < 1000, "the sample does not reach the limit"
-    assert 7e6 < len(pages["huge"].encode()) < 10e6
 
 
 def test_samples_without_augmentation_are_shown_once() -> None:

@@ -234,7 +234,7 @@ def test_a_frame_without_scripts_shows_everything(
       .every(svg => svg.checkVisibility() && svg.getBoundingClientRect().height > 50)"""
     assert browser.evaluate("inner.querySelectorAll('.plot svg').length") == 20
     assert browser.evaluate(drawn)
-    part = "inner.querySelector('details')"
+    part = "inner.querySelector('details:has(table)')"
     assert not browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
     browser.evaluate(f"{part}.querySelector('summary').click()")
     assert browser.evaluate(f"{part}.querySelector('table').checkVisibility()")

@@ -25,6 +25,7 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.optimizer import Schedule
 from pipeline_def.training.precision import precision
 from tests.data.shard_folder import SIZE, ShardFolder
 
@@ -315,6 +316,8 @@ def test_history_and_logs(undisturbed: Undisturbed) -> None:
     assert all(len(values) == 3 for values in history.values())
     assert all(0 <= fraction <= 1 for fraction in history[WAIT_FRACTION])
     assert all(rate > 0 for rate in history[RATE])
+    schedule = Schedule(whole.config, steps=STEPS)
+    assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2, 3)]
     assert list(whole.folder.rglob("events.out.tfevents.*"))
     assert not list(whole.folder.rglob("*.xplane.pb"))
 

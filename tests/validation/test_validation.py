@@ -128,7 +128,8 @@ def test_statistics_hold_no_image_in_memory() -> None:
     """TFDV would keep every value of a text, to find the most frequent ones."""
     features = {f.path.step[0]: f for f in labelled(cat=30, dog=30).datasets[0].features}
     assert features[example.ENCODED].WhichOneof("stats") == "bytes_stats"
-    assert features[example.FILENAME].WhichOneof("stats") == "string_stats"
+    assert features[example.FILENAME].WhichOneof("stats") == "bytes_stats"
+    assert features[example.LABEL].WhichOneof("stats") == "string_stats"
 
 
 class Run:

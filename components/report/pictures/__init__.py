@@ -1,1 +1,1 @@
-"""The pictures of the report; `gathering.py` is the door to them."""
+"""The report's pictures: samples, answered images, rejects, copies; the door is `gathering.py`."""

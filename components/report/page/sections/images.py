@@ -8,6 +8,9 @@ from typing import Any
 from components.report.facts import AnsweredImage, ReportFacts
 from components.report.page.image_links import ImageLinks
 
+# More classes make a list of several screens, and are opened on demand.
+_MOST_OPEN = 60
+
 
 def describe_images(facts: ReportFacts) -> dict[str, Any]:
     """Sort the images into their classes, and name what they can be chosen by."""
@@ -18,6 +21,7 @@ def describe_images(facts: ReportFacts) -> dict[str, Any]:
     support = dict(zip(facts.metrics.labels, facts.metrics.support.tolist(), strict=True))
     return {
         "numbers": numbers,
+        "most_open": _MOST_OPEN,
         "said": sorted({image.predicted for image in facts.images}),
         "groups": [
             {

@@ -18,6 +18,10 @@ function chooseImages() {
     group.hidden = !group.querySelector("li:not([hidden])");
     group.open = Boolean(chosen) && (Boolean(label.value) || shown <= FEW);
   }
+  for (const more of document.querySelectorAll("details.more")) {
+    more.hidden = !more.querySelector("details.group:not([hidden])");
+    more.open = Boolean(chosen);
+  }
   form.querySelector("output").textContent = `${shown} of ${cards.length} pictures`;
 }
 

@@ -1,0 +1,86 @@
+"""Pictures for reports: samples, answered images, rejects and copies."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from components.evaluation.metrics.classification_metrics import ModelMetrics
+from components.evaluation.metrics.predictions import Floats
+from components.images.picture import Picture
+from components.report.facts import AnsweredImage, ClassSample, Reject, SameImage
+from tests.pictures import encode, picture
+
+
+def thumbnail(image: Image.Image) -> Picture:
+    return Picture(encode(image, "JPEG"), image.width, image.height)
+
+
+def digit(number: int, *, size: int = 32, angle: float = 0) -> Picture:
+    """One of the digits that scikit-learn has: 1,797 of 8 x 8 pixels, 0 first."""
+    pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
+    image = Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC)
+    return thumbnail(image.rotate(angle).convert("RGB"))
+
+
+@functools.cache
+def _load_digits() -> Floats:
+    images: Floats = load_digits().images
+    return images
+
+
+def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, ...]:
+    found = []
+    for place in range(number):
+        label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
+        name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
+        sure = 0.9996 * 0.97**place
+        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, digit(place)))
+    return tuple(found)
+
+
+def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[AnsweredImage, ...]:
+    """Up to `each` of every pair of classes that occurs."""
+    found = []
+    for row, column in np.argwhere(metrics.confusion).tolist():
+        for turn in range(min(each, int(metrics.confusion[row, column]))):
+            label, predicted = metrics.labels[row], metrics.labels[column]
+            name = f"test/{label}/{row}-{column}-{turn}.jpg"
+            sure = 0.97 - 0.11 * turn
+            image = AnsweredImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
+            found.append(image)
+    return tuple(found[:most])
+
+
+def make_large_images(metrics: ModelMetrics) -> list[AnsweredImage]:
+    """As many as are looked for, of noise, which takes more room than any photograph."""
+    noise = np.random.default_rng(5).integers(0, 256, (96, 96, 3), np.uint8)
+    large = thumbnail(Image.fromarray(noise))
+    return [replace(image, picture=large) for image in make_images(metrics, each=1, most=1000)]
+
+
+def make_reject(place: int) -> Reject:
+    """Of every second one nothing can be seen."""
+    seen = thumbnail(picture(place, height=72, width=96)) if place % 2 else None
+    path = f"zero/broken-{place:03d}.jpg"
+    return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
+
+
+def make_same_images() -> tuple[SameImage, ...]:
+    """A conflict, a leak, and an image that is found often."""
+    many = tuple(f"six/{place}.png" for place in range(7))
+    return (
+        SameImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), digit(1)),
+        SameImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), digit(2)),
+        SameImage(many, ("six",), ("eval",), digit(6)),
+    )
+
+
+def sample_class(label: str, place: int) -> ClassSample:
+    seen = [digit(place + 10 * i) for i in range(4)]
+    augmented = [digit(place + 10 * i, angle=12 * (i - 1)) for i in range(4)]
+    return ClassSample(label, tuple(seen), tuple(augmented))
