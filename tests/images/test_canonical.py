@@ -148,19 +148,20 @@ def test_what_the_served_graph_sees_of_unusual_images() -> None:
     numbers = np.asarray(image.convert("P"))
     lying = Image.Exif()
     lying[0x0112] = 6
+    jpeg = encode(image, "JPEG", exif=lying)
     frames = [image.convert("P"), picture(2, colour="blue").convert("P")]
     seen: dict[bytes, Any] = {
         encode(image.convert("L"), "PNG"): image.convert("L").convert("RGB"),
         encode(deep, "PNG"): image.convert("L").convert("RGB"),
         encode(image.convert("P"), "PNG"): image.convert("P").convert("RGB"),
         encode(frames[0], "GIF", save_all=True, append_images=frames[1:]): frames[0].convert("RGB"),
-        encode(image, "JPEG", exif=lying): image,
+        jpeg: Image.open(io.BytesIO(jpeg)),
         encode(beneath, "PNG"): image,
         encode(image.convert("P"), "BMP"): np.stack([numbers] * 3, axis=-1),
     }
     expected = np.stack([np.asarray(pixels) for pixels in seen.values()])[:, :, 4:28]
-    # JPEGs lose a little.
-    assert np.abs(stored_pixels(*seen) - expected).max() <= 12
+    # Two decoders of JPEGs round differently.
+    assert np.abs(stored_pixels(*seen) - expected).max() <= 3
 
 
 @pytest.mark.parametrize("kind", ["WEBP", "TIFF", "AVIF", "cut off", "text", "empty"])
@@ -170,7 +171,7 @@ def test_a_file_that_the_served_graph_cannot_decode_fails_its_batch(kind: str) -
     if kind in ("WEBP", "TIFF", "AVIF"):
         bad = encode(picture(1), kind)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        stored_pixels(good, bad)
+        in_tf_data(tf.constant([good, bad]), TransformConfig(size=24))
 
 
 def test_decode_refuses_another_size() -> None:
