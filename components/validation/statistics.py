@@ -19,8 +19,8 @@ def statistics_options() -> tfdv.StatsOptions:
     the first bytes of each image, and cost neither time nor memory.
 
     Names and digests are declared so, too, as TFDV has no other way to leave values uncounted: of a
-    hundred or fewer TFX's own SchemaGen would infer that there may be no others, and each image of
-    another split would be an anomaly.
+    hundred or fewer TFX's own SchemaGen would infer that there may be no others, and each image
+    that it has not seen would be an anomaly.
     """
     schema = schema_pb2.Schema()
     for name in (ENCODED, FILENAME, SHA256):
