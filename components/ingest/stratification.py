@@ -6,9 +6,10 @@ import bisect
 import collections
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from components.contract.progress import report_progress
 from components.contract.splits import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
@@ -21,6 +22,7 @@ _MOST_IMAGES, _MOST_BYTES = 20_000, 2 * 2**30
 # A split of a class may be larger or smaller than its fraction by so much, or by one image: the
 # less is corrected, the fewer images change their split as a class grows.
 _TOLERANCE = 0.1
+_REPORT_EVERY = 1_000
 
 Unit = tuple[float, int]
 """Position of a content or a group, [0, 1), and how many images it stands for. Copies of an image
@@ -74,10 +76,13 @@ def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
     so are groups with several labels: a group stays together.
     """
     mixed = _groups_of_several_labels(listing)
+    classes = _small_classes(listing)
+    counts = {label: _count_groups(files) for label, files in classes.items()}
+    for label, sha256 in _contents(listing, itertools.chain(*classes.values()), config):
+        counts[label][sha256] = 1
     bounds = {}
-    for label, files in _small_classes(listing).items():
-        counts = _count_groups(files) | dict.fromkeys(_contents(listing, files, config), 1)
-        units = sorted((_position(key), counts[key]) for key in counts.keys() - mixed)
+    for label, of_label in counts.items():
+        units = sorted((_position(key), of_label[key]) for key in of_label.keys() - mixed)
         bounds[label] = find_bounds(units, listing.fractions)
     return SplitRule(listing.fractions, bounds, mixed)
 
@@ -105,16 +110,21 @@ def _small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
     return found
 
 
-def _count_groups(files: Sequence[ImageFile]) -> dict[str, int]:
+def _count_groups(files: Sequence[ImageFile]) -> collections.Counter[str]:
     return collections.Counter(key_of(file, "") for file in files if file.group is not None)
 
 
-def _contents(listing: Listing, files: Sequence[ImageFile], config: IngestConfig) -> Iterator[str]:
-    """Yield the digest of each file that has no group and can be read."""
+def _contents(
+    listing: Listing, files: Iterable[ImageFile], config: IngestConfig
+) -> Iterator[tuple[str, str]]:
+    """Yield label and digest of each file that has no group and can be read."""
     alone = [file for file in files if file.group is None]
-    for _, content in read_files(listing.root, alone, config):
+    # All at once, so that a remote store is asked for many at a time however small the classes.
+    for number, (file, content) in enumerate(read_files(listing.root, alone, config), start=1):
+        if number % _REPORT_EVERY == 0:
+            report_progress(done=number, total=len(alone), unit="images", note="to divide classes")
         if isinstance(content, bytes):
-            yield hashlib.sha256(content).hexdigest()
+            yield file.label, hashlib.sha256(content).hexdigest()
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
