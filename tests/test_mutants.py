@@ -24,10 +24,10 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "the split follows from other digits of the hash": Mutant(
-        "components/ingest/shard_plan.py",
-        "int(sha256[:13], 16)",
-        "int(sha256[13:26], 16)",
-        "tests/ingest/test_shard_plan.py",
+        "components/ingest/stratification.py",
+        "int(key[:13], 16)",
+        "int(key[13:26], 16)",
+        "tests/ingest/test_stratification.py",
     ),
     "a fingerprint does not see which folder an image is in": Mutant(
         "components/ingest/listing.py",

@@ -109,10 +109,10 @@ class RunDisplay(logging.Handler):
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
         for line in self._progress.skipped():
-            self._print(f"{name:<16} {line}")
+            self._print(f"{name:<17} {line}")
         cached = step.state == "cached"
         took = "unchanged, taken from the cache" if cached else f"{step.seconds:.1f} s"
-        self._print(f"{name:<16} {took}")
+        self._print(f"{name:<17} {took}")
         self._ended += 1
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -136,12 +136,12 @@ class RunDisplay(logging.Handler):
             kept = [note]
         for line in kept:
             self._printed = time.monotonic()
-            self._print(f"{self.step:<16} {line}", self.time_left())
+            self._print(f"{self.step:<17} {line}", self.time_left())
 
     def _print(self, text: str, end: str = "") -> None:
         """Print a line of the step that runs; in a narrow terminal `text` is cut, not `end`."""
         number = f"[{self._ended + 1}/{self._total}]"
-        line, end = Text(f"{number:>7} {text}"), f" {end}" if end else ""
+        line, end = Text(f"{number:>8} {text}"), f" {end}" if end else ""
         if self._console.is_terminal:
             line.truncate(self._console.width - len(end), overflow="ellipsis")
         self._console.print(line.append(end), soft_wrap=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,11 @@ def test_the_memory_of_an_accelerator_is_not_known(monkeypatch: pytest.MonkeyPat
     check(replace(LARGE, training=training), monkeypatch, gib=1)
 
 
+def leaves(model: Any) -> Iterator[Any]:
+    for layer in model.layers:
+        yield from leaves(layer) if hasattr(layer, "layers") else [layer]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "resnet50"])
 def test_footprints_are_those_of_the_networks(name: str) -> None:
@@ -75,12 +81,8 @@ def test_footprints_are_those_of_the_networks(name: str) -> None:
 
     config = ModelConfig(name=name)
     model = build_model(config, size=96, classes=10, mean=[0.0] * 3, variance=[1.0] * 3)
-    shapes = [
-        layer.output_shape
-        for part in (model, *model.layers)
-        for layer in getattr(part, "layers", ())
-        if isinstance(layer.output_shape, tuple)
-    ]
+    shapes = [layer.output_shape for layer in leaves(model)]
+    shapes = [shape for shape in shapes if isinstance(shape, tuple)]
     outputs = sum(int(np.prod(shape[1:])) for shape in shapes) / 96**2
     known = memory._FOOTPRINTS[name]
     assert known.parameters == pytest.approx(model.count_params() / 1e6, rel=0.05)
