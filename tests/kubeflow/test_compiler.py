@@ -301,6 +301,7 @@ def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
     assert codes == {"pre-cache-check"}
 
 
+@pytest.mark.slow
 def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "kubeflow.md").read_text()
     found = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)

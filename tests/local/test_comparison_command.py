@@ -100,6 +100,7 @@ def runs(*arguments: object) -> int:
     return local_runner.main(["runs", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_runs_are_listed_and_compared_without_tensorflow_and_tfx(output: Path) -> None:
     program = (
         "import sys, local_runner; arguments = ['runs', '--output', sys.argv[1]]; "

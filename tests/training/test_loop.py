@@ -224,6 +224,7 @@ def test_a_killed_training_goes_on_with_all_that_is_on(
     assert min(killed.seen) == 6
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_call_make_no_difference(
     shard_folder: ShardFolder, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
@@ -376,6 +377,7 @@ def test_the_best_epoch_by_accuracy(epochs: list[tuple[float, float]], best: int
     assert progress.epochs == len(epochs)
 
 
+@pytest.mark.slow
 def test_patience_ends_training_with_the_best_weights(
     shard_folder: ShardFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
