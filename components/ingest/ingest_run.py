@@ -61,7 +61,7 @@ def ingest_listing(
     ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
     if ambiguous and config.conflicts == "drop":
         reports = _again(reports, dataclasses.replace(job, dropped=ambiguous), ambiguous, write)
-    else:
+    elif ambiguous:
         # Their classes may have different bounds.
         rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | ambiguous)
         if (together := find_duplicates(reports, rule)) != duplicates:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import collections
-import hashlib
 from collections.abc import Iterator, Mapping
 
 from components.contract.errors import DataError
 from components.contract.splits import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
-from components.ingest.stratification import stratify
-from components.storage.fetch import read_files
+from components.ingest.stratification import find_rule, find_small_classes, read_digests
 
 # Of so many images some fall into each split, unless they are all alike.
 _FEW = 200
@@ -61,7 +59,6 @@ def _splits_of(listing: Listing, config: IngestConfig) -> Iterator[tuple[ImageFi
     if len(listing.files) > _FEW:
         yield from ((file, split) for file in loose for split in listing.fractions)
         return
-    rule = stratify(listing, config)
-    for file, content in read_files(listing.root, loose, config):
-        if isinstance(content, bytes):
-            yield file, rule.split_of(file, hashlib.sha256(content).hexdigest())
+    digests = list(read_digests(listing, loose, config))
+    rule = find_rule(listing, find_small_classes(listing), digests)
+    yield from ((file, rule.split_of(file, sha256)) for file, sha256 in digests)

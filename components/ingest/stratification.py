@@ -75,11 +75,28 @@ def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
     Their images are read, as the content is what is hashed. Large classes are left to chance, and
     so are groups with several labels: a group stays together.
     """
+    classes = find_small_classes(listing)
+    alone = [file for files in classes.values() for file in files if file.group is None]
+    return find_rule(listing, classes, read_digests(listing, alone, config))
+
+
+def find_rule(
+    listing: Listing,
+    classes: Mapping[str, Sequence[ImageFile]],
+    digests: Iterable[tuple[ImageFile, str]],
+) -> SplitRule:
+    """Find the bounds of small classes from what is in their files.
+
+    Args:
+        listing: of all files.
+        classes: the small ones of it.
+        digests: files, those of small classes that have no group among them, and their SHA-256.
+    """
     mixed = _groups_of_several_labels(listing)
-    classes = _small_classes(listing)
     counts = {label: _count_groups(files) for label, files in classes.items()}
-    for label, sha256 in _contents(listing, itertools.chain(*classes.values()), config):
-        counts[label][sha256] = 1
+    for file, sha256 in digests:
+        if file.group is None and file.label in counts:
+            counts[file.label][sha256] = 1
     bounds = {}
     for label, of_label in counts.items():
         units = sorted((_position(key), of_label[key]) for key in of_label.keys() - mixed)
@@ -95,7 +112,8 @@ def _groups_of_several_labels(listing: Listing) -> frozenset[str]:
     return frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
 
 
-def _small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
+def find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
+    """Return the files without a split of the classes that are corrected: label → files."""
     classes: dict[str, list[ImageFile]] = {}
     for file in listing.files:
         if file.split is None:
@@ -114,17 +132,16 @@ def _count_groups(files: Sequence[ImageFile]) -> collections.Counter[str]:
     return collections.Counter(key_of(file, "") for file in files if file.group is not None)
 
 
-def _contents(
-    listing: Listing, files: Iterable[ImageFile], config: IngestConfig
-) -> Iterator[tuple[str, str]]:
-    """Yield label and digest of each file that has no group and can be read."""
-    alone = [file for file in files if file.group is None]
+def read_digests(
+    listing: Listing, files: Sequence[ImageFile], config: IngestConfig
+) -> Iterator[tuple[ImageFile, str]]:
+    """Yield each file that can be read, and the SHA-256 of its content."""
     # All at once, so that a remote store is asked for many at a time however small the classes.
-    for number, (file, content) in enumerate(read_files(listing.root, alone, config), start=1):
+    for number, (file, content) in enumerate(read_files(listing.root, files, config), start=1):
         if number % _REPORT_EVERY == 0:
-            report_progress(done=number, total=len(alone), unit="images", note="to divide classes")
+            report_progress(done=number, total=len(files), unit="images", note="to divide classes")
         if isinstance(content, bytes):
-            yield file.label, hashlib.sha256(content).hexdigest()
+            yield file, hashlib.sha256(content).hexdigest()
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
