@@ -125,7 +125,6 @@ def _cifar(images: int) -> Values:
         # Decoupled; theirs goes through the momentum, which makes 1.3e-3 as much.
         "training.weight_decay": 9e-3,
         "training.label_smoothing": 0.2,
-        "training.metric": "accuracy",
         "augmentation.flip": True,
         # Fewer images are learnt by heart sooner.
         "augmentation.cutout": 0.4 if images >= 20_000 else 0.5,
