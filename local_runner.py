@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pipeline_def.config.command_line import exit_status
 from pipeline_def.local.commands import COMMANDS, run
+from pipeline_def.startup import end_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,4 +29,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -5,7 +5,6 @@ Nothing here imports TensorFlow or TFX before a test asks for it.
 
 from __future__ import annotations
 
-import gc
 import os
 
 # Before TensorFlow is imported: errors only, as there is no GPU to report on.
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline_def.startup import quick_imports
 from tests.pictures import write_folder
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ _TESTS = Path(__file__).parent
 # Folders whose tests take longest; the others fill the gaps at the end.
 _LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
 
-# Importing TensorFlow and TFX makes millions of objects, none of which is garbage.
-gc.disable()
+# The modules of the tests are imported as the runners import theirs.
+_imports = quick_imports()
+_imports.__enter__()
 
 
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
@@ -51,9 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage from here on, but not among what was imported."""
-    gc.freeze()
-    gc.enable()
+    """End what is done for imports."""
+    _imports.__exit__(None, None, None)
 
 
 def _folder(item: pytest.Item) -> str:

@@ -6,7 +6,6 @@ import dataclasses
 import difflib
 import os
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError, StorageError
@@ -17,6 +16,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import check_writable, make_absolute, prepare
 from pipeline_def.runs.record import Output, RunRecord
+from pipeline_def.startup import seconds_since_start
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
@@ -81,7 +81,6 @@ def run(arguments: list[str]) -> int:
     from pipeline_def.local.console import print_summary
     from pipeline_def.local.execution import execute
 
-    started = time.monotonic()
     config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))
     config = make_absolute(config)
     layout = Layout(config.output)
@@ -91,7 +90,7 @@ def run(arguments: list[str]) -> int:
     if record is None:
         return 1
     summary = _summarize(record, config, layout)
-    print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
+    print_summary(summary, summary_file=layout.summary, seconds=seconds_since_start())
     return 0
 
 

@@ -17,6 +17,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.console import RunDisplay, redirect_output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
+from pipeline_def.startup import quick_imports
 
 
 def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
@@ -47,9 +48,10 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
 
 def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunRecord:
     """Run the steps; whatever ends the run is written into its record."""
-    from pipeline_def.local.results import read_results
-    from pipeline_def.local.runner import list_steps
-    from pipeline_def.pipeline import create_pipeline
+    with quick_imports():
+        from pipeline_def.local.results import read_results
+        from pipeline_def.local.runner import list_steps
+        from pipeline_def.pipeline import create_pipeline
 
     pipeline = create_pipeline(config)
     names = [component.id for component in pipeline.components]

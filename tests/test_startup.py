@@ -1,0 +1,48 @@
+"""What is left out of imports, and how a process ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_IMPORTS = """
+import sys
+from pipeline_def.startup import quick_imports
+with quick_imports():
+    import pipeline_def.pipeline, pipeline_def.local.runner, pipeline_def.local.results
+unused = {"IPython", "ipywidgets", "keras", "keras_tuner", "kubernetes", "nltk.corpus", "pymongo"}
+print(*sorted(unused & set(sys.modules)))
+import pymongo, nltk.corpus
+from google.cloud import bigquery_storage
+print(pymongo.__name__, nltk.corpus.__name__, bigquery_storage.__name__)
+"""
+
+_END = """
+import atexit, sys, threading, time
+from pipeline_def.startup import end_process, seconds_since_start
+time.sleep(0.2)
+assert 0.2 < seconds_since_start() < 60
+atexit.register(print, "cleaned up")
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("written", end="")
+end_process(3)
+"""
+
+
+@pytest.mark.slow
+def test_what_no_step_uses_is_not_imported_but_can_be_afterwards() -> None:
+    lines = _run(_IMPORTS).stdout.splitlines()
+    assert lines[-2:] == ["", "pymongo nltk.corpus google.cloud.bigquery_storage"]
+
+
+def test_the_end_cleans_up_writes_what_was_printed_and_waits_for_no_thread() -> None:
+    ended = _run(_END)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "writtencleaned up\n", "")
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
