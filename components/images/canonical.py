@@ -5,24 +5,28 @@ from __future__ import annotations
 import tensorflow as tf
 
 from components.images.canonical_form import CHANNELS, CanonicalForm
+from components.images.upright import read_orientations, turn_upright
 
 
 def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     """Bring image files to one size and format.
 
     Args:
-        encoded: string [batch], JPEG, PNG, GIF or BMP files of any size.
+        encoded: string [batch], JPEG, PNG, GIF or BMP files of any size; of an animation, the first
+            picture is taken.
         config: says the size, the format, and how to fit other shapes into a square.
 
     Returns:
         string [batch]: JPEG or PNG files of `config.stored_size`, or that many times as many rows
-        of RGB pixels. A JPEG that already is what is asked for is kept as it is.
+        of RGB pixels, upright. A JPEG that already is what is asked for is kept as it is.
     """
     size = config.stored_size
 
-    def one(file: tf.Tensor) -> tf.Tensor:
-        image = tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
-        image.set_shape([None, None, CHANNELS])
+    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        file, orientation = row
+        image = decode_file(file)
+        upright = tf.equal(orientation, 1)
+        image = tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation))
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
         image = tf.cond(
             right_size,
@@ -33,12 +37,13 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
             return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding a second time would cost time and lose quality for nothing.
         return tf.cond(
-            tf.logical_and(tf.io.is_jpeg(file), right_size),
+            tf.io.is_jpeg(file) & right_size & upright,
             lambda: file,
             lambda: _encode(image, config),
         )
 
-    return tf.map_fn(one, encoded, fn_output_signature=tf.TensorSpec([], tf.string))
+    rows = (encoded, read_orientations(encoded))
+    return tf.map_fn(one, rows, fn_output_signature=tf.TensorSpec([], tf.string))
 
 
 def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
@@ -121,6 +126,16 @@ def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:
     if storage == "png":
         return tf.ensure_shape(tf.io.decode_png(file, channels=CHANNELS), shape)
     return tf.ensure_shape(decode_jpeg(file), shape)
+
+
+def decode_file(file: tf.Tensor) -> tf.Tensor:
+    """Decode a JPEG, PNG, GIF or BMP as it is stored, to uint8 [height, width, 3]."""
+    image = tf.cond(
+        tf.io.is_jpeg(file),
+        lambda: decode_jpeg(file),
+        lambda: tf.io.decode_image(file, channels=CHANNELS, expand_animations=False),
+    )
+    return tf.ensure_shape(image, [None, None, CHANNELS])
 
 
 def decode_jpeg(file: tf.Tensor) -> tf.Tensor:

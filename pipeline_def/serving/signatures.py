@@ -14,6 +14,7 @@ from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
 from components.transform.preprocessing import LABEL_VOCABULARY
+from pipeline_def.serving.isolation import decode_good
 
 
 def export_model(
@@ -33,7 +34,8 @@ def export_model(
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
-            `labels` string [batch, classes], the text of each column.
+            `labels` string [batch, classes], the text of each column; `error` string [batch],
+            empty, or why a file was not decoded: its label is empty then, its probabilities are 0.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
@@ -114,26 +116,34 @@ def _make_signatures(
     bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
     examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
 
-    def probabilities(encoded: tf.Tensor) -> tf.Tensor:
+    # One function, so that the graph holds it once.
+    @tf.function(input_signature=bytes_input, autograph=False)
+    def pixels(encoded: tf.Tensor) -> tf.Tensor:
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
-        canonical = transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
-        images = decode(canonical, config)
+        return decode(transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED], config)
+
+    def probabilities(images: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax(answer(model, images, views) / temperature)
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores = probabilities(image_bytes)
+        images, places, errors = decode_good(image_bytes, pixels, config.seen_size)
+        scores = probabilities(images)[: tf.size(places)]
+        shape = tf.stack([tf.size(image_bytes), len(labels)])
+        scores = tf.scatter_nd(tf.cast(places, tf.int32)[:, tf.newaxis], scores, shape)
         texts = tf.constant(labels)
+        best = tf.gather(texts, tf.argmax(scores, axis=1))
         return {
-            "label": tf.gather(texts, tf.argmax(scores, axis=1)),
-            "labels": tf.tile(texts[tf.newaxis], [tf.shape(scores)[0], 1]),
-            "probabilities": scores,
+            "label": tf.where(tf.equal(errors, ""), best, ""),
+            "labels": tf.tile(texts[tf.newaxis], [shape[0], 1]),
+            "probabilities": tf.ensure_shape(scores, [None, len(labels)]),
+            "error": errors,
         }
 
     @tf.function(input_signature=examples_input, autograph=False)
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
-        return {"probabilities": probabilities(tf.reshape(features[ENCODED], [-1]))}
+        return {"probabilities": probabilities(pixels(tf.reshape(features[ENCODED], [-1])))}
 
     @tf.function(input_signature=examples_input, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -295,15 +295,23 @@ def test_a_training_starts_from_the_weights_that_another_has_left(
 
 
 def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
-    outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files))
+    outputs = trained.model.signatures["serving_default"](image_bytes=tf.constant(files, tf.string))
     return {name: value.numpy() for name, value in outputs.items()}
 
 
 @pytest.mark.slow
 def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
     kinds = ["JPEG", "PNG", "BMP", "GIF"]
-    served = serve(trained, [encode(picture(1, height=90, width=70), kind) for kind in kinds])
+    files = [encode(picture(1, height=90, width=70), kind) for kind in kinds]
+    served = serve(trained, files)
     assert served["labels"].shape == served["probabilities"].shape == (4, 3)
+    assert served["error"].tolist() == [b""] * 4
+    beside_a_bad_one = serve(trained, [*files, files[1][:100]])
+    assert beside_a_bad_one["error"].tolist() == [b""] * 4 + [b"PNG: damaged or cut off"]
+    np.testing.assert_allclose(
+        beside_a_bad_one["probabilities"], [*served["probabilities"], [0] * 3], atol=1e-6
+    )
+    assert len(serve(trained, [])["label"]) == 0
     assert sorted(served["labels"][0]) == [b"blue", b"green", b"red"]
     np.testing.assert_allclose(served["probabilities"].sum(axis=1), 1, rtol=1e-5)
     best = served["probabilities"].argmax(axis=1)

@@ -1,0 +1,167 @@
+"""What the served model answers for files that it cannot decode, and for those beside them."""
+
+from __future__ import annotations
+
+import functools
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from PIL import Image, ImageOps
+
+from components.contract.example import ENCODED
+from components.images.canonical import canonicalize
+from components.transform.config import TransformConfig
+from pipeline_def.serving.signatures import _make_signatures
+from tests.pictures import encode, picture
+
+CONFIG = TransformConfig(size=16, storage="raw")
+
+
+@functools.cache
+def ask() -> Any:
+    """Return the signature of a model that answers with the mean colour of an image."""
+    images = tf_keras.layers.Input([16, 16, 3], dtype=tf.uint8)
+    mean = tf_keras.layers.GlobalAveragePooling2D()(tf.cast(images, tf.float32) / 16)
+    signatures = _make_signatures(
+        tf_keras.Model(images, mean),
+        lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), CONFIG)},
+        labels=[b"red", b"green", b"blue"],
+        raw_spec={},
+        config=CONFIG,
+        views=1,
+    )
+    return signatures["serving_default"]
+
+
+def answers(files: Sequence[bytes]) -> dict[str, Any]:
+    outputs = ask()(image_bytes=tf.constant(files, tf.string))
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def png_bomb(width: int, height: int) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(b"\0" * 1000)}
+    written = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in {**chunks, b"IEND": b""}.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + written
+
+
+def lying_jpeg(data: bytes) -> bytes:
+    at = data.index(b"\xff\xc0")
+    return data[: at + 5] + struct.pack(">HH", 60_000, 60_000) + data[at + 9 :]
+
+
+JPEG, PNG, GIF, BMP = (encode(picture(1), kind) for kind in ("JPEG", "PNG", "GIF", "BMP"))
+FAULTS = {
+    "empty": (b"", "the file is empty"),
+    "text": (b"not an image", "not an image: neither JPEG, PNG, GIF nor BMP"),
+    "three bytes": (JPEG[:3], "JPEG: damaged or cut off"),
+    "two bytes": (JPEG[:2], "not an image: neither JPEG, PNG, GIF nor BMP"),
+    "JPEG without pixels": (JPEG[: len(JPEG) // 3], "JPEG: damaged or cut off"),
+    "PNG cut in half": (PNG[: len(PNG) // 2], "PNG: damaged or cut off"),
+    "GIF cut in half": (GIF[: len(GIF) // 2], "GIF: damaged or cut off"),
+    "BMP cut in half": (BMP[: len(BMP) // 2], "BMP: damaged or cut off"),
+    "WebP": (encode(picture(1), "WEBP"), "WebP is not decoded: convert it to PNG or JPEG"),
+    "TIFF": (encode(picture(1), "TIFF"), "TIFF is not decoded: convert it to PNG or JPEG"),
+    "AVIF": (encode(picture(1), "AVIF"), "HEIC or AVIF is not decoded: convert it to PNG or JPEG"),
+    "PNG bomb": (png_bomb(20_000, 20_000), "20000 x 20000 pixels, above 50 million"),
+    "JPEG bomb": (lying_jpeg(JPEG), "60000 x 60000 pixels, above 50 million"),
+    "sides whose product overflows": (
+        png_bomb(2**32 - 1, 2**32 - 1),
+        "4294967295 x 4294967295 pixels, above 50 million",
+    ),
+    "GIF bomb": (
+        GIF[:6] + struct.pack("<HH", 50_000, 40_000) + GIF[10:],
+        "50000 x 40000 pixels, above 50 million",
+    ),
+    "BMP bomb": (
+        BMP[:18] + struct.pack("<ii", 50_000, -40_000) + BMP[26:],
+        "50000 x 40000 pixels, above 50 million",
+    ),
+    "too many bytes": (BMP + bytes(33 * 2**20), "33.0 MiB, above 32 MiB"),
+}
+
+
+def test_each_bad_file_has_its_reason_and_the_good_ones_their_answers() -> None:
+    colours = ("red", "green", "blue")
+    good = [encode(picture(3, colour=colour), "PNG") for colour in colours]
+    alone = answers(good)
+    assert alone["label"].tolist() == [b"red", b"green", b"blue"]
+    assert alone["error"].tolist() == [b"", b"", b""]
+    bad = [data for data, _ in FAULTS.values()]
+    mixed = answers([good[0], *bad, good[1], b"", good[2]])
+    reasons = dict(zip(FAULTS, mixed["error"][1:].astype(str), strict=False))
+    assert reasons == {name: reason for name, (_, reason) in FAULTS.items()}
+    places = [0, len(bad) + 1, len(bad) + 3]
+    for name, values in alone.items():
+        np.testing.assert_array_equal(mixed[name][places], values)
+    others = np.setdiff1d(np.arange(len(bad) + 4), places)
+    assert not mixed["probabilities"][others].any()
+    assert set(mixed["label"][others]) == {b""}
+    assert mixed["labels"].shape == (len(bad) + 4, 3)
+
+
+@pytest.mark.parametrize("files", [[], [b""], [b"", b"x"], [PNG[:50]]], ids=len)
+def test_no_good_file_at_all(files: list[bytes]) -> None:
+    found = answers(files)
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(
+        ("label", "labels", "probabilities", "error"), len(files)
+    )
+    assert not found["probabilities"].any()
+    assert not any(found["label"])
+    assert all(found["error"])
+
+
+def oriented(kind: str, orientation: int, *, order: str = "<", wide: bool = False) -> bytes:
+    """Encode a picture that says how it is to be turned, as a short or a long number."""
+    value = struct.pack(
+        order + ("I" if wide else "HH"), *([orientation] if wide else [orientation, 0])
+    )
+    entries = struct.pack(order + "HHI4s", 0x010F, 2, 1, b"x\0\0\0")
+    entries += struct.pack(order + "HHI", 0x0112, 4 if wide else 3, 1) + value
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8)
+    exif = head + struct.pack(order + "H", 2) + entries + bytes(4)
+    return encode(picture(1), kind, exif=b"Exif\0\0" + exif)
+
+
+def with_segment(jpeg: bytes, segment: bytes) -> bytes:
+    return jpeg[:2] + b"\xff\xe2" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
+
+
+XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="8"/></x:xmpmeta>'
+TURNED = {
+    **{f"JPEG {number}": oriented("JPEG", number) for number in range(1, 9)},
+    **{f"PNG {number}": oriented("PNG", number) for number in (1, 3, 6)},
+    "big endian": oriented("JPEG", 6, order=">"),
+    "a long number": oriented("JPEG", 6, wide=True),
+    "after other segments": with_segment(oriented("JPEG", 6), bytes(60_000)),
+    "a segment that only speaks of Exif": with_segment(JPEG, b"Exif\0\0II*\0\x08\0\0\0"),
+    "out of range": oriented("JPEG", 9),
+    "of zero": oriented("JPEG", 0),
+    "in XMP": encode(picture(1), "JPEG", xmp=XMP),
+    "EXIF that breaks off": encode(picture(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12"),
+    "EXIF without a directory": encode(picture(1), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff"),
+}
+
+
+def test_the_graph_turns_images_as_pillow_does() -> None:
+    config = TransformConfig(size=24, storage="raw")
+    graph = tf.function(lambda files: canonicalize(files, config), autograph=False)
+    stored = graph(tf.constant(list(TURNED.values()))).numpy()
+    upright = [
+        ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+        for data in TURNED.values()
+    ]
+    expected = graph(tf.constant([encode(image, "PNG") for image in upright])).numpy()
+    for name, ours, theirs in zip(TURNED, stored, expected, strict=True):
+        found, wanted = (np.frombuffer(x, np.uint8).astype(int) for x in (ours, theirs))
+        assert np.abs(found - wanted).max() <= 1, name
