@@ -13,6 +13,11 @@ class Layout:
     output: str
 
     @property
+    def lock(self) -> str:
+        """The file whose lock a run holds while it writes."""
+        return os.path.join(self.output, ".lock")
+
+    @property
     def artifacts(self) -> str:
         """What every node wrote, as `<node>/<output>/<execution>`."""
         return os.path.join(self.output, "artifacts")

@@ -15,7 +15,7 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local.preparation import check_writable, make_absolute, prepare
+from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.runs.record import Output, RunRecord
 
 if TYPE_CHECKING:
@@ -86,11 +86,12 @@ def run(arguments: list[str]) -> int:
     config = make_absolute(config)
     layout = Layout(config.output)
     check_writable(config)
-    config = prepare(config, layout)
-    record = execute(config)
-    if record is None:
-        return 1
-    summary = _summarize(record, config, layout)
+    with lock_output(layout):
+        config = prepare(config, layout)
+        record = execute(config)
+        if record is None:
+            return 1
+        summary = _summarize(record, config, layout)
     print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
     return 0
 
@@ -147,7 +148,8 @@ def schema(arguments: list[str]) -> int:
     check_writable(config)
     target = os.path.abspath(options["to"] or layout.schema)
 
-    record = execute(prepare(config, layout), last="SchemaGen")
+    with lock_output(layout):
+        record = execute(prepare(config, layout), last="SchemaGen")
     if record is None:
         return 1
     from pipeline_def.local.schema_command import write_schema

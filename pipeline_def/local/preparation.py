@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import tempfile
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
+from components.storage.artifact_files import on_disk
+from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.rows import print_row, print_whole
@@ -38,6 +43,19 @@ def check_writable(config: Config) -> None:
         raise StorageError(
             f"Cannot write to {config.output} ({error.strerror}): choose another --output."
         ) from error
+
+
+@contextlib.contextmanager
+def lock_output(layout: Layout) -> Iterator[None]:
+    """Hold the output folder while the context is open; wait for a run that writes to it."""
+
+    def say(sentence: str) -> None:
+        print(make_printable(sentence), flush=True)
+
+    # A store has no locks that a killed process leaves.
+    lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
+    with lock if on_disk(layout.output) else contextlib.nullcontext():
+        yield
 
 
 def prepare(config: Config, layout: Layout) -> Config:
