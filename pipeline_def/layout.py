@@ -23,6 +23,11 @@ class Layout:
         return os.path.join(self.output, "artifacts")
 
     @property
+    def files(self) -> str:
+        """Which files each artifact has, a line of JSON for each."""
+        return os.path.join(self.output, "artifacts", "files.jsonl")
+
+    @property
     def metadata(self) -> str:
         """The ML Metadata store, an SQLite file."""
         return os.path.join(self.output, "metadata.sqlite")
