@@ -83,9 +83,9 @@ def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("section", "name"), FIELDS, ids=".".join)
+@pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
 def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=300, suppress_health_check=ALL_CHECKS, **QUICK)
+    @settings(max_examples=100, suppress_health_check=ALL_CHECKS, **QUICK)
     @given(VALUES)
     def check(value: Any) -> None:
         build(section, name, value)
@@ -205,7 +205,7 @@ def test_an_odd_value_on_the_command_line(value: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=ALL_CHECKS, **QUICK)
+@settings(max_examples=60, suppress_health_check=ALL_CHECKS, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_in_a_file(
     tmp_path_factory: pytest.TempPathFactory, field: tuple[str, str], value: Any
