@@ -9,12 +9,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from pipeline_def.config.command_line import exit_status
-from pipeline_def.kubeflow.commands import COMMANDS, overview
+from components.contract.stopping import stop_with
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the first argument says; return the exit status."""
+    # Here, as Ctrl-C has its meaning from the first import on.
+    from pipeline_def.config.command_line import exit_status
+    from pipeline_def.kubeflow.commands import COMMANDS, overview
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     # What libraries say at their start about GPUs and Python versions is nothing to act on here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -29,4 +32,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stop_with("kfp_runner.py: stopped.")
     sys.exit(main())

@@ -7,13 +7,17 @@ import io
 import sys
 from collections.abc import Sequence
 
-from pipeline_def.config.command_line import exit_status
-from pipeline_def.local.commands import COMMANDS, run
-from pipeline_def.startup import end_process
+from components.contract.stopping import stop_with
+
+_STOPPED = "stopped; what is finished is kept."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
+    # Here, as Ctrl-C has its meaning from the first import on.
+    from pipeline_def.config.command_line import exit_status
+    from pipeline_def.local.commands import COMMANDS, run
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files may be any bytes, and some terminals print ASCII only.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -22,11 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in COMMANDS:
         command = COMMANDS[arguments.pop(0)]
     return exit_status(
-        functools.partial(command, arguments),
-        program="local_runner.py",
-        stopped="stopped; what is finished is kept.",
+        functools.partial(command, arguments), program="local_runner.py", stopped=_STOPPED
     )
 
 
 if __name__ == "__main__":
-    end_process(main())
+    stop_with(f"local_runner.py: {_STOPPED}")
+    status = main()
+    from pipeline_def.startup import end_process
+
+    end_process(status)

@@ -13,9 +13,19 @@ class Layout:
     output: str
 
     @property
+    def lock(self) -> str:
+        """The file whose lock a run holds while it writes."""
+        return os.path.join(self.output, ".lock")
+
+    @property
     def artifacts(self) -> str:
         """What every node wrote, as `<node>/<output>/<execution>`."""
         return os.path.join(self.output, "artifacts")
+
+    @property
+    def files(self) -> str:
+        """Which files each artifact has, a line of JSON for each."""
+        return os.path.join(self.output, "artifacts", "files.jsonl")
 
     @property
     def metadata(self) -> str:

@@ -4,11 +4,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import local_runner
+from pipeline_def.layout import Layout
+from pipeline_def.local.preparation import lock_output
 from pipeline_def.local.sample import write_digits
 from tests.pictures import write_folder
 
@@ -71,6 +74,55 @@ def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert status == 2
     assert "lies in --data" in errors
     assert not (data / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "argument", "message"),
+    [
+        ("run", "--output=ftp://host/x", "--output is ftp://host/x, which cannot be used"),
+        ("runs", "--output=gs:/b", "--output is gs:/b"),
+        ("schema", "--data=gs:/b", "--data is gs:/b: write it as gs://b."),
+        ("inspect", "--data=", "data is empty"),
+        ("inspect", "--validation.schema=/no/such", "/no/such"),
+        ("inspect", "--model.build_fn=no_such.network", "no_such"),
+        ("inspect", "--output={data}/out", "lies in --data"),
+    ],
+)
+def test_every_command_refuses_what_a_run_would_refuse(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    image_folder: Path,
+    command: str,
+    argument: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = [] if command == "runs" else ["--data", str(image_folder)]
+    status, errors = run(capsys, command, *place, argument.format(data=image_folder))
+    assert (status, errors.count("\n")) == (2, 1)
+    assert message in errors
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["run", "schema"])
+def test_an_output_in_use_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    data, layout = folder_of(tmp_path, "empty"), Layout(str(tmp_path / "out"))
+    os.mkdir(layout.output)
+    waiting = threading.Thread(
+        target=run, args=(capsys, command, "--data", data, "--output", layout.output)
+    )
+    shown = ""
+    with lock_output(layout):
+        waiting.start()
+        while waiting.is_alive() and "waiting until" not in shown:
+            shown += capsys.readouterr().out
+            waiting.join(0.05)
+        assert waiting.is_alive()
+    assert f"is writing to the output folder {layout.output}: " in shown
+    waiting.join()
 
 
 def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:

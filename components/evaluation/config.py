@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 MetricName = Literal[
     "accuracy",
@@ -52,6 +53,7 @@ class Threshold:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "evaluation.thresholds")
         name = f"evaluation.thresholds of {self.metric}"
         require(
             not self.slice or self.slicing in get_args(Slicing),
@@ -63,9 +65,17 @@ class Threshold:
             any(bound is not None for bound in bounds),
             f"{name}: set at_least, at_most or max_worsening.",
         )
+        # The loss alone has no upper end.
+        most = float("inf") if self.metric == "loss" else 1.0
+        limit = "not be negative" if self.metric == "loss" else "be from 0 to 1"
+        for bound in ("at_least", "at_most", "max_worsening"):
+            value = getattr(self, bound)
+            require(
+                value is None or 0 <= value <= most, f"{name}: {bound} is {value}: it must {limit}."
+            )
         require(
-            self.max_worsening is None or self.max_worsening >= 0,
-            f"{name}: max_worsening is {self.max_worsening}: it must not be negative.",
+            None in (self.at_least, self.at_most) or self.at_least <= self.at_most,
+            f"{name}: at_least is {self.at_least}, above at_most, {self.at_most}.",
         )
 
 
@@ -97,9 +107,14 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "evaluation")
         for name in ("min_accuracy", "max_accuracy_drop"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
+        require(
+            len(set(self.slices)) == len(self.slices),
+            f"evaluation.slices is {self.slices}: name each slicing once.",
+        )
         for threshold in self.thresholds:
             require(
                 not threshold.slice or threshold.slicing in self.slices,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
-
-_CHOICES = {"check": ("pixels", "header"), "transcode": ("png", "jpeg")}
+from components.contract.kinds import check_types
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,7 @@ class ImageOptions:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            require(value in allowed, f"ingest.{name} is {value!r}: it must be one of {allowed}.")
+        check_types(self, "ingest")
         require(
             1 <= self.quality <= 100, f"ingest.quality is {self.quality}: it must be from 1 to 100."
         )

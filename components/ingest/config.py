@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import LARGEST
 from components.contract.machine import available_cpus
+from components.contract.splits import is_split_name
 from components.images.options import ImageOptions
 
-_COUNTS = ("min_shards", "min_shard_images", "requests", "threads")
-_CONFLICTS = ("keep", "drop", "fail")
+_COUNTS = {
+    "min_shards": 100_000,
+    "min_shard_images": LARGEST,
+    "requests": 65_536,
+    "threads": 1_024,
+}
+# A shard below a tenth of a mebibyte is hardly more than its name; a TFRecord holds up to 2 GiB.
+_SIZES = {"shard_mib": (0.1, 1_048_576), "max_image_mib": (0.001, 1_024)}
 
 
 @dataclass(frozen=True)
@@ -66,18 +74,18 @@ class IngestConfig(ImageOptions):
         super().__post_init__()
         if self.splits is not None:
             self._check_splits(dict(self.splits))
-        for name in ("shard_mib", "max_image_mib"):
-            value = getattr(self, name)
-            require(value > 0, f"ingest.{name} is {value}: it must be above 0.")
-        for name in _COUNTS:
+        for name, (low, high) in _SIZES.items():
             value = getattr(self, name)
             require(
-                value is None or value >= 1, f"ingest.{name} is {value}: it must be at least 1."
+                low <= value <= high,
+                f"ingest.{name} is {value}: it must be from {low} to {high:,}.",
             )
-        require(
-            self.conflicts in _CONFLICTS,
-            f"ingest.conflicts is {self.conflicts!r}: it must be one of {_CONFLICTS}.",
-        )
+        for name, most in _COUNTS.items():
+            value = getattr(self, name)
+            require(
+                value is None or 1 <= value <= most,
+                f"ingest.{name} is {value}: it must be from 1 to {most:,}.",
+            )
         require(
             0 <= self.max_reject_fraction <= 1,
             f"ingest.max_reject_fraction is {self.max_reject_fraction}: it must be from 0 to 1.",
@@ -88,6 +96,11 @@ class IngestConfig(ImageOptions):
             {"train", "eval"} <= splits.keys(),
             f"ingest.splits is {splits}: it needs at least train and eval.",
         )
+        for name in splits:
+            require(
+                is_split_name(name),
+                f"ingest.splits names a split {name!r}: take letters, digits, - and _ for it.",
+            )
         require(
             all(v > 0 for v in splits.values()) and math.isclose(sum(splits.values()), 1.0),
             f"ingest.splits is {splits}: each fraction must be above 0 and all must add up to 1.",

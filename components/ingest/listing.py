@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from components.contract.errors import DataError
+from components.contract.splits import is_split_name
 from components.ingest.config import IngestConfig
 from components.ingest.layout_mistakes import (
     explain_archive,
@@ -35,8 +35,6 @@ SPLIT_OF_FOLDER = {
     "test": "test",
     "testing": "test",
 }
-# A split is a folder of TFX's.
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 # Files that systems leave in folders.
 _LITTER = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
@@ -181,7 +179,7 @@ def _by_manifest(
     found = {entry.path: entry for entry in entries}
     names = sorted({row.split for row in rows.values() if row.split})
     for name in names:
-        if not _SPLIT_NAME.fullmatch(name):
+        if not is_split_name(name):
             raise DataError(
                 f"The manifest names a split {name!r}: take letters, digits, - and _ for its name."
             )

@@ -63,4 +63,4 @@ def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: 
     size = sum(file.size for file in files) * fraction
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_number = min(config.min_shards, len(files) // config.min_shard_images)
-    return max(1, by_size, by_number)
+    return min(max(1, by_size, by_number), len(files))

@@ -12,7 +12,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
 from components.contract.artifacts import Artifacts
-from components.storage.saved_model import model_digest, whole_versions
+from components.push.versions import push_model
 from components.storage.text_artifact import CARD_FILE, read_text
 from components.storage.tfx_filesystem import register_object_stores
 
@@ -21,7 +21,7 @@ PUSHED_CARD = "MODEL_CARD.md"
 
 
 class Executor(executor.Executor):
-    """Pushes as TFX does, but no model twice in a row, and writes the card beside it."""
+    """Pushes as TFX does, but whole, no model twice in a row, and with the card beside it."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
@@ -29,34 +29,34 @@ class Executor(executor.Executor):
         """Push a blessed model and its card; do nothing for any other.
 
         The newest version stays the newest when it holds the same model already, be it that only
-        the card has changed or that an earlier run was killed after the copy.
+        the card has changed, that an earlier run was killed after the copy, or that another run has
+        pushed it in the meantime.
         """
         register_object_stores()
+        pushed = artifact_utils.get_single_instance(
+            output_dict[standard_component_specs.PUSHED_MODEL_KEY]
+        )
+        if not self.CheckBlessing(input_dict):
+            self._MarkNotPushed(pushed)
+            return
         # First, so that a card that cannot be read keeps its model from being pushed.
         text = _read_card(input_dict)
-        key = standard_component_specs.PUSHED_MODEL_KEY
-        pushed = artifact_utils.get_single_instance(output_dict[key])
-        version = self._find_version(input_dict, exec_properties)
-        if version:
-            io_utils.copy_dir(self.GetModelPath(input_dict), pushed.uri)
-            self._MarkPushed(pushed, version, os.path.basename(version))
-        else:
-            super().Do(input_dict, output_dict, exec_properties)
-        if text is not None and pushed.get_int_custom_property("pushed"):
-            _write_card(text, pushed.get_string_custom_property("pushed_destination"))
+        model = self.GetModelPath(input_dict)
+        io_utils.copy_dir(model, pushed.uri)
+        version = push_model(model, _find_folder(exec_properties))
+        if text is not None:
+            _write_card(text, version)
+        self._MarkPushed(pushed, version, os.path.basename(version))
 
-    def _find_version(self, input_dict: Artifacts, exec_properties: dict[str, Any]) -> str | None:
-        """Return the path of the newest version if it holds the model that is to be pushed."""
-        if not self.CheckBlessing(input_dict):
-            return None
-        destination = pusher_pb2.PushDestination()
-        proto_utils.json_to_proto(
-            exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination
-        )
-        newest = next(whole_versions(destination.filesystem.base_directory), None)
-        if newest and model_digest(newest) == model_digest(self.GetModelPath(input_dict)):
-            return newest
-        return None
+
+def _find_folder(exec_properties: dict[str, Any]) -> str:
+    """Return the folder of the versions."""
+    destination = pusher_pb2.PushDestination()
+    proto_utils.json_to_proto(
+        exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination
+    )
+    folder: str = destination.filesystem.base_directory
+    return folder
 
 
 def _read_card(input_dict: Artifacts) -> str | None:

@@ -10,8 +10,9 @@ from tfx.dsl.io import fileio
 
 from components.storage.tfx_filesystem import register_object_stores
 
-_GRAPH = "saved_model.pb"
-_WEIGHTS = os.path.join("variables", "variables.index")
+GRAPH = "saved_model.pb"
+WEIGHTS = os.path.join("variables", "variables.index")
+"""Checksums of the weights."""
 
 
 def whole_versions(folder: str) -> Iterator[str]:
@@ -26,14 +27,14 @@ def whole_versions(folder: str) -> Iterator[str]:
     names = [name.rstrip("/") for name in fileio.listdir(folder)]
     for name in sorted((name for name in names if name.isdigit()), key=int, reverse=True):
         version = os.path.join(folder, name)
-        if fileio.exists(os.path.join(version, _GRAPH)):
+        if fileio.exists(os.path.join(version, GRAPH)):
             yield version
 
 
 def model_digest(saved_model: str) -> str:
     """Digest the graph and the checksums of the weights, which the variables' index holds."""
     digest = hashlib.sha256()
-    for name in (_GRAPH, _WEIGHTS):
+    for name in (GRAPH, WEIGHTS):
         with fileio.open(os.path.join(saved_model, name), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class TransformConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "transform")
         require(
             self.size is None or 8 <= self.size <= 2048,
             f"transform.size is {self.size}: it must be from 8 to 2048 pixels.",

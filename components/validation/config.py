@@ -8,8 +8,8 @@ from typing import Literal
 
 from components.contract.configuration import require
 from components.contract.example import FORMATS
+from components.contract.kinds import check_types
 
-_CHOICES = {"anomalies": ("stop", "warn"), "drift": ("stop", "warn", "off")}
 _FRACTIONS = ("max_label_drift", "max_property_drift", "min_supported_images")
 _COUNTS = ("max_image_bytes", "min_side", "max_side")
 
@@ -57,11 +57,7 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            require(
-                value in allowed, f"validation.{name} is {value!r}: it must be one of {allowed}."
-            )
+        check_types(self, "validation")
         for name in _FRACTIONS:
             value = getattr(self, name)
             require(0 <= value <= 1, f"validation.{name} is {value}: it must be from 0 to 1.")
@@ -94,4 +90,4 @@ class ValidationConfig:
         )
 
 
-_NOT_IN_SCHEMA = ("schema", *_CHOICES)
+_NOT_IN_SCHEMA = ("schema", "anomalies", "drift")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 _RANGES = {
     "shift": (0, 0.5),
@@ -90,6 +91,7 @@ class AugmentationConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "augmentation")
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             require(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
@@ -14,7 +15,10 @@ from components.contract.errors import ConfigurationError, UserError
 from components.contract.printable import make_printable
 from pipeline_def.config.config import Config
 from pipeline_def.config.help import answer
-from pipeline_def.config.mistakes import check_arguments, check_file, explain
+from pipeline_def.config.mistakes import check_arguments, check_file, check_values, explain
+
+# Characters of a sentence.
+_LONGEST = 500
 
 
 class Parser(jsonargparse.ArgumentParser):
@@ -62,16 +66,22 @@ def parse(parser: Parser, argv: Sequence[str] | None = None) -> tuple[Config, di
         raise SystemExit(0)
     known = {name.removeprefix("--") for name in parser._option_string_actions} - parser.hidden
     check_arguments(parser.prog, arguments, known)
+    check_values(arguments)
+    arguments = _without_empty_files(arguments)
     try:
-        arguments = _without_empty_files(arguments)
         values: Any = parser.parse_args(arguments)
         given = sorted(parser.parse_args(arguments, defaults=False).keys())
         options = parser.instantiate(values).as_dict()
-        names = {field.name for field in dataclasses.fields(Config)} - {"given"}
-        fields = {name: options.pop(name) for name in names}
-        return Config(**fields, given=given), options
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
+    except UserError:
+        raise
+    except (
+        Exception
+    ) as error:  # Of what jsonargparse makes of odd values; ours are of classes above.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigurationError(textwrap.shorten(explain(reason), _LONGEST)) from error
+    names = {field.name for field in dataclasses.fields(Config)} - {"given"}
+    fields = {name: options.pop(name) for name in names}
+    return Config(**fields, given=given), options
 
 
 def _without_empty_files(arguments: Sequence[str]) -> list[str]:

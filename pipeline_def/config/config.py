@@ -5,8 +5,11 @@ The command line and the YAML file are generated from these classes; nothing her
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
+from components.contract.configuration import require
+from components.contract.kinds import check_types
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
 from components.transform.config import TransformConfig
@@ -17,6 +20,9 @@ from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.config.transfer import TransferConfig
+
+# It is part of paths, of the keys of caches, and of what is printed.
+_NAME = re.compile(r"\w[\w .-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -61,3 +67,14 @@ class Config:
     """Options of Apache Beam, which runs ingest, statistics, transform and evaluation. Beam's
     DirectRunner would first try to download a helper program, FnApiRunner does not; without an
     image TFX would pack itself for remote workers, for a second or more in every step."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        check_types(self, "")
+        require(
+            bool(_NAME.fullmatch(self.name)),
+            f"name is {self.name!r}: take up to 100 letters, digits, spaces, and . _ - for it.",
+        )
+        for name in ("data", "output"):
+            value = getattr(self, name)
+            require(value is None or bool(value.strip()), f"{name} is empty: name a folder.")

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator, Sequence
 import yaml
 
 from components.contract.errors import ConfigurationError
+from components.contract.kinds import describe_kind
 from pipeline_def.config.mistakes import find_meant
 from pipeline_def.config.options import (
     Option,
-    describe_kind,
     list_fields,
     list_options,
     list_sections,

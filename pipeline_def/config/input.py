@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
+
+_MOST = {"interleave": 1_024, "shuffle_buffer": 10_000_000, "prefetch": 1_024}
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,10 @@ class InputConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        for name in ("interleave", "shuffle_buffer", "prefetch"):
+        check_types(self, "input")
+        for name, most in _MOST.items():
             value = getattr(self, name)
-            require(value >= 1, f"input.{name} is {value}: it must be at least 1.")
+            require(1 <= value <= most, f"input.{name} is {value}: it must be from 1 to {most:,}.")
         require(
             0 <= self.threads <= 1024,
             f"input.threads is {self.threads}: it must be from 0 to 1024.",

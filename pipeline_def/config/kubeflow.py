@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
@@ -34,6 +35,10 @@ class Toleration:
 
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Effect of the taint; empty: any effect."""
+
+    def __post_init__(self) -> None:
+        """Check every value, quoting the one that is wrong."""
+        check_types(self, "kubeflow.steps.tolerations")
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "kubeflow.steps")
         for name in ("cpu", "memory"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} of a step is {value}: it must be above 0.")
@@ -158,6 +164,7 @@ class KubeflowConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "kubeflow")
         require(
             self.workers >= 1, f"kubeflow.workers is {self.workers}: it must be at least 1 worker."
         )

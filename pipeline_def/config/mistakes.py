@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,16 +11,17 @@ from typing import Any, Literal, get_args, get_origin
 import yaml
 
 from components.contract.errors import ConfigurationError
+from components.contract.kinds import describe_kind, show, without_none
 from pipeline_def.config.options import (
-    describe_kind,
     field_names,
     find_kind,
     list_options,
     list_sections,
-    without_none,
 )
+from pipeline_def.config.yaml_file import check_size, read_yaml
 
 _MOST_MEANT = 3
+_LONGEST_QUOTE = 80
 
 
 def check_arguments(prog: str, arguments: Sequence[str], known: Collection[str]) -> None:
@@ -37,6 +39,17 @@ def check_arguments(prog: str, arguments: Sequence[str], known: Collection[str])
         meant = " or ".join(f"--{one}" for one in find_meant(name, known))
         hint = f"did you mean {meant}?" if meant else f"{prog} --help-all lists them all."
         raise ConfigurationError(f"There is no option --{name}: {hint}")
+
+
+def check_values(arguments: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for a value, which may be YAML, that stands for too much."""
+    for argument in arguments:
+        # What is no YAML is text.
+        with contextlib.suppress(yaml.YAMLError):
+            check_size(
+                argument.partition("=")[2] if argument.startswith("--") else argument,
+                argument[:_LONGEST_QUOTE],
+            )
 
 
 def _is_key(name: str) -> bool:
@@ -68,15 +81,7 @@ def check_file(path: str) -> bool:
     Raises:
         ConfigurationError: the file cannot be read, is no YAML, or names what does not exist.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = yaml.safe_load(file)
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not a text file in UTF-8.") from error
-    except OSError as error:
-        raise ConfigurationError(f"Cannot read {path}: {error.strerror}.") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not YAML{_describe_place(error)}.") from error
+    found = read_yaml(path)
     if found is None:
         return False
     if not isinstance(found, dict):
@@ -90,7 +95,7 @@ def check_file(path: str) -> bool:
             hint = f"did you mean {' or '.join(meant)}?" if meant else "see --help-all."
             raise ConfigurationError(f"{path}: there is no option {name}: {hint}")
         if name in list_sections():
-            held = "empty" if value is None else repr(value)
+            held = "empty" if value is None else show(value)
             raise ConfigurationError(
                 f"{path}: {name} is {held}, but it is a section: write its options below it, "
                 f"such as `{name}: {{{_first_option(name)}: …}}`."
@@ -100,12 +105,6 @@ def check_file(path: str) -> bool:
 
 def _first_option(section: str) -> str:
     return next(o.name.rpartition(".")[2] for o in list_options().values() if o.section == section)
-
-
-def _describe_place(error: yaml.YAMLError) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    where = f" in line {mark.line + 1}" if mark else ""
-    return f"{where}: {problem}" if problem else where
 
 
 def _flatten(found: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -154,6 +153,8 @@ def explain(message: str) -> str:
     if not found:
         return f"{path} must be {describe_kind(expected)}."
     given = found[1].strip().removesuffix(".").strip("'\"")
+    if len(given) > _LONGEST_QUOTE:
+        given = f"{given[:_LONGEST_QUOTE]}…"
     if get_origin(expected) is list and "Literal" in message:
         [expected] = get_args(expected)
     choices = get_args(expected) if get_origin(expected) is Literal else ()

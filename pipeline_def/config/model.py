@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 OWN_NETWORKS = ("cnn", "resnet9")
 """Networks of this repository, for small images."""
@@ -33,6 +35,7 @@ NATIVE_SIZES = {
 """Backbone of `keras.applications` → side of the images that its ImageNet weights were made for,
 pixels."""
 
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _NAMES = ("auto", *OWN_NETWORKS, *NATIVE_SIZES)
 
 
@@ -79,6 +82,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "model")
         nearest = difflib.get_close_matches(self.name.lower(), _NAMES, n=1, cutoff=0)
         require(
             self.name in _NAMES,
@@ -87,7 +91,9 @@ class ModelConfig:
         )
         require(0 <= self.dropout < 1, f"model.dropout is {self.dropout}: it must be in [0, 1).")
         require(self.weights != "", "model.weights is empty: write none, imagenet, or a file.")
-        require(self.width >= 0, f"model.width is {self.width}: it must not be negative.")
+        require(
+            0 <= self.width <= 4_096, f"model.width is {self.width}: it must be from 0 to 4,096."
+        )
         require(
             self.weights != "imagenet" or self.name not in OWN_NETWORKS,
             f"model.weights is 'imagenet': model.name {self.name} has no such weights; name a file "
@@ -99,6 +105,6 @@ class ModelConfig:
             f"weights called imagenet.",
         )
         require(
-            self.build_fn is None or self.build_fn.count(".") >= 1,
+            self.build_fn is None or bool(_FUNCTION.fullmatch(self.build_fn)),
             f"model.build_fn is {self.build_fn!r}: it must be module.function.",
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 
+from components.contract.kinds import without_none
 from pipeline_def.config.config import Config
 
 
@@ -106,28 +105,3 @@ def _item_kind(kind: Any) -> Any:
     kind = without_none(kind)
     arguments = get_args(kind)
     return arguments[-1] if arguments and get_origin(kind) is not Literal else kind
-
-
-def without_none(kind: Any) -> Any:
-    """Return the type of a value that is given, where none need be."""
-    if get_origin(kind) in (Union, types.UnionType):
-        [*others] = (one for one in get_args(kind) if one is not type(None))
-        return others[0] if len(others) == 1 else typing.Union[tuple(others)]  # noqa: UP007
-    return kind
-
-
-def describe_kind(kind: Any) -> str:
-    """Say what a value has to be, in words."""
-    kind = without_none(kind)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        *others, last = map(str, arguments)
-        return f"{', '.join(others)} or {last}" if others else last
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        inner = arguments[1]
-        if dataclasses.is_dataclass(inner):
-            return "fields for each name, such as {name: {field: value}}"
-        return f"{describe_kind(inner)} for each name, such as {{name: value}}"
-    if origin is list:
-        return "a list, such as [value, value]"
-    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")

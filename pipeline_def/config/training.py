@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 _RANGES = {
     "momentum": (0, 0.999),
@@ -23,6 +24,7 @@ _AT_LEAST = {
     "steps_per_call": 0,
     "checkpoint_steps": 0,
     "profile_steps": 0,
+    "seed": 0,
 }
 
 
@@ -136,6 +138,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "training")
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             limit = "not be negative" if least == 0 else f"be at least {least}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class TransferConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "transfer")
         require(
             self.head_epochs >= 0,
             f"transfer.head_epochs is {self.head_epochs}: it must not be negative.",

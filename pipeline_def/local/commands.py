@@ -14,7 +14,8 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local.preparation import check_writable, make_absolute, prepare
+from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
+from pipeline_def.local.repair import check_metadata, repair
 from pipeline_def.runs.record import Output, RunRecord
 from pipeline_def.startup import seconds_since_start
 
@@ -59,7 +60,8 @@ later runs as --validation.schema. Takes all options of a run.
   --to FILE      file to write: schema.pbtxt in --output
   --output DIR   everything else that is written: output
 """
-_RUNS = """usage: local_runner.py runs [--output DIR] [--compare A B | --lineage VERSION]
+_RUNS = """usage: local_runner.py runs [--output DIR]
+                            [--compare A B | --lineage VERSION | --repair]
 
 Lists the runs of an output folder, newest last, with what each changed and
 reached.
@@ -73,6 +75,8 @@ reached.
   --lineage VERSION  where a pushed model, a version or its folder, comes from,
                      down to its images
   --json             print JSON, for other programs
+  --repair           set aside metadata and records that cannot be read, so that
+                     the next run begins anew; pushed models stay
 """
 
 
@@ -85,11 +89,13 @@ def run(arguments: list[str]) -> int:
     config = make_absolute(config)
     layout = Layout(config.output)
     check_writable(config)
-    config = prepare(config, layout)
-    record = execute(config)
-    if record is None:
-        return 1
-    summary = _summarize(record, config, layout)
+    with lock_output(layout):
+        check_metadata(layout)
+        config = prepare(config, layout)
+        record = execute(config)
+        if record is None:
+            return 1
+        summary = _summarize(record, config, layout)
     print_summary(summary, summary_file=layout.summary, seconds=seconds_since_start())
     return 0
 
@@ -146,7 +152,9 @@ def schema(arguments: list[str]) -> int:
     check_writable(config)
     target = os.path.abspath(options["to"] or layout.schema)
 
-    record = execute(prepare(config, layout), last="SchemaGen")
+    with lock_output(layout):
+        check_metadata(layout)
+        record = execute(prepare(config, layout), last="SchemaGen")
     if record is None:
         return 1
     from pipeline_def.local.schema_command import write_schema
@@ -167,8 +175,11 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--compare", nargs=2)
     parser.add_argument("--to")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--repair", action="store_true")
     config, options = parse(parser, arguments)
     output = make_absolute(config).output
+    if options["repair"]:
+        return _repair(Layout(output))
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to names the page of two runs: add --compare A B.")
     if options["compare"]:
@@ -180,6 +191,16 @@ def runs(arguments: list[str]) -> int:
         show_lineage(output, options["lineage"], as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])
+    return 0
+
+
+def _repair(layout: Layout) -> int:
+    if not os.path.isdir(layout.output):
+        raise StorageError(f"There is no folder {layout.output}: name it with --output.")
+    with lock_output(layout):
+        done = [*repair(layout)]
+    for sentence in done or [f"Nothing in {layout.output} needs repair."]:
+        print(make_printable(sentence))
     return 0
 
 

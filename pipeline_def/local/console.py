@@ -115,6 +115,10 @@ class RunDisplay(logging.Handler):
         self._print(f"{name:<17} {took}")
         self._ended += 1
 
+    def say(self, text: str) -> None:
+        """Print a sentence before the steps."""
+        self._console.print(Text(f"{'':8} {make_printable(text)}"), soft_wrap=True)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Show a progress record of the step that runs."""
         note = make_printable(record.getMessage())

@@ -51,8 +51,10 @@ def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunR
     with quick_imports():
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
+        from pipeline_def.local.whole_artifacts import drop_lost, note_files
         from pipeline_def.pipeline import create_pipeline
 
+    layout = Layout(config.output)
     pipeline = create_pipeline(config)
     names = [component.id for component in pipeline.components]
     recorder = Recorder(
@@ -66,11 +68,15 @@ def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunR
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
+        for folder in drop_lost(layout):
+            display.say(f"{folder} is gone or not whole: it is made again.")
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
                 recorder.step_started(name)
                 display.step_started(name)
                 step = run()
+                if step.state == "done":
+                    note_files(layout, step)
                 recorder.step_ended(name, step, **read_results(recorder.record, name, step))
                 display.step_ended(name, step)
     recorder.end("stopped" if last else "done")

@@ -9,6 +9,7 @@ from components.contract.splits import TRAIN
 from components.ingest.listing import Listing, check_labels
 from components.ingest.split_check import check_splits
 from components.ingest.survey import Survey, take_survey
+from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.config.recipes import Recipe
@@ -31,9 +32,10 @@ def look(listing: Listing, config: Config) -> FirstLook:
     """Make the choices that follow from the images, and refuse what would fail later.
 
     Raises:
-        UserError: labels or splits that nothing can be trained on, weights that cannot be had, a
-            network that does not fit into the memory.
+        UserError: labels or splits that nothing can be trained on, weights, a schema or code that
+            cannot be had, a network that does not fit into the memory.
     """
+    _check_files(config)
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
@@ -43,3 +45,12 @@ def look(listing: Listing, config: Config) -> FirstLook:
     check_imagenet(config.model)
     check_memory(config, images=images)
     return FirstLook(survey, config, recipe)
+
+
+def _check_files(config: Config) -> None:
+    """Read what the pipeline reads when it is created."""
+    if config.validation.schema:
+        from components.validation.curated_schema import read_schema
+
+        read_schema(config.validation.schema)
+    code_digest("Trainer", config.model.build_fn)

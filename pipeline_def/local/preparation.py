@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import tempfile
+from collections.abc import Iterator
 
 from rich.console import Console
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import StorageError
+from components.contract.printable import make_printable
+from components.storage.artifact_files import on_disk
+from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
+from pipeline_def.local.places import OUTPUT_SCHEMES, check_apart, locate
+from pipeline_def.local.repair import set_leftovers_aside
 from pipeline_def.local.rows import print_row, print_whole
 
 _INDENT = 8
 
 
 def make_absolute(config: Config) -> Config:
-    """Make paths independent of the folder that a later run is started in."""
-    data = config.data
-    if data is not None and "://" not in data:
-        data = os.path.abspath(data)
-    return dataclasses.replace(config, data=data, output=os.path.abspath(config.output))
+    """Make paths independent of the folder that a later run is started in.
+
+    Raises:
+        ConfigurationError: a URL is of no kind that can be used, or the output lies in the images.
+    """
+    output = locate(config.output, "output", OUTPUT_SCHEMES)
+    data = None if config.data is None else locate(config.data, "data", None)
+    config = dataclasses.replace(config, data=data, output=output)
+    check_apart(config)
+    return config
 
 
 def check_writable(config: Config) -> None:
-    """Raise an error unless the output can be written, outside the images."""
-    if config.data and f"{config.output}/".startswith(f"{config.data}/"):
-        raise ConfigurationError(
-            f"--output {config.output} lies in --data, so its files would be taken for images: "
-            f"choose another folder."
-        )
+    """Raise an error unless the output can be written."""
     try:
         os.makedirs(config.output, exist_ok=True)
         tempfile.TemporaryFile(dir=config.output).close()
@@ -40,12 +47,27 @@ def check_writable(config: Config) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def lock_output(layout: Layout) -> Iterator[None]:
+    """Hold the output folder while the context is open; wait for a run that writes to it."""
+
+    def say(sentence: str) -> None:
+        print(make_printable(sentence), flush=True)
+
+    # A store has no locks that a killed process leaves.
+    lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
+    with lock if on_disk(layout.output) else contextlib.nullcontext():
+        yield
+
+
 def prepare(config: Config, layout: Layout) -> Config:
     """Make sure that there are images to run on, within a second or two, and look at them."""
     from components.ingest.listing import list_source
     from pipeline_def.local.first_look import look
 
     console = Console(highlight=False)
+    if left := set_leftovers_aside(layout):
+        print_row(console, "Note:", left, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
     seen = look(listing, config)

@@ -144,8 +144,8 @@ def write_record(record: RunRecord, output: str) -> None:
         raise StorageError(f"Cannot write {path}: {error.strerror}.") from error
 
 
-def read_records(output: str) -> list[RunRecord]:
-    """Return the records in the folder `output`, the newest last.
+def read_records(output: str, only: str | None = None) -> list[RunRecord]:
+    """Return the records in the folder `output`, or the one of a run, the newest last.
 
     A run whose process is gone without a word was killed: it counts as stopped.
 
@@ -154,6 +154,7 @@ def read_records(output: str) -> list[RunRecord]:
     """
     layout = Layout(output)
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
+    ids = [run_id for run_id in ids if only in (None, run_id)]
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
     return sorted(map(_read_record, paths), key=lambda record: record.started)
 
@@ -168,7 +169,9 @@ def _read_record(path: str) -> RunRecord:
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, dacite.DaciteError) as error:
-        raise StorageError(f"{path} is not the record of a run: remove its folder.") from error
+        raise StorageError(
+            f"{path} is not the record of a run: `local_runner.py runs --repair` sets it aside."
+        ) from error
 
 
 def _settle(record: RunRecord) -> RunRecord:

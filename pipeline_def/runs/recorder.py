@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 from components.contract.errors import StorageError
+from components.contract.stopping import before_stopping
 from pipeline_def.layout import Layout
 from pipeline_def.runs.lineage import find_makers
 from pipeline_def.runs.process import this_process
@@ -90,9 +91,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Note an error, or Ctrl-C, that leaves the context."""
+        """Note an error that leaves the context, and that the process is stopped in it."""
         try:
-            yield
+            with before_stopping(lambda: self.end("stopped")):
+                yield
         except KeyboardInterrupt:
             self.end("stopped")
             raise

@@ -67,7 +67,10 @@ WRONG = {
         ["--model.name", "cnn", "--model.weights", "imagenet"],
         "cnn has no such weights",
     ),
-    "no interleave": (["--input.interleave", "0"], "input.interleave is 0: it must be at least 1"),
+    "no interleave": (
+        ["--input.interleave", "0"],
+        "input.interleave is 0: it must be from 1 to 1,024",
+    ),
     "negative threads": (["--input.threads", "-1"], "input.threads is -1: it must be from 0"),
     "share of waiting above one": (["--input.max_wait", "2"], "input.max_wait is 2.0: it must be"),
     "a cache that the reader cannot use": (

@@ -1,11 +1,16 @@
 """Runs of a pipeline of two small steps: what is shown, recorded, and taken from the cache."""
 
+import contextlib
+import shutil
+import sqlite3
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
+from tfx.orchestration import metadata
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
@@ -14,11 +19,13 @@ from components.contract.errors import DataError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
+from pipeline_def.local.whole_artifacts import drop_lost
 from pipeline_def.runs.record import RunRecord, read_records
 
 
 @component
 def Produce(made: OutputArtifact[standard_artifacts.Model]) -> None:
+    Path(made.uri, "weights").write_text("1234")
     made.set_int_custom_property("number", 7)
     made.set_string_custom_property("curve", "x" * 2_000)
 
@@ -84,6 +91,69 @@ def test_a_run_and_the_same_again_from_the_cache(
     shown = capfd.readouterr()
     assert shown.out.count("unchanged, taken from the cache") == 2
     assert shown.err == ""
+
+
+def lose_folder(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def lose_file(folder: Path) -> None:
+    (folder / "weights").unlink()
+
+
+def cut_file(folder: Path) -> None:
+    (folder / "weights").write_text("12")
+
+
+@pytest.mark.parametrize("lose", [lose_folder, lose_file, cut_file])
+def test_what_is_lost_is_made_again(
+    config: Config, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
+) -> None:
+    first = execute(config)
+    assert first is not None
+    lost = first.steps["Produce"].outputs["made"].uri
+    lose(Path(lost))
+    again = execute(config)
+    assert again is not None
+    assert states(again) == ["done", "done"]
+    assert f"{lost} is gone or not whole: it is made again." in capfd.readouterr().out
+    made = again.steps["Produce"].outputs["made"].uri
+    assert Path(made, "weights").read_text() == "1234"
+    last = execute(config)
+    assert last is not None
+    assert states(last) == ["cached", "cached"]
+
+
+def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
+    execute(config)
+    store = sqlite3.connect(Layout(config.output).metadata)
+    running = "SELECT count(*) FROM Execution WHERE last_known_state = 2"
+    with contextlib.closing(store):
+        store.execute("UPDATE Execution SET last_known_state = 2")
+        store.commit()
+        assert store.execute(running).fetchall() == [(2,)]
+        again = execute(config)
+        assert store.execute(running).fetchall() == [(0,)]
+    assert again is not None
+    assert states(again) == ["done", "done"]
+
+
+def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
+    layout = Layout(str(tmp_path))
+    connection = metadata.sqlite_metadata_connection_config(layout.metadata)
+    for name in ("kept", "gone"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kept" / "saved_model.pb").touch()
+    pushes = []
+    for name in ("kept", "gone"):
+        pushed = standard_artifacts.PushedModel()
+        pushed.uri = str(tmp_path / name)
+        pushed.set_string_custom_property("pushed_destination", str(tmp_path / name))
+        pushes.append(pushed)
+    with metadata.Metadata(connection) as handle:
+        handle.publish_artifacts(pushes)
+    assert drop_lost(layout) == [str(tmp_path / "gone")]
+    assert drop_lost(layout) == []
 
 
 def test_a_run_up_to_a_step(config: Config) -> None:

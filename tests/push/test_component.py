@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -144,6 +148,88 @@ def test_a_model_that_was_in_use_before_another_is_pushed_anew(tmp_path: Path) -
     pushed = push(tmp_path / "old", str(models), tmp_path / "archive", card=card)
     assert pushed.get_string_custom_property("pushed_version") not in ("17", "18")
     assert len(os.listdir(models)) == 3
+
+
+class Killed(BaseException):
+    """Ends a push without a word, as a kill does."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
+    """Let the file operation of this number, from 0 on, and those after it, not happen any more."""
+    operations = itertools.count()
+
+    def count(operation: Any) -> Any:
+        def perform(*args: Any, **options: Any) -> Any:
+            if next(operations) >= moment:
+                raise Killed
+            return operation(*args, **options)
+
+        return perform
+
+    for owner, name in ((fileio, "copy"), (fileio, "rename"), (os, "rename")):
+        monkeypatch.setattr(owner, name, count(getattr(owner, name)))
+    marks = count(Executor._MarkPushed)
+    monkeypatch.setattr(Executor, "_MarkPushed", marks)
+
+
+def push_until_done(model: Path, destination: str, folder: Path, monkeypatch: Any) -> list[str]:
+    """Push again and again, killed one operation later each time; return the last version."""
+    card = make_card(str(folder / "card"))
+    for moment in range(50):
+        with monkeypatch.context() as patches, contextlib.suppress(Killed):
+            kill_at(patches, moment)
+            pushed = push(model, destination, folder / f"archive-{moment}", card=card)
+            assert moment >= 4, "killed less often than a push has operations"
+            return [pushed.get_string_custom_property("pushed_version")]
+        for name in fileio.listdir(destination) if fileio.isdir(destination) else []:
+            version = os.path.join(destination, name.rstrip("/"))
+            whole = fileio.exists(os.path.join(version, "saved_model.pb"))
+            assert whole or not (name.isdigit() and "://" not in destination)
+    pytest.fail("the push never ended")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_push_that_is_killed_at_any_moment_makes_one_version(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool
+) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    models = f"{store}/killed" if remote else str(tmp_path / "pushed")
+    # A kill must not be outlived by a version of its own, not even where a second has passed.
+    seconds = itertools.count(1_700_000_000)
+    monkeypatch.setattr("time.time", lambda: next(seconds))
+    versions = push_until_done(tmp_path / "model", models, tmp_path, monkeypatch)
+    assert [name.rstrip("/") for name in fileio.listdir(models)] == versions
+    assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == [
+        PUSHED_CARD,
+        "saved_model.pb",
+        "variables",
+    ]
+
+
+def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    for name in ("one", "two", "three"):
+        saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
+        pushed = push(tmp_path / name, str(tmp_path / "pushed"), tmp_path / "archive", card=None)
+        last = pushed.get_string_custom_property("pushed_destination")
+        assert (Path(last) / "variables" / "variables.index").read_text() == name
+    assert sorted(os.listdir(tmp_path / "pushed")) == ["1000", "1001", "1002"]
+
+
+def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"w" * 100_000)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(
+            lambda n: push(
+                tmp_path / "model", str(tmp_path / "pushed"), tmp_path / f"archive-{n}", card=None
+            ),
+            range(8),
+        )
+        versions = {artifact.get_string_custom_property("pushed_version") for artifact in found}
+    assert versions == set(os.listdir(tmp_path / "pushed"))
+    assert len(versions) == 1
 
 
 def test_a_model_that_is_not_blessed_leaves_nothing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from components.contract.stopping import before_stopping
 from pipeline_def.kubeflow.client.errors import Unreachable, one_line
 from pipeline_def.kubeflow.client.run import RunView
 
@@ -35,10 +36,12 @@ def follow(
         ServiceError: The API cannot be reached any more, or refuses to answer.
     """
     follower = _Follower(read, write, interval, see)
+    left = f"Stopped watching; the run goes on in the cluster: {url}"
     try:
-        view = follower.follow()
+        with before_stopping(lambda: left):
+            view = follower.follow()
     except KeyboardInterrupt:
-        write(f"Stopped watching; the run goes on in the cluster: {url}")
+        write(left)
         return follower.view.state
     _write_end(view, write, url)
     return view.state

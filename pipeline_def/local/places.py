@@ -1,0 +1,82 @@
+"""Where `--data` and `--output` are: folders of this machine, or URLs of stores."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import fsspec
+
+from components.contract.errors import ConfigurationError
+from components.storage.artifact_files import on_disk
+from pipeline_def.config.config import Config
+
+OUTPUT_SCHEMES: Sequence[str] = ()
+"""Stores that a local run can write to: none, as steps, metadata and lock need files."""
+
+_FILE = "file://"
+# Of fsspec's protocols, those that hold no folders of images, ask for a password or need a wrapper.
+_NO_STORES = {
+    "ftp",
+    "sftp",
+    "ssh",
+    "http",
+    "https",
+    "data",
+    "blockcache",
+    "filecache",
+    "simplecache",
+}
+# A path may hold a colon, but hardly ever a word before one and a slash.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//?)(.*)", re.DOTALL)
+
+
+def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
+    """Return the absolute path of a folder, or the URL as it is.
+
+    Args:
+        place: path or URL.
+        option: that names it.
+        schemes: that may be used; None: all that fsspec knows.
+
+    Raises:
+        ConfigurationError: the URL is of another kind, or none that can be meant.
+    """
+    if place.startswith(f"{_FILE}/"):
+        place = place.removeprefix(_FILE)
+    if os.path.exists(place) or not (url := _URL.fullmatch(place)):
+        return os.path.abspath(place)
+    scheme, slashes, rest = url.groups()
+    if scheme not in (_data_schemes() if schemes is None else schemes):
+        stores = ("gs", "s3", "minio") if schemes is None else schemes
+        usable = " or ".join(("a folder of this machine", *(f"{store}://…" for store in stores)))
+        raise ConfigurationError(f"--{option} is {place}, which cannot be used: name {usable}.")
+    if slashes != "//" or rest.startswith("/") or not rest:
+        raise ConfigurationError(
+            f"--{option} is {place}: write it as {scheme}://{rest.strip('/') or 'bucket/folder'}."
+        )
+    return place
+
+
+def _data_schemes() -> set[str]:
+    """Return those of stores that fsspec can list a folder of."""
+    return {"minio", *fsspec.available_protocols()} - _NO_STORES
+
+
+def check_apart(config: Config) -> None:
+    """Raise an error if the output lies in the images, whatever links lead there."""
+    data, output = config.data, config.output
+    if data and _is_within(_follow(output), _follow(data)):
+        raise ConfigurationError(
+            f"--output {output} lies in --data, so its files would be taken for images: "
+            f"choose another folder."
+        )
+
+
+def _follow(place: str) -> str:
+    return os.path.realpath(place) if on_disk(place) else place.rstrip("/")
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")

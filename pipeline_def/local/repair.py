@@ -1,0 +1,104 @@
+"""What is done about an output folder whose bookkeeping is damaged: without TFX, in a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+
+from components.contract.errors import StorageError
+from pipeline_def.layout import Layout
+from pipeline_def.runs.record import read_records
+
+# ML Metadata keeps its version there.
+_OURS = "MLMDEnv"
+
+
+def check_metadata(layout: Layout) -> None:
+    """Raise an error unless ML Metadata can use its file, or make one.
+
+    Raises:
+        StorageError: the file is damaged, or of another program.
+    """
+    if problem := find_problem(layout.metadata):
+        raise StorageError(
+            f"{layout.metadata} cannot be used: {problem}. `local_runner.py runs --repair --output "
+            f"{layout.output}` sets it aside, or start with a new --output."
+        )
+
+
+def find_problem(path: str) -> str:
+    """Say what is wrong with the file of ML Metadata; "" if nothing is, or there is none."""
+    if not os.path.lexists(path):
+        return ""
+    if not os.path.isfile(path):
+        return "it is not a regular file"
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=ro", uri=True)) as store:
+            [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
+            tables = {name for [name] in store.execute("SELECT name FROM sqlite_master")}
+    except (sqlite3.Error, ValueError) as error:
+        return str(error)
+    if verdict != "ok":
+        return " ".join(str(verdict).split())
+    return "" if _OURS in tables or not tables else "it is a database of another program"
+
+
+def _quote(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def set_leftovers_aside(layout: Layout) -> str:
+    """Move results away that no metadata describes; return a sentence, "" if there were none.
+
+    ML Metadata numbers them anew, from 1 on: they would be mixed with those of the next run.
+    """
+    if os.path.exists(layout.metadata) or not os.path.isdir(layout.artifacts):
+        return ""
+    if not any(os.scandir(layout.artifacts)):
+        return ""
+    place = _set_aside(layout, [layout.artifacts])
+    return f"{layout.artifacts} holds results that no metadata describes: moved to {place}."
+
+
+def repair(layout: Layout) -> Iterator[str]:
+    """Set aside what cannot be read; yield a sentence for each thing that was done.
+
+    Pushed models, checkpoints, statistics and the images stay where they are.
+    """
+    if problem := find_problem(layout.metadata):
+        damaged = [layout.metadata, f"{layout.metadata}-journal", layout.artifacts]
+        place = _set_aside(layout, damaged)
+        yield (
+            f"Metadata and results of earlier runs were moved to {place} ({problem}): the next run "
+            "begins anew. Remove that folder when nothing in it is needed."
+        )
+    for name in os.listdir(layout.runs) if os.path.isdir(layout.runs) else []:
+        if os.path.exists(layout.record(name)) and not _is_readable(layout, name):
+            place = _set_aside(layout, [os.path.dirname(layout.record(name))])
+            yield f"The record of the run {name} could not be read: moved to {place}."
+
+
+def _is_readable(layout: Layout, run_id: str) -> bool:
+    try:
+        read_records(layout.output, only=run_id)
+    except StorageError:
+        return False
+    return True
+
+
+def _set_aside(layout: Layout, paths: list[str]) -> str:
+    """Move files and folders to a new folder of the output; return its path."""
+    place = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
+    number = 1
+    while os.path.exists(folder := place if number == 1 else f"{place}-{number}"):
+        number += 1
+    try:
+        os.makedirs(folder)
+        for path in filter(os.path.lexists, paths):
+            os.rename(path, os.path.join(folder, os.path.basename(path)))
+    except OSError as error:
+        raise StorageError(f"Cannot move {paths[0]} to {folder}: {error.strerror}.") from error
+    return folder

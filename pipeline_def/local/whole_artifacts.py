@@ -1,0 +1,97 @@
+"""Which results of earlier steps are still whole; the others are made again, not taken as cached.
+
+TFX's cache looks at no more than whether the folder of an artifact is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+
+from ml_metadata.proto import metadata_store_pb2
+from tfx.orchestration import metadata
+
+from components.storage.artifact_files import on_disk
+from components.storage.saved_model import GRAPH
+from pipeline_def.layout import Layout
+from pipeline_def.runs.record import Step
+
+_Files = Mapping[str, int]
+"""Path below the artifact's folder → bytes."""
+
+_Artifact = metadata_store_pb2.Artifact
+_Execution = metadata_store_pb2.Execution
+
+
+def note_files(layout: Layout, step: Step) -> None:
+    """Note which files a step has left, for later runs."""
+    if not on_disk(layout.output):
+        return
+    with open(layout.files, "a", encoding="utf-8") as file:
+        for output in step.outputs.values():
+            file.write(json.dumps({"uri": output.uri, "files": _list_files(output.uri)}) + "\n")
+
+
+def drop_lost(layout: Layout) -> list[str]:
+    """Take from ML Metadata what is not whole any more, and what was running when it was killed.
+
+    Returns:
+        The folders of what is lost, sorted.
+    """
+    if not os.path.exists(layout.metadata):
+        return []
+    noted = dict(_read_notes(layout.files))
+    config = metadata.sqlite_metadata_connection_config(layout.metadata)
+    with metadata.Metadata(config) as handle:
+        artifacts = [a for a in handle.store.get_artifacts() if a.state == _Artifact.LIVE]
+        lost = [artifact for artifact in artifacts if not _is_whole(artifact, noted)]
+        for artifact in lost:
+            artifact.state = _Artifact.DELETED
+        running = [
+            execution
+            for execution in handle.store.get_executions()
+            if execution.last_known_state == _Execution.RUNNING
+        ]
+        for execution in running:
+            execution.last_known_state = _Execution.FAILED
+        handle.store.put_artifacts(lost)
+        handle.store.put_executions(running)
+    return sorted({artifact.uri for artifact in lost})
+
+
+def _is_whole(artifact: _Artifact, noted: Mapping[str, _Files]) -> bool:
+    if not on_disk(artifact.uri):
+        # A request for each file would cost more than a step that fails for one.
+        return True
+    if not os.path.exists(artifact.uri):
+        return False
+    known = artifact.custom_properties
+    if "pushed_destination" in known:
+        destination = known["pushed_destination"].string_value
+        if not os.path.exists(os.path.join(destination, GRAPH)):
+            return False
+    found = _list_files(artifact.uri)
+    return all(found.get(name) == size for name, size in noted.get(artifact.uri, {}).items())
+
+
+def _list_files(folder: str) -> dict[str, int]:
+    return {
+        os.path.relpath(path, folder): os.path.getsize(path)
+        for parent, _, names in os.walk(folder)
+        for path in (os.path.join(parent, name) for name in names)
+        if os.path.isfile(path)
+    }
+
+
+def _read_notes(path: str) -> Iterator[tuple[str, _Files]]:
+    """Yield the notes, the newest last; one that a kill has cut short is none."""
+    if not os.path.exists(path):
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                note = json.loads(line)
+                yield note["uri"], dict(note["files"])
+            except (ValueError, TypeError, LookupError):
+                continue

@@ -1,0 +1,219 @@
+"""Any value of any type in any field, and any file: one sentence, at once, or a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.contract.configuration import from_dict, from_json, to_json
+from components.contract.errors import ConfigurationError, UserError
+from components.contract.kinds import LARGEST
+from components.evaluation.config import Threshold
+from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import StepConfig, Toleration
+from pipeline_def.config.mistakes import check_file
+from pipeline_def.config.yaml_file import DEEPEST, MOST_BYTES, MOST_VALUES
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([10**400, -1, 0, 1, LARGEST + 1])
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["", "../x", "a/b", "\0", "auto", "none", "ftp://x", "train", "class"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
+    max_leaves=6,
+)
+CLASSES = {
+    "": Config,
+    **{
+        name: kind
+        for name, kind in get_type_hints(Config).items()
+        if dataclasses.is_dataclass(kind)
+    },
+    "evaluation.thresholds": Threshold,
+    "kubeflow.steps": StepConfig,
+    "kubeflow.steps.tolerations": Toleration,
+}
+FIELDS = [
+    (section, field.name) for section, kind in CLASSES.items() for field in dataclasses.fields(kind)
+]
+
+
+def check_sentence(error: Exception) -> None:
+    assert "\n" not in str(error)
+    assert 10 < len(str(error)) < 700
+
+
+def build(section: str, name: str, value: Any) -> None:
+    """Make a section with a value in one field; what is taken survives the way to an executor."""
+    kind: Any = CLASSES[section]
+    fields = {"metric": "loss", "at_most": 1} if kind is Threshold else {}
+    try:
+        made = kind(**{**fields, name: value})
+    except ConfigurationError as error:
+        check_sentence(error)
+        return
+    json.loads(to_json(made), parse_constant=pytest.fail)
+    assert from_json(kind, to_json(made)) == made
+
+
+QUICK = {"deadline": None, "derandomize": True, "database": None}
+ALL_CHECKS = list(HealthCheck)
+
+
+@settings(max_examples=150, suppress_health_check=ALL_CHECKS, **QUICK)
+@given(st.sampled_from(FIELDS), VALUES)
+def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
+    build(*field, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
+def test_many_values_of_each_field(section: str, name: str) -> None:
+    @settings(max_examples=100, suppress_health_check=ALL_CHECKS, **QUICK)
+    @given(VALUES)
+    def check(value: Any) -> None:
+        build(section, name, value)
+
+    check()
+
+
+NEVER = [math.nan, math.inf, -math.inf, 10**400, "\0", object(), [[]], {1: 2}]
+
+
+@pytest.mark.parametrize("value", NEVER, ids=lambda value: repr(value)[:10])
+def test_what_no_field_takes(value: Any) -> None:
+    for section, name in FIELDS:
+        with pytest.raises(ConfigurationError, match=name):
+            CLASSES[section](
+                **{**({"metric": "loss"} if section else {}), name: value}
+                if CLASSES[section] is Threshold
+                else {name: value}
+            )
+
+
+def file_with(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{chr(n + 1)}: &{chr(n + 1)} [{', '.join([f'*{chr(n)}'] * 9)}]\n" for n in range(97, 110)
+)
+FILES = {
+    "deep lists": ("data: " + "[" * 3_000, f"more than {DEEPEST} levels deep"),
+    "deep mappings": ("{a: " * 3_000, f"more than {DEEPEST} levels deep"),
+    "deep blocks": (
+        "".join(f"{' ' * n}a:\n" for n in range(60)),
+        f"more than {DEEPEST} levels deep",
+    ),
+    "an anchor bomb": (BOMB, f"more than {MOST_VALUES:,} values"),
+    "a list that holds itself": ("data: &a [*a, *a]", f"more than {MOST_VALUES:,} values"),
+    "many values": ("data: [" + "x," * MOST_VALUES + "]", f"more than {MOST_VALUES:,} values"),
+    "a large file": ("#" * (MOST_BYTES + 1), f"larger than {MOST_BYTES:,} bytes"),
+    "no date": ("data: 2020-13-45", "month must be in 1..12"),
+    "marked as a date": ("data: !!timestamp x", "holds a value that is none"),
+    "marked as a number": ("training: {epochs: !!int x}", "holds a value that is none"),
+    "more digits than Python reads": ("training: {epochs: " + "9" * 5_000 + "}", "digits"),
+    "a key of no kind": ("? [a]\n: b", "is not YAML"),
+    "an object": ("data: !!python/object:os.system x", "is not YAML"),
+    "an unknown alias": ("data: *b", "is not YAML"),
+    "two documents": ("data: a\n---\ndata: b\n", "is not YAML"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FILES.values(), ids=FILES.keys())
+def test_an_odd_file_is_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+    path, began = file_with(tmp_path, text), time.process_time()
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        check_file(path)
+    assert time.process_time() - began < 2
+    check_sentence(caught.value)
+
+
+# YAML of a file → what is said.
+WRONG = {
+    "training: {epochs: null}": "training.epochs is null: it must be a whole number",
+    "training: {seed: -1}": "training.seed is -1",
+    "training: {momentum: .nan}": "training.momentum is nan: it must be a number, and finite",
+    "ingest: {shard_mib: 1e400}": "ingest.shard_mib is .1e400.: it must be a number",
+    "ingest: {shard_mib: 1.0e+400}": "ingest.shard_mib is inf: it must be a number, and finite",
+    "ingest: {shard_mib: 1.0e-7}": "ingest.shard_mib is 1e-07: it must be from 0.1",
+    "ingest: {splits: {../x: 0.5, train: 0.25, eval: 0.25}}": "a split '../x'",
+    "ingest: {splits: {'': 0.5, train: 0.25, eval: 0.25}}": "a split ''",
+    "ingest: {splits: {a/b: 0.5, train: 0.25, eval: 0.25}}": "a split 'a/b'",
+    "ingest: {splits: {train: .nan, eval: 0.5}}": "ingest.splits is {.*nan",
+    "evaluation: {thresholds: [{metric: auc, at_least: .nan}]}": "at_least is nan",
+    "evaluation: {thresholds: [{metric: auc, at_least: 1.5}]}": "at_least is 1.5: it must be from",
+    "evaluation: {thresholds: [{metric: auc, at_least: 0.9, at_most: 0.1}]}": "at_most, 0.1",
+    "name: ''": "name is ''",
+    "name: ../x": "name is '../x'",
+    "data: ''": "data is empty",
+    "output: ' '": "output is empty",
+    'data: "\\0"': "without NUL",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
+def test_a_wrong_value(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        from_dict(Config, yaml.safe_load(text))
+    check_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "training: {epochs: null}",
+        'data: "\\0"',
+        pytest.param("name: ../x", marks=pytest.mark.slow),
+        pytest.param("ingest: {splits: {train: .nan, eval: 0.5}}", marks=pytest.mark.slow),
+        pytest.param(
+            "evaluation: {thresholds: [{metric: auc, at_least: .nan}]}", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_wrong_value_in_a_file(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(make_parser("run.py", "Runs."), ["--config", file_with(tmp_path, text)])
+    check_sentence(caught.value)
+    assert yaml.safe_load(text).popitem()[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "{a: " * 50], ids=["[", "&", "{"])
+def test_an_odd_value_on_the_command_line(value: str) -> None:
+    for argv in (["--data", value], [f"--evaluation.thresholds={value}"]):
+        with pytest.raises(ConfigurationError) as caught:
+            parse(make_parser("run.py", "Runs."), argv)
+        check_sentence(caught.value)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, suppress_health_check=ALL_CHECKS, **QUICK)
+@given(st.sampled_from(FIELDS), VALUES)
+def test_a_value_in_a_file(
+    tmp_path_factory: pytest.TempPathFactory, field: tuple[str, str], value: Any
+) -> None:
+    for name in reversed([*field[0].split("."), field[1]]):
+        value = {name: value} if name else value
+    file = file_with(tmp_path_factory.mktemp("odd"), yaml.safe_dump(value, allow_unicode=True))
+    try:
+        parse(make_parser("run.py", "Runs."), ["--config", file])
+    except UserError as error:
+        check_sentence(error)

@@ -1,0 +1,98 @@
+"""Fuzzes the YAML configuration: `python -m tests.fuzz.configuration CORPUS -max_total_time=600`.
+
+Whatever a file holds, it is refused in one sentence, or its sections become configurations that
+survive the way to an executor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import atheris
+
+with atheris.instrument_imports(include=["yaml", "pipeline_def.config", "components.contract"]):
+    import yaml
+
+    from components.contract.configuration import from_json, to_dict, to_json
+    from components.contract.errors import ConfigurationError
+    from pipeline_def.config.command_line import make_parser, parse
+    from pipeline_def.config.config import Config
+    from pipeline_def.config.mistakes import check_file
+    from pipeline_def.config.options import list_options
+    from pipeline_def.config.yaml_file import read_yaml
+
+_SECTIONS = {
+    name: kind for name, kind in get_type_hints(Config).items() if dataclasses.is_dataclass(kind)
+}
+# The whole parser takes a thousand times as long as the check before it.
+_PARSE_EVERY = 500
+
+_FILE = os.path.join(tempfile.mkdtemp(), "config.yaml")
+_accepted = 0
+
+
+def write_corpus(folder: Path) -> None:
+    """Write what to begin with: all defaults, each option alone, and what YAML alone can do."""
+    defaults = to_dict(Config())
+    texts = [yaml.safe_dump(defaults), "a: &a [x, x]\nb: [*a, *a]\n", "? [a]\n: !!int x\n"]
+    texts += [f"{name}: {yaml.safe_dump(fields)}" for name, fields in defaults.items()]
+    texts += ["evaluation: {thresholds: [{metric: ece, at_most: 0.1, slice: class=a}]}"]
+    texts += ["ingest: {splits: {train: 0.5, eval: 0.5}, shard_mib: 1e400, threads: null}"]
+    texts += ["data: 2020-13-45\n", "[" * 30, "training: {epochs: .nan}", "--- |\n  x\n...\n"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number:03}.yaml").write_text(text, encoding="utf-8")
+    words = {part for name in list_options() for part in name.split(".")}
+    lines = (f'"{word}:"\n' for word in sorted(words))
+    (folder.parent / "words.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def check(data: bytes) -> None:
+    """Read one file, as a run does."""
+    global _accepted
+    with open(_FILE, "wb") as file:
+        file.write(data)
+    try:
+        if not check_file(_FILE):
+            return
+        found = read_yaml(_FILE)
+    except ConfigurationError as error:
+        _check_sentence(error)
+        return
+    for name, value in found.items():
+        if name in _SECTIONS and isinstance(value, dict):
+            _build(_SECTIONS[name], value)
+    _accepted += 1
+    if _accepted % _PARSE_EVERY == 0:
+        try:
+            parse(make_parser("run.py", "Runs."), ["--config", _FILE])
+        except ConfigurationError as error:
+            _check_sentence(error)
+
+
+def _build(kind: Any, fields: dict[str, Any]) -> None:
+    try:
+        made = kind(**fields)
+    except ConfigurationError as error:
+        _check_sentence(error)
+    else:
+        assert from_json(kind, to_json(made)) == made
+
+
+def _check_sentence(error: Exception) -> None:
+    assert 0 < len(str(error)) < 2_000, "no sentence"
+
+
+def main() -> None:
+    """Fuzz until a limit of the command line is reached."""
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

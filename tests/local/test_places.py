@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.config import Config
+from pipeline_def.local.places import locate
+from pipeline_def.local.preparation import make_absolute
+
+
+@pytest.mark.parametrize(
+    "place", ["gs://b/x", "s3://b", "minio://b/x", "memory://images", "gs://b/day-{SPAN}"]
+)
+def test_a_store_stays_as_it_is(place: str) -> None:
+    assert locate(place, "data", None) == place
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("x", "x"),
+        ("/x/../y", "/y"),
+        ("file:///x", "/x"),
+        ("a:b/c", "a:b/c"),
+        ("x-{SPAN}", "x-{SPAN}"),
+    ],
+)
+def test_a_folder_becomes_absolute(place: str, path: str) -> None:
+    for schemes in (None, ()):
+        assert locate(place, "data", schemes) == os.path.abspath(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("ftp://host/x", "name a folder of this machine or gs://"),
+        ("https://host/x", "cannot be used"),
+        ("nonsense://x", "cannot be used"),
+        ("gs:/b", "write it as gs://b"),
+        ("gs:///b", "write it as gs://b"),
+        ("gs://", "write it as gs://bucket/folder"),
+    ],
+)
+def test_what_is_no_place(place: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        locate(place, "data", None)
+    with pytest.raises(ConfigurationError, match=r"--output is .*, which cannot be used"):
+        locate(place, "output", ())
+
+
+@pytest.mark.parametrize("way", ["data", "output", "file://", "file:// data", ".."])
+def test_no_way_leads_to_an_output_among_the_images(tmp_path: Path, way: str) -> None:
+    data, link = tmp_path / "images", tmp_path / "link"
+    (data / "red").mkdir(parents=True)
+    link.symlink_to(data if way == "data" else data / "red")
+    named, output = {
+        "data": (str(link), f"{data}/out"),
+        "output": (str(data), f"{link}/out"),
+        "file://": (str(data), f"file://{data}/out"),
+        "file:// data": (f"file://{data}", f"{data}/out"),
+        "..": (str(data), f"{tmp_path}/other/../images/out"),
+    }[way]
+    with pytest.raises(ConfigurationError, match="lies in --data"):
+        make_absolute(Config(data=named, output=output))
+
+
+def test_an_output_beside_the_images(tmp_path: Path) -> None:
+    for output in ("images-out", "images/../out", "file:out"):
+        make_absolute(Config(data=str(tmp_path / "images"), output=str(tmp_path / output)))

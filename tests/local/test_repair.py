@@ -1,0 +1,102 @@
+"""Output folders whose bookkeeping is damaged, foreign or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import local_runner
+from pipeline_def.layout import Layout
+from pipeline_def.local.repair import check_metadata, find_problem, set_leftovers_aside
+from tests.local.run_samples import write_run
+
+
+def write_store(path: Path, table: str) -> Path:
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        store.execute(f"CREATE TABLE {table} (number INTEGER, text TEXT)")
+        store.executemany(
+            f"INSERT INTO {table} VALUES (?, ?)", [(n, "x" * 100) for n in range(500)]
+        )
+        store.commit()
+    return path
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "a folder":
+        path.mkdir()
+        return
+    write_store(path, "Photos" if how == "another program's" else "MLMDEnv")
+    content = path.read_bytes()
+    if how == "garbage":
+        path.write_bytes(os.urandom(5_000))
+    elif how == "cut short":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "overwritten":
+        path.write_bytes(content[:8192] + b"\xff" * 8192 + content[16384:])
+
+
+HOW = ["garbage", "cut short", "overwritten", "another program's", "a folder"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_damaged_metadata_is_one_sentence_and_a_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], image_folder: Path, how: str
+) -> None:
+    layout = Layout(str(tmp_path / "out"))
+    (tmp_path / "out" / "artifacts" / "Trainer").mkdir(parents=True)
+    (tmp_path / "out" / "pushed" / "17").mkdir(parents=True)
+    damage(Path(layout.metadata), how)
+    options = ["--output", layout.output]
+    assert local_runner.main(["--data", str(image_folder), *options]) == 2
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert f"{layout.metadata} cannot be used: " in sentence
+    assert f"`local_runner.py runs --repair --output {layout.output}` sets it aside" in sentence
+
+    assert local_runner.main(["runs", "--repair", *options]) == 0
+    [sentence] = capsys.readouterr().out.splitlines()
+    [aside] = Path(layout.output).glob("set-aside-*")
+    assert f"moved to {aside}" in sentence
+    assert sorted(os.listdir(aside)) == ["artifacts", "metadata.sqlite"]
+    assert {*os.listdir(layout.output)} == {".lock", aside.name, "pushed"}
+    check_metadata(layout)
+
+
+def test_good_metadata_needs_no_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = write_store(tmp_path / "metadata.sqlite", "MLMDEnv")
+    assert find_problem(str(store)) == ""
+    assert find_problem(str(tmp_path / "none")) == ""
+    (tmp_path / "empty").touch()
+    assert find_problem(str(tmp_path / "empty")) == ""
+    write_run(tmp_path, 1)
+    assert local_runner.main(["runs", "--repair", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"Nothing in {tmp_path} needs repair.\n"
+
+
+def test_a_record_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = write_run(tmp_path, 1), write_run(tmp_path, 2)
+    layout = Layout(str(tmp_path))
+    Path(layout.record(bad.id)).write_text("{")
+    options = ["--output", str(tmp_path)]
+    assert local_runner.main(["runs", *options]) == 2
+    assert "`local_runner.py runs --repair` sets it aside" in capsys.readouterr().err
+    assert local_runner.main(["runs", "--repair", *options]) == 0
+    assert os.listdir(layout.runs) == [good.id]
+    assert local_runner.main(["runs", *options]) == 0
+
+
+def test_results_without_metadata_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+    layout = Layout(str(tmp_path))
+    (tmp_path / "artifacts" / "Trainer" / "model" / "1").mkdir(parents=True)
+    said = set_leftovers_aside(layout)
+    assert "results that no metadata describes: moved to " in said
+    assert not os.path.exists(layout.artifacts)
+    assert set_leftovers_aside(layout) == ""
+
+
+def test_no_folder_to_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert local_runner.main(["runs", "--repair", "--output", str(tmp_path / "none")]) == 2
+    assert "There is no folder" in capsys.readouterr().err
