@@ -22,6 +22,7 @@ from pipeline_def.kubeflow.contract import (
     Setting,
     StepInterface,
 )
+from pipeline_def.kubeflow.step.cluster_store import store_url
 
 # KFP's launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
@@ -158,10 +159,8 @@ def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
     """Return the URL of the cluster's object store, which KFP notes with every artifact."""
     for artifact in artifacts_of(executor_input):
         noted = json.loads(artifact.get("metadata", {}).get("store_session_info") or "{}")
-        settings = noted.get("Params") or {}
-        if endpoint := settings.get("endpoint"):
-            plain = str(settings.get("disableSSL", "")).lower() == "true"
-            return endpoint if "://" in endpoint else f"http{'' if plain else 's'}://{endpoint}"
+        if url := store_url(noted.get("Params") or {}):
+            return url
     return None
 
 
