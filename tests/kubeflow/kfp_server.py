@@ -6,6 +6,7 @@ the backend 2.14.3 (grpc-gateway for most, an own handler for uploads).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import email
 import json
@@ -35,6 +36,10 @@ def gateway_error(status: int, code: int, message: str) -> Refusal:
     return Refusal(status, {"code": code, "message": message, "details": [], "error": message})
 
 
+class Text(str):
+    """An answer that is neither JSON nor a page."""
+
+
 class KfpServer(StubServer):
     """The server's state, what was sent to it, and the faults it is told to have."""
 
@@ -54,6 +59,12 @@ class KfpServer(StubServer):
         self.experiments: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
         self.script: deque[dict[str, Any]] = deque()
+        self.archive: dict[str, str] = {}
+        """Node → its log, which Argo keeps."""
+        self.pods: dict[str, str] = {}
+        """Pod → its log, as long as it is there."""
+        self.interface = True
+        """Whether the interface is in front, which has a page for every path that is not its own."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._scheme = "http"
@@ -112,6 +123,24 @@ class KfpServer(StubServer):
                 return _added(self.runs, "run_id", body | {"state": "PENDING"})
             case "GET", ["runs", run_id]:
                 return self._run(run_id)
+            case "GET", ["runs", _, "nodes", node, "artifacts", "main-logs:read"]:
+                if node not in self.archive:
+                    raise gateway_error(404, 5, f"ResourceNotFoundError: artifact {node} not found")
+                return {"data": base64.b64encode(self.archive[node].encode()).decode()}
+        return self._answer_beside(path, query)
+
+    def _answer_beside(self, path: str, query: dict[str, str]) -> str:
+        """Answer what is not of the API v2beta1: logs of pods."""
+        if path == "/k8s/pod/logs" and self.interface:
+            if query["podname"] in self.pods:
+                return Text(self.pods[query["podname"]])
+            raise Refusal(500, Text("Could not get main container logs"))
+        if path.startswith("/apis/v1alpha1/runs/") and not self.interface:
+            pod = path.split("/")[-2]
+            # The status is sent before the log is read.
+            return Text(self.pods.get(pod) or json.dumps({"error_message": f"no pod {pod}"}))
+        if self.interface and not path.startswith("/apis/v2beta1/"):
+            return "<!doctype html><html><title>Kubeflow Pipelines</title></html>"
         raise gateway_error(404, 5, "Not Found")
 
     def _upload(self, query: dict[str, str], body: bytes) -> Any:
@@ -181,7 +210,8 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: Any) -> None:
         content = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "text/html" if isinstance(body, str) else JSON)
+        kind = "text/plain" if isinstance(body, Text) else "text/html"
+        self.send_header("Content-Type", kind if isinstance(body, str) else JSON)
         self.send_header("Content-Length", str(len(content)))
         if status == 302 and self.stub.redirect:
             self.send_header("Location", self.stub.redirect)

@@ -27,9 +27,8 @@ def run_view(run: Mapping[str, Any]) -> RunView:
     """
     details = (run.get("run_details") or {}).get("task_details") or []
     nodes = _read_nodes(details if len(details) > 1 else [])
-    tasks = [
-        task for name, detail in nodes.details.items() if (task := _view(nodes, name, detail))
-    ]
+    listed = sorted(nodes.details.items(), key=lambda item: _begun(item[1]))
+    tasks = [task for name, detail in listed if (task := _view(nodes, name, detail))]
     error = (run.get("error") or {}).get("message", "")
     return RunView(str(run.get("state") or "PENDING"), tuple(tasks), error)
 
@@ -65,20 +64,24 @@ def _read_nodes(details: list[dict[str, Any]]) -> _Nodes:
 
 
 def _view(nodes: _Nodes, name: str, detail: dict[str, Any]) -> TaskView | None:
-    """Return a task, or a driver that failed in its place; None for every other node."""
-    if _INTERNAL.fullmatch(name) or name in nodes.groups:
-        return None
+    """Return a task, or the driver that has to prepare it first; None for every other node."""
     state, label = str(detail.get("state") or ""), name
     if name.endswith(_DRIVER) and f"{name}{_DRIVER}" not in nodes.details:
-        if state not in ("FAILED", "PENDING"):
+        task = name.removesuffix(_DRIVER)
+        if state == "FAILED":
+            label = f"{task} (its preparation)"
+        elif task in nodes.details:
             return None
-        label = f"{name.removesuffix(_DRIVER)} (its preparation)"
+        else:
+            label, state = task, state if state == "PENDING" else ""
+    elif _INTERNAL.fullmatch(name) or name in nodes.groups:
+        return None
     start, end = _times(detail)
     seconds = end - start if 0 < start <= end else None
-    error = (detail.get("error") or {}).get("message", "")
     state = _state(nodes, name, state, start=start, seconds=seconds)
-    key = str(detail.get("task_id") or name)
+    error = (detail.get("error") or {}).get("message", "")
     pod = _pod(nodes.known.get(name))
+    key = str(detail.get("task_id") or name)
     return TaskView(key, label, state, seconds, error, pod.last_attempt if pod else "")
 
 
@@ -119,6 +122,11 @@ def _is_pending(nodes: _Nodes, name: str, start: float) -> bool:
     )
     # Another attempt begins later than its task.
     return any(abs(at - start) <= 1 or (attempts > 1 and at > start) for at in waiting)
+
+
+def _begun(detail: dict[str, Any]) -> tuple[bool, float]:
+    """Order what has begun by time, before what has not."""
+    return not detail.get("state"), _times(detail)[0]
 
 
 def _times(detail: dict[str, Any]) -> tuple[float, float]:
