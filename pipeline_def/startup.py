@@ -19,10 +19,8 @@ from typing import NoReturn
 
 import psutil
 
-# Those who import them go on without: TFDV's and BigQuery's views in notebooks, Beam's sources.
+# Those who import them go on without: BigQuery's progress bars in notebooks, and Beam's sources.
 _DISPENSABLE = (
-    "IPython",
-    "ipywidgets",
     "tqdm.notebook",
     "bson",
     "pymongo",
@@ -43,7 +41,8 @@ def quick_imports() -> Iterator[None]:
     """Import TensorFlow and TFX within this context, without what no step uses.
 
     Afterwards whoever wants one of the packages left out, such as a network of the user's own, can
-    import it; only `tfx.components.InfraValidator`, `Tuner` and TFMA's metric of texts stay out.
+    import it; only `tfx.components.InfraValidator`, `Tuner` and TFMA's metric of texts
+    stay out.
     """
     # tf_keras in place of Keras 3, which nothing here uses; TensorFlow reads it on import.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

@@ -12,7 +12,9 @@ import sys
 from pipeline_def.startup import quick_imports
 with quick_imports():
     import pipeline_def.pipeline, pipeline_def.local.runner, pipeline_def.local.results
-unused = {"IPython", "ipywidgets", "keras", "keras_tuner", "kubernetes", "nltk.corpus", "pymongo"}
+unused = {"keras", "keras_tuner", "kubernetes", "nltk", "pymongo"}
+import tensorflow_model_analysis
+tensorflow_model_analysis.default_eval_shared_model
 print(*sorted(unused & set(sys.modules)))
 import pymongo, nltk.corpus
 from google.cloud import bigquery_storage

@@ -5,7 +5,10 @@ Kubeflow Pipelines names the objects of its own store `minio://bucket/key`.
 
 from __future__ import annotations
 
+import functools
 import os
+import socket
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,8 +19,13 @@ from components.contract.errors import StorageError
 
 SCHEMES = ("s3://", "minio://")
 
-KUBEFLOW_ENDPOINT = "http://minio-service.kubeflow:9000"
-"""The store of Kubeflow Pipelines, as its cluster names it."""
+KUBEFLOW_STORES = ("seaweedfs", "minio-service")
+"""Services that are the store of Kubeflow Pipelines: since 2.16, and before and beside it."""
+
+_KUBEFLOW_NAMESPACE = "kubeflow"
+_STORE_PORT = 9000
+# Every pod with a service account has it.
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 # With pauses of up to 7 s together, an address that drops every packet is given up within 27 s, a
 # store that never answers within 67 s.
@@ -35,9 +43,44 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def find_endpoint(url: str) -> str | None:
-    """Return the address of the store that holds `url`; None for AWS's own."""
-    given = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return given or (KUBEFLOW_ENDPOINT if url.startswith("minio://") else None)
+    """Return the address of the store that holds `url`; None for AWS's own.
+
+    Raises:
+        StorageError: `url` is in Kubeflow's store, and nothing tells where that is.
+    """
+    return _given_endpoint() or (find_kubeflow_store() if url.startswith("minio://") else None)
+
+
+def _given_endpoint() -> str | None:
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+
+
+@functools.cache
+def find_kubeflow_store() -> str:
+    """Return the address of the cluster's own store: the first of the known ones that resolves.
+
+    Raises:
+        StorageError: none does; names what was tried.
+    """
+    for host in (hosts := _kubeflow_hosts()):
+        try:
+            socket.getaddrinfo(host, _STORE_PORT, type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        return f"http://{host}:{_STORE_PORT}"
+    raise StorageError(
+        f"Kubeflow's object store (minio://) is not found: AWS_ENDPOINT_URL is not set, and none "
+        f"of {', '.join(hosts)} resolves: set AWS_ENDPOINT_URL to the store's address, in a "
+        "cluster as env of kubeflow.steps.all."
+    )
+
+
+def _kubeflow_hosts() -> list[str]:
+    """Return the names of the store's services, those in the pod's own namespace first."""
+    namespaces = {_KUBEFLOW_NAMESPACE: None}
+    if _POD_NAMESPACE.is_file():
+        namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
+    return [f"{name}.{space}" for space in namespaces for name in KUBEFLOW_STORES]
 
 
 def open_store(url: str) -> tuple[AbstractFileSystem, str]:
@@ -80,6 +123,8 @@ def was_changed(error: Exception) -> bool:
 
 def explain_error(url: str, error: Exception) -> StorageError | None:
     """Say in one sentence what is wrong with the store of `url`; None for any other error."""
+    if isinstance(error, StorageError):
+        return None
     # Importing botocore takes a good part of a second; here s3fs has done so.
     from botocore import exceptions  # type: ignore[import-untyped]
 
@@ -102,10 +147,16 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     unreachable = isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
     if unreachable or reason.startswith("Invalid endpoint"):
         return StorageError(
-            f"Cannot reach {store} ({type(error).__name__}): check that it runs, or set "
-            f"AWS_ENDPOINT_URL to its address, such as {KUBEFLOW_ENDPOINT}."
+            f"Cannot reach {store}{_how_found(url)} ({type(error).__name__}): check that it runs "
+            "there, or set AWS_ENDPOINT_URL to its address."
         )
     return None
+
+
+def _how_found(url: str) -> str:
+    if _given_endpoint() or not url.startswith("minio://"):
+        return ""
+    return f", the first of {', '.join(_kubeflow_hosts())} that resolves"
 
 
 def _without_login(endpoint: str | None) -> str:

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client import open_source_client
+from pipeline_def.kubeflow.client import uploads
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.open_source_client import follow_run, start_run
-from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
+from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun
+from tests.kubeflow.argo_nodes import WORKFLOW, Task, identifier, listed
 from tests.kubeflow.kfp_server import KfpServer
 
 TOKEN = "eyJ-very-secret"
@@ -129,7 +130,7 @@ def test_a_version_name_is_used_once(server: KfpServer, spec: str) -> None:
 def test_the_same_content_in_the_same_second_is_one_version(
     server: KfpServer, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_source_client, "_version_name", lambda _: "20260101-000000-abcdef01")
+    monkeypatch.setattr(uploads, "_version_name", lambda _: "20260101-000000-abcdef01")
     assert start(server, spec).version == start(server, spec).version
     assert len(server.versions) == 1
     assert len(server.runs) == 2
@@ -213,7 +214,7 @@ def test_a_caller_who_may_not(
     monkeypatch.setenv("KFP_TOKEN", TOKEN)
     connection = Connection(server.url, namespace="team-b", timeout=5.0)
     text = sentence(connection, spec)
-    assert "does not let the token from the variable KFP_TOKEN list pipelines" in text
+    assert "does not let the token from the variable KFP_TOKEN list experiments" in text
     assert "in the namespace team-b" in text
 
 
@@ -246,7 +247,7 @@ def test_an_address_without_the_api(server: KfpServer, spec: str) -> None:
 
 def test_a_server_in_trouble(server: KfpServer, spec: str) -> None:
     server.failures = 1
-    assert "could not list pipelines (500: " in sentence(server, spec)
+    assert "could not list experiments (500: " in sentence(server, spec)
     start(server, spec)
 
 
@@ -430,6 +431,74 @@ def test_follow_names_the_failed_task(watched: KfpServer, nodes: list[Any], expe
     assert state == "FAILED"
     assert lines[-1] == f"{expected}{watched.url}/#/runs/details/run_id-1"
     assert not any("pusher" in line for line in lines)
+
+
+LOOKUP = "ImageExampleGen-lookup"
+SENTENCE = "Cannot reach the object store at http://store:9000 (EndpointConnectionError): check it."
+LOG = f"""INFO Found span 0
+{LOOKUP}: error: {SENTENCE}
+I1122 04:06:17.1 launcher_v2.go:690] ExecutorOutput: {{}}
+F1122 04:06:17.2 main.go:54] failed to execute component: exit status 2
+time="2026-11-22T04:06:18.000Z" level=info msg="sub-process exited" argo=true error="<nil>"
+Error: exit status 1
+"""
+
+
+def pod(template: str) -> str:
+    name = f"{WORKFLOW}(0).root(0).{LOOKUP}(0).executor(0)"
+    return f"-{template}-".join(identifier(name).rsplit("-", 1))
+
+
+@pytest.mark.parametrize("place", ["archive", "interface", "server", "retried pod", "nowhere"])
+def test_a_failed_step_says_why_itself(watched: KfpServer, place: str) -> None:
+    """From Argo's artifact, else from the pod, through the interface or the API server."""
+    failed = Task("FAILED", 10, 500)
+    watched.script.append(listed({LOOKUP: failed, "Trainer": Task("")}, "FAILED"))
+    watched.interface = place != "server"
+    if place == "archive":
+        watched.archive = {identifier(f"{WORKFLOW}(0).root(0).{LOOKUP}(0).executor(0)"): LOG}
+    elif place != "nowhere":
+        retry = "retry-" if place == "retried pod" else ""
+        watched.pods = {pod(f"{retry}system-container-impl"): LOG}
+    seen: list[RunView] = []
+    lines: list[str] = []
+    follow_run(Connection(watched.url), "run_id-1", lines.append, see=seen.append, interval=0.01)
+    reason = "the reason is in its log" if place == "nowhere" else SENTENCE.rstrip(".")
+    assert lines[0] == f"{LOOKUP}: FAILED after 490 s"
+    assert lines[1].startswith(f"Run FAILED in the task {LOOKUP}: {reason}; see http")
+    assert [task.error for task in seen[-1].tasks] == ["" if place == "nowhere" else SENTENCE, ""]
+
+
+def test_a_failed_driver_says_why_itself(watched: KfpServer) -> None:
+    watched.script.append(listed({"a": Task("", driver="FAILED")}, "FAILED"))
+    log = "I1122 main.go:1] start\nF1122 04:06:17.2 1 main.go:79] KFP driver: no such input: data\n"
+    watched.archive = {identifier(f"{WORKFLOW}(0).root(0).a-driver(0)"): log}
+    _, lines = follow(watched)
+    assert "Run FAILED in the task a (its preparation): no such input: data; see" in lines[-1]
+
+
+def test_a_pod_that_does_not_start_is_worth_a_word_once(
+    watched: KfpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def sleep(_seconds: float) -> None:
+        nonlocal now
+        now += 30.0
+
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.sleep", sleep)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.monotonic", lambda: now)
+    waits = listed({"Trainer": Task("RUNNING", attempts=("PENDING",)), "Gen": Task("RUNNING", 50)})
+    watched.script.extend(
+        [*[waits] * 8, listed({"Trainer": Task("SUCCEEDED", 10, 300)}, "SUCCEEDED")]
+    )
+    lines: list[str] = []
+    follow_run(Connection(watched.url, namespace="team-a"), "run_id-1", lines.append)
+    [told] = [line for line in lines if "pending" in line]
+    assert told.startswith("Trainer has been pending for 120 s: its pod may wait for its image")
+    command = "kubectl --namespace team-a describe pods --selector pipeline/runid=run_id-1"
+    assert f"`{command}` tells" in told
+    assert lines == ["Gen: RUNNING", told, "Trainer: SUCCEEDED after 290 s", lines[-1]]
 
 
 def test_follow_survives_a_few_failed_polls(watched: KfpServer) -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import exceptions  # type: ignore[import-untyped]
 
+from components.contract.errors import StorageError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import list_source
 from components.ingest.listing_file import read_listing, write_listing
+from components.storage import object_store
 from components.storage.fetch import Unread, read_files
-from components.storage.object_store import KUBEFLOW_ENDPOINT, find_endpoint, open_store
+from components.storage.object_store import find_endpoint, open_store
 from tests.storage.s3_server import empty, serve_s3
 
 CONFIG = IngestConfig()
@@ -68,11 +73,70 @@ def test_a_listing_is_kept_in_the_store(store: Any) -> None:
     assert len(store.ls("bucket/listings")) == 1
 
 
-def test_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_endpoint(monkeypatch: pytest.MonkeyPatch, resolving: set[str]) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
-    assert (find_endpoint("minio://b"), find_endpoint("s3://b")) == (KUBEFLOW_ENDPOINT, None)
+    resolving.add("minio-service.kubeflow")
+    found = (find_endpoint("minio://b"), find_endpoint("s3://b"))
+    assert found == ("http://minio-service.kubeflow:9000", None)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://one")
     assert find_endpoint("minio://b") == find_endpoint("s3://b") == "http://one"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://two")
     assert find_endpoint("minio://b") == find_endpoint("s3://b") == "http://two"
+
+
+@pytest.fixture
+def resolving(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[str]]:
+    """Names that the cluster's DNS knows; the pod is in the namespace team-a, without endpoint."""
+    names: set[str] = set()
+
+    def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
+        if host not in names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [host]
+
+    (tmp_path / "namespace").write_text("team-a")
+    monkeypatch.setattr(object_store, "_POD_NAMESPACE", tmp_path / "namespace")
+    monkeypatch.setattr("components.storage.object_store.socket.getaddrinfo", look_up)
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    object_store.find_kubeflow_store.cache_clear()
+    yield names
+    object_store.find_kubeflow_store.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        pytest.param(["seaweedfs.kubeflow"], "seaweedfs.kubeflow", id="KFP 2.17 on its own"),
+        pytest.param(["minio-service.kubeflow"], "minio-service.kubeflow", id="before 2.16"),
+        pytest.param(
+            ["minio-service.kubeflow", "seaweedfs.kubeflow"],
+            "seaweedfs.kubeflow",
+            id="both, after an upgrade",
+        ),
+        pytest.param(
+            ["seaweedfs.kubeflow", "minio-service.team-a"],
+            "minio-service.team-a",
+            id="KFP in a namespace of another name",
+        ),
+    ],
+)
+def test_the_clusters_store_is_the_first_name_that_resolves(
+    resolving: set[str], names: list[str], found: str
+) -> None:
+    resolving.update(names)
+    assert find_endpoint("minio://b/x") == f"http://{found}:9000"
+
+
+def test_a_store_that_has_no_name_says_what_was_tried(resolving: set[str]) -> None:
+    with pytest.raises(StorageError) as caught:
+        list_source("minio://bucket/images", CONFIG)
+    tried = "seaweedfs.team-a, minio-service.team-a, seaweedfs.kubeflow, minio-service.kubeflow"
+    assert f"none of {tried} resolves" in str(caught.value)
+    assert "set AWS_ENDPOINT_URL" in str(caught.value)
+    resolving.add("seaweedfs.kubeflow")
+    unreachable = exceptions.EndpointConnectionError(endpoint_url="http://seaweedfs.kubeflow:9000")
+    said = str(object_store.explain_error("minio://bucket/images", unreachable))
+    assert f"http://seaweedfs.kubeflow:9000, the first of {tried} that resolves" in said
+    assert "such as" not in said

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import ssl
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,24 +68,53 @@ class Api:
             ServiceError: The API refused, or what answered is not the API.
             ConfigurationError: The endpoint, the CA certificate or the token cannot be used.
         """
+        bound = getattr(getattr(self._package, service)(self._client), method)
+        value = _json(self._send(functools.partial(bound, *args, **kwargs), action)[0])
+        if not isinstance(value, dict):
+            raise self._not_the_api()
+        return value
+
+    def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
+        """Return the text that a path beside the API answers with, as logs do.
+
+        Raises:
+            ServiceError: as in `call`; also for a page of the interface, and for an error that is
+                reported, as that of a log that is streamed, under the status 200.
+        """
+        request = functools.partial(
+            self._client.call_api,
+            path,
+            "GET",
+            query_params=list((query or {}).items()),
+            auth_settings=["Bearer"],
+        )
+        text, kind = self._send(request, action)
+        if "html" in kind:
+            raise self._not_the_api()
+        if text.startswith('{"error_message"'):
+            message = one_line(_message(text, {}), self.connection.token().text)
+            raise ServiceError(f"{self.address} could not {action} ({message}).")
+        return text
+
+    def _send(self, request: Callable[..., Any], action: str) -> tuple[str, str]:
+        """Return text and type of an answer."""
         token = self.connection.token()
         self._client.configuration.api_key = {"authorization": token.text} if token.text else {}
-        bound = getattr(getattr(self._package, service)(self._client), method)
         # A pair, because the generated client takes a lone float for no limit at all.
         limits = (self.connection.timeout, self.connection.timeout)
         try:
-            answer = bound(*args, **kwargs, _preload_content=False, _request_timeout=limits)
+            answer = request(_preload_content=False, _request_timeout=limits)
             text = answer.data.decode("utf-8", "replace")
         except Exception as error:
             raise self._error(error, token, action) from None
-        value = _json(text)
-        if not isinstance(value, dict):
-            raise ServiceError(
-                f"{self.address} answers with a web page or other text instead of the JSON of the "
-                "Kubeflow Pipelines API, as a login page does: check --endpoint, and "
-                f"{_PASS_TOKEN}."
-            )
-        return value
+        return text, answer.headers.get("Content-Type", "")
+
+    def _not_the_api(self) -> ServiceError:
+        return ServiceError(
+            f"{self.address} answers with a web page or other text instead of the JSON of the "
+            "Kubeflow Pipelines API, as a login page does: check --endpoint, and "
+            f"{_PASS_TOKEN}."
+        )
 
     def _error(self, error: Exception, token: Token, action: str) -> Exception:
         import urllib3

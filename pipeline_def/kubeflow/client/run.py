@@ -44,6 +44,8 @@ class TaskView:
     state: str
     seconds: float | None = None
     error: str = ""
+    node: str = ""
+    """Identifier of the node of the workflow whose pod does the task, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 
 from components.contract.stopping import before_stopping
 from pipeline_def.kubeflow.client.errors import Unreachable, one_line
-from pipeline_def.kubeflow.client.run import RunView
+from pipeline_def.kubeflow.client.run import RunView, TaskView
 
 RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
+# A pod that waits is nothing to tell; one that waits long is.
+_UNTOLD = frozenset({"", "PENDING"})
 _TASK_ENDS = RUN_ENDS | {"CACHED", ""}
 _LOST_POLLS = 10
+_LONG_WAIT = 120.0
+"""Seconds after which a pending pod is worth a word."""
 
 
 def ignore(view: RunView) -> None:
@@ -26,16 +30,27 @@ def follow(
     url: str,
     interval: float,
     see: Callable[[RunView], None] = ignore,
+    hint: str = "",
+    changes: bool = True,
 ) -> str:
     """Write the changes of state until the run ends; return its state, such as "SUCCEEDED".
 
     The run is read every `interval` seconds, and given to `see`; ten readings in a row may fail.
     Ctrl-C ends the following and not the run: the state returned then is the last one seen.
 
+    Args:
+        read: reads the run.
+        write: is given each line.
+        url: page of the run.
+        interval: seconds between two readings.
+        see: is given the run as often as it is read.
+        hint: what to do about a pod that does not start, a clause; empty: say nothing of them.
+        changes: whether to write the changes; not where `see` shows them.
+
     Raises:
         ServiceError: The API cannot be reached any more, or refuses to answer.
     """
-    follower = _Follower(read, write, interval, see)
+    follower = _Follower(read, write, interval, see, hint, changes)
     left = f"Stopped watching; the run goes on in the cluster: {url}"
     try:
         with before_stopping(lambda: left):
@@ -53,9 +68,13 @@ class _Follower:
     write: Callable[[str], None]
     interval: float
     see: Callable[[RunView], None]
+    hint: str
+    changes: bool
     view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
     shown: dict[str, str] = field(default_factory=dict)
     """Key of a task → the state that was written last."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Name of a task whose pod is pending → since when; the past when that was written."""
 
     def follow(self) -> RunView:
         while True:
@@ -63,6 +82,7 @@ class _Follower:
             self._write_changes()
             if self.view.state in RUN_ENDS:
                 break
+            self._write_long_waits()
             time.sleep(self.interval)
         # The cluster reports the end of a run a moment before the ends of its last tasks.
         if any(task.state not in _TASK_ENDS for task in self.view.tasks):
@@ -90,21 +110,38 @@ class _Follower:
         )
 
     def _write_changes(self) -> None:
-        for task in self.view.tasks:
-            if not task.state or self.shown.get(task.key) == task.state:
+        for task in self.view.tasks if self.changes else ():
+            if task.state in _UNTOLD or self.shown.get(task.key) == task.state:
                 continue
             self.shown[task.key] = task.state
             ended = task.state in RUN_ENDS - {"SKIPPED"} and task.seconds is not None
             after = f" after {task.seconds:.0f} s" if ended else ""
             self.write(f"{task.name}: {task.state}{after}")
 
+    def _write_long_waits(self) -> None:
+        """Write, once for each, which pods have not started for long; the API never says why."""
+        now = time.monotonic()
+        pending = [task.name for task in self.view.tasks if task.state == "PENDING"]
+        if not self.view.tasks:
+            pending = ["the run"]
+        self.waiting = {name: self.waiting.get(name, now) for name in pending}
+        for name, since in self.waiting.items():
+            if self.hint and now - since >= _LONG_WAIT:
+                self.waiting[name] = float("inf")
+                self.write(f"{name} has been pending for {now - since:.0f} s: {self.hint}")
+
+
+def failed_task(view: RunView) -> TaskView | None:
+    """Return the task to blame for the failure of a run: one that tells why, if there is any."""
+    failed = [task for task in view.tasks if task.state == "FAILED"]
+    return next((task for task in failed if task.error), failed[0] if failed else None)
+
 
 def _write_end(view: RunView, write: Callable[[str], None], url: str) -> None:
     if view.state in ("SUCCEEDED", "SKIPPED"):
         write(f"Run {view.state}: {url}")
         return
-    failed = [task for task in view.tasks if task.state == "FAILED"]
-    task = next((task for task in failed if task.error), failed[0] if failed else None)
+    task = failed_task(view)
     where = f" in the task {task.name}" if task else ""
     why = one_line((task.error if task else "") or view.error)
     write(f"Run {view.state}{where}: {why or 'the reason is in its log'}; see {url}")

@@ -21,6 +21,7 @@ from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
 from pipeline_def.training.chief import is_chief
 
@@ -112,9 +113,10 @@ def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
 
 
 def _register_stores(executor_input: Mapping[str, Any]) -> None:
-    endpoint = store_endpoint(executor_input)
-    if endpoint and not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
-        os.environ["AWS_ENDPOINT_URL"] = endpoint
+    if not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
+        endpoint = store_endpoint(executor_input) or configured_endpoint()
+        if endpoint:
+            os.environ["AWS_ENDPOINT_URL"] = endpoint
     from components.storage.tfx_filesystem import register_object_stores
 
     register_object_stores()

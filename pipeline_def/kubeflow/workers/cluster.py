@@ -101,6 +101,14 @@ class Cluster:
         found = json.loads(self._request("GET", path, f"list the pods of {job}", query))
         return list(found.get("items", []))
 
+    def config_map(self, name: str) -> dict[str, str]:
+        """Return the data of a config map in the pod's namespace; empty if there is none."""
+        try:
+            found = self._get(f"{self._core}/configmaps/{name}", f"read the config map {name}")
+        except _Missing:
+            return {}
+        return dict(found.get("data") or {})
+
     def log(self, pod: str, *, since: str = "", lines: int = 0) -> str:
         """Return the log of a pod with a time before each line; "" as long as there is none.
 

@@ -26,6 +26,7 @@ TOKEN = "secret-token"
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 Job = dict[str, Any]
 
@@ -51,6 +52,7 @@ class KubernetesServer(StubServer):
         self.pods: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, list[tuple[str, str]]] = {}
         """Pod → its lines, each with the time."""
+        self.config_maps: dict[str, dict[str, str]] = {}
         self.requests: list[str] = []
 
     def cluster(self, folder: Path) -> Cluster:
@@ -84,6 +86,11 @@ class KubernetesServer(StubServer):
             if not self.installed:
                 return 404, "404 page not found\n"
             return self._answer_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
+        if path.startswith(_CONFIG_MAPS):
+            name = path.rpartition("/")[2]
+            if name not in self.config_maps:
+                return _status(404, f'configmaps "{name}" not found')
+            return 200, {"metadata": {"name": name}, "data": self.config_maps[name]}
         name, _, part = path.removeprefix(_PODS).strip("/").partition("/")
         if part == "log":
             return self._log(name, query)
@@ -146,7 +153,8 @@ def docs_role() -> list[dict[str, list[str]]]:
 
 def _right(method: str, path: str) -> tuple[str, str, str]:
     """Return verb, resource and group of API that a request needs the right to."""
-    group, root = ("kubeflow.org", _JOBS) if path.startswith(_JOBS) else ("", _PODS)
+    root = next(root for root in (_JOBS, _CONFIG_MAPS, _PODS) if path.startswith(root))
+    group = "kubeflow.org" if root == _JOBS else ""
     name, _, part = path.removeprefix(root).strip("/").partition("/")
     verb = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}[method]
     return verb, root.rpartition("/")[2] + (f"/{part}" if part else ""), group

@@ -1,0 +1,72 @@
+"""What the configuration of Kubeflow Pipelines in a cluster says of its object store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step.cluster_store import configured_endpoint, endpoint_of
+from pipeline_def.kubeflow.workers.cluster import Cluster
+from tests.kubeflow.workers.kubernetes_server import KubernetesServer
+
+MINIO = """
+minio:
+  default:
+    endpoint: store.storage:9000
+    disableSSL: true
+    credentials: {fromEnv: false, secretRef: {secretName: s, accessKeyKey: a, secretKeyKey: b}}
+s3: {default: {endpoint: s3.amazonaws.com, region: eu-west-1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "endpoint"),
+    [
+        pytest.param({}, None, id="nothing is configured"),
+        pytest.param({"defaultPipelineRoot": ""}, None, id="as Kubeflow installs it"),
+        pytest.param({"providers": MINIO}, "http://store.storage:9000", id="a provider"),
+        pytest.param(
+            {"providers": MINIO, "defaultPipelineRoot": "s3://b/root"},
+            "https://s3.amazonaws.com",
+            id="the one of the pipeline root",
+        ),
+        pytest.param(
+            {"defaultPipelineRoot": "minio://b/root?endpoint=one:9000&disableSSL=true"},
+            "http://one:9000",
+            id="in the query of the pipeline root",
+        ),
+        pytest.param({"providers": "minio: [broken"}, None, id="not YAML"),
+        pytest.param({"providers": "minio"}, None, id="not a mapping"),
+    ],
+)
+def test_the_address_in_the_configuration(config: dict[str, str], endpoint: str | None) -> None:
+    assert endpoint_of(config) == endpoint
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KubernetesServer]:
+    """The cluster of the pod that this process is taken for."""
+    with KubernetesServer() as server:
+        cluster = server.cluster(tmp_path)
+        monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
+        yield server
+
+
+def test_a_step_without_inputs_takes_the_configured_store(
+    kubernetes: KubernetesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})
+    assert configured_endpoint() is None
+    kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
+    entrypoint._register_stores({})
+    assert os.environ["AWS_ENDPOINT_URL"] == "http://given"
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    entrypoint._register_stores({})
+    assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
+    kubernetes.role.clear()
+    assert configured_endpoint() is None
