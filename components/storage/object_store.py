@@ -147,8 +147,8 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     unreachable = isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
     if unreachable or reason.startswith("Invalid endpoint"):
         return StorageError(
-            f"Cannot reach {store}{_how_found(url)} ({type(error).__name__}): check that it runs there, or set "
-            "AWS_ENDPOINT_URL to its address."
+            f"Cannot reach {store}{_how_found(url)} ({type(error).__name__}): check that it runs "
+            "there, or set AWS_ENDPOINT_URL to its address."
         )
     return None
 

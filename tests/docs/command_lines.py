@@ -21,6 +21,7 @@ import local_runner
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
+from pipeline_def.kubeflow import command_options, run_commands
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
 from tests.docs.markdown import ROOT, Command
@@ -35,7 +36,8 @@ RUNNERS: dict[str, Any] = {"local_runner.py": local_runner, "kfp_runner.py": kfp
 
 # What a machine without the internet, a cluster or a bucket cannot do.
 _ELSEWHERE = re.compile(
-    r"^(pip|pipx|docker|kubectl|uv sync)\b|--with |(gs|s3)://|\bimagenet\b|kfp_runner.py run\b"
+    r"^(pip|pipx|docker|kubectl|uv sync)\b|--with |(gs|s3)://|\bimagenet\b"
+    r"|kfp_runner.py (run|schedule|runs|logs|stop)\b"
 )
 _FILE = re.compile(r"[\w.-]+(/[\w.-]+)*\.(py|yaml|yml|csv|png|jpe?g|json|pbtxt|h5|toml|md)")
 _PLACEHOLDER = re.compile(r"[A-Z]+(/|$)")
@@ -84,7 +86,7 @@ def stopped_runners() -> Iterator[None]:
     def parse_and_stop(*arguments: Any) -> Any:
         raise Parsed(parse(*arguments)[0])
 
-    class Parser(kubeflow_commands._Parser):
+    class Parser(command_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
             raise Parsed
@@ -93,7 +95,8 @@ def stopped_runners() -> Iterator[None]:
         for commands in (local_commands, kubeflow_commands):
             patch.setattr(commands, "make_parser", make_once)
             patch.setattr(commands, "parse", parse_and_stop)
-        patch.setattr(kubeflow_commands, "_Parser", Parser)
+        for commands in (kubeflow_commands, run_commands):
+            patch.setattr(commands, "Parser", Parser)
         # Takes two seconds to import, and is not asked.
         patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks import ingest, input_pipeline, report, training
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
-from pipeline_def.kubeflow.commands import _run_parser
+from pipeline_def.kubeflow.run_commands import _run_parser
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
 from tests.docs.markdown import INLINE, ROOT, Code
 

@@ -48,6 +48,10 @@ class KfpServer(StubServer):
         self.token: str | None = None
         self.forbidden: str | None = None
         self.multi_user = False
+        self.user = "ada@example.org"
+        """Who the gateway or the token says is asking, on an installation for several users."""
+        self.members: dict[str, set[str]] = {}
+        """User → namespaces that are theirs; empty: everybody may everything."""
         self.refuse_spec: str | None = None
         self.hang = 0.0
         self.login_page = False
@@ -58,13 +62,14 @@ class KfpServer(StubServer):
         self.versions: list[dict[str, Any]] = []
         self.experiments: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
+        self.schedules: list[dict[str, Any]] = []
         self.script: deque[dict[str, Any]] = deque()
         self.archive: dict[str, str] = {}
         """Node → its log, which Argo keeps."""
         self.pods: dict[str, str] = {}
         """Pod → its log, as long as it is there."""
         self.interface = True
-        """Whether the interface is in front, which has a page for every path that is not its own."""
+        """Whether the interface is in front, which has a page for every unknown path."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._scheme = "http"
@@ -101,33 +106,113 @@ class KfpServer(StubServer):
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         parts = path.removeprefix("/apis/v2beta1/").split("/")
+        if parts[0] == "pipelines":
+            return self._answer_pipelines(method, parts, query, body)
+        if parts[0] == "experiments":
+            return self._answer_experiments(method, query, body)
+        if parts[0] == "runs":
+            return self._answer_runs(method, parts, query, body)
+        if parts[0] == "recurringruns":
+            return self._answer_schedules(method, parts, query, body)
+        return self._answer_beside(path, query)
+
+    def _answer_pipelines(
+        self, method: str, parts: list[str], query: dict[str, str], body: Any
+    ) -> Any:
         match method, parts:
             case "GET", ["pipelines"]:
-                return {"pipelines": _chosen(self.pipelines, query)}
+                self._authorize(query.get("namespace"), "list", "pipelines", shared=True)
+                return {"pipelines": self._chosen(self.pipelines, query)}
             case "POST", ["pipelines"]:
+                self._authorize(body.get("namespace"), "create", "pipelines", shared=True)
                 return _added(self.pipelines, "pipeline_id", body)
             case "POST", ["pipelines", "upload_version"]:
                 return self._upload(query, body)
             case "GET", ["pipelines", pipeline_id, "versions"]:
                 own = [v for v in self.versions if v["pipeline_id"] == pipeline_id]
-                return {"pipeline_versions": _chosen(own, query)}
-            case "GET", ["experiments"]:
-                return {"experiments": _chosen(self.experiments, query)}
-            case "POST", ["experiments"]:
-                if self.multi_user and not body.get("namespace"):
-                    raise gateway_error(
-                        400, 3, "Invalid input error: An experiment cannot have an empty namespace"
-                    )
-                return _added(self.experiments, "experiment_id", body)
+                return {"pipeline_versions": self._chosen(own, query)}
+        raise gateway_error(404, 5, "Not Found")
+
+    def _answer_experiments(self, method: str, query: dict[str, str], body: Any) -> Any:
+        if method == "GET":
+            self._authorize(query.get("namespace"), "list", "experiments")
+            return {"experiments": self._chosen(self.experiments, query)}
+        self._authorize(body.get("namespace"), "create", "experiments")
+        return _added(self.experiments, "experiment_id", body)
+
+    def _answer_runs(self, method: str, parts: list[str], query: dict[str, str], body: Any) -> Any:
+        match method, parts:
             case "POST", ["runs"]:
+                self._authorize(self._namespace(body["experiment_id"]), "create", "runs")
                 return _added(self.runs, "run_id", body | {"state": "PENDING"})
+            case "GET", ["runs"]:
+                self._authorize(self._namespace(query["experiment_id"]), "list", "runs")
+                assert query["sort_by"] == "created_at desc"
+                own = [r for r in self.runs if r["experiment_id"] == query["experiment_id"]]
+                return {"runs": own[::-1][: int(query["page_size"])]}
             case "GET", ["runs", run_id]:
                 return self._run(run_id)
+            case "POST", ["runs", action] if action.endswith(":terminate"):
+                [run] = [r for r in self.runs if r["run_id"] == action.partition(":")[0]]
+                self._authorize(self._namespace(run["experiment_id"]), "terminate", "runs")
+                run["state"] = "CANCELING"
+                return {}
             case "GET", ["runs", _, "nodes", node, "artifacts", "main-logs:read"]:
                 if node not in self.archive:
                     raise gateway_error(404, 5, f"ResourceNotFoundError: artifact {node} not found")
                 return {"data": base64.b64encode(self.archive[node].encode()).decode()}
-        return self._answer_beside(path, query)
+        raise gateway_error(404, 5, "Not Found")
+
+    def _answer_schedules(
+        self, method: str, parts: list[str], query: dict[str, str], body: Any
+    ) -> Any:
+        match method, parts:
+            case "POST", ["recurringruns"]:
+                self._authorize(self._namespace(body["experiment_id"]), "create", "jobs")
+                if len(body["trigger"]["cron_schedule"]["cron"].split()) not in (1, 6):
+                    raise gateway_error(400, 3, "Schedule cron is not a supported format")
+                return _added(self.schedules, "recurring_run_id", body | {"status": "ENABLED"})
+            case "GET", ["recurringruns"]:
+                self._authorize(self._namespace(query["experiment_id"]), "list", "jobs")
+                own = [s for s in self.schedules if s["experiment_id"] == query["experiment_id"]]
+                return {"recurringRuns": own} if own else {}
+            case "DELETE", ["recurringruns", schedule_id]:
+                kept = [s for s in self.schedules if s["recurring_run_id"] != schedule_id]
+                self.schedules = kept
+                return {}
+        raise gateway_error(404, 5, "Not Found")
+
+    def _namespace(self, experiment_id: str) -> str | None:
+        [found] = [e for e in self.experiments if e["experiment_id"] == experiment_id]
+        return found.get("namespace")
+
+    def _authorize(
+        self, namespace: str | None, verb: str, resource: str, *, shared: bool = False
+    ) -> None:
+        """Refuse what `canAccess…` and `IsAuthorized` of the server refuse, in their words."""
+        if not self.multi_user or (shared and not namespace):
+            return
+        what = {"experiments": "An experiment", "jobs": "a recurring run"}.get(resource, "A run")
+        if not namespace:
+            raise gateway_error(
+                400,
+                3,
+                f"Failed to authorize the request: Invalid input error: {what} cannot have an "
+                "empty namespace in multi-user mode",
+            )
+        if self.members and namespace not in self.members.get(self.user, ()):
+            raise gateway_error(
+                403,
+                7,
+                "Failed to authorize with API: PermissionDenied: User "
+                f"'{self.user}' is not authorized with reason:  (request: &ResourceAttributes"
+                f"{{Namespace:{namespace},Verb:{verb},Group:pipelines.kubeflow.org,"
+                f"Version:v1beta1,Resource:{resource},Subresource:,Name:,}}): Unauthorized access",
+            )
+
+    def _chosen(self, rows: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
+        # For a single user the server takes no notice of namespaces.
+        return _chosen(rows, query if self.multi_user else {**query, "namespace": ""})
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
         """Answer what is not of the API v2beta1: logs of pods."""
@@ -154,6 +239,8 @@ class KfpServer(StubServer):
     def _run(self, run_id: str) -> Any:
         if not any(run["run_id"] == run_id for run in self.runs):
             raise gateway_error(404, 5, f"ResourceNotFoundError: Run {run_id} not found")
+        [run] = [run for run in self.runs if run["run_id"] == run_id]
+        self._authorize(self._namespace(run["experiment_id"]), "get", "runs")
         step = self.script.popleft() if len(self.script) > 1 else self.script[0]
         return {"run_id": run_id} | step
 
@@ -181,6 +268,9 @@ class Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
         self._serve()
 
     def _serve(self) -> None:

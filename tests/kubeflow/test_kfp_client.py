@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client import open_source_client, run_follower
+from pipeline_def.kubeflow.client import run_follower, uploads
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.open_source_client import follow_run, start_run
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun
@@ -130,7 +130,7 @@ def test_a_version_name_is_used_once(server: KfpServer, spec: str) -> None:
 def test_the_same_content_in_the_same_second_is_one_version(
     server: KfpServer, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_source_client, "_version_name", lambda _: "20260101-000000-abcdef01")
+    monkeypatch.setattr(uploads, "_version_name", lambda _: "20260101-000000-abcdef01")
     assert start(server, spec).version == start(server, spec).version
     assert len(server.versions) == 1
     assert len(server.runs) == 2

@@ -1,4 +1,4 @@
-"""The pipeline's tasks among the nodes that the API server lists, in the shape of 2.17 and before."""
+"""The pipeline's tasks among the nodes that the API lists, in the shape of 2.17 and before."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ def follow(
     interval: float,
     see: Callable[[RunView], None] = ignore,
     hint: str = "",
+    changes: bool = True,
 ) -> str:
     """Write the changes of state until the run ends; return its state, such as "SUCCEEDED".
 
@@ -43,11 +44,12 @@ def follow(
         interval: seconds between two readings.
         see: is given the run as often as it is read.
         hint: what to do about a pod that does not start, a clause; empty: say nothing of them.
+        changes: whether to write the changes; not where `see` shows them.
 
     Raises:
         ServiceError: The API cannot be reached any more, or refuses to answer.
     """
-    follower = _Follower(read, write, interval, see, hint)
+    follower = _Follower(read, write, interval, see, hint, changes)
     try:
         view = follower.follow()
     except KeyboardInterrupt:
@@ -64,6 +66,7 @@ class _Follower:
     interval: float
     see: Callable[[RunView], None]
     hint: str
+    changes: bool
     view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
     shown: dict[str, str] = field(default_factory=dict)
     """Key of a task → the state that was written last."""
@@ -104,7 +107,7 @@ class _Follower:
         )
 
     def _write_changes(self) -> None:
-        for task in self.view.tasks:
+        for task in self.view.tasks if self.changes else ():
             if task.state in _UNTOLD or self.shown.get(task.key) == task.state:
                 continue
             self.shown[task.key] = task.state

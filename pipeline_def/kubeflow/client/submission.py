@@ -8,16 +8,20 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from rich.console import Console
+
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
 from pipeline_def.kubeflow.client import open_source_client, vertex_client
+from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.connection import Connection
+from pipeline_def.kubeflow.client.live_table import LiveTable
 from pipeline_def.kubeflow.client.run import Parameter, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.specification import Specification
+from pipeline_def.kubeflow.specification import Specification, Target
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 
-_REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
+_REQUIRED: dict[Target, tuple[str, ...]] = {"oss": ("endpoint",), "vertex": ("project", "region")}
 _Place = TypeVar("_Place", Connection, vertex_client.Location)
 
 _BOOLEANS = {"true": True, "false": False}
@@ -34,22 +38,8 @@ def start(options: argparse.Namespace) -> StartedRun:
     Raises:
         UserError: the options, the file or the parameters are wrong, or the cluster refuses.
     """
-    for name in _REQUIRED[options.target]:
-        if not getattr(options, name):
-            raise ConfigurationError(f"--{name} is missing: --target {options.target} needs it.")
-    documents = read_documents(options.spec)
-    check_documents(documents, options.target)
-    spec = documents[0]
-    now = time.strftime("%Y%m%d-%H%M%S")
-    request = RunRequest(
-        path=options.spec,
-        documents=documents,
-        name=options.run_name or f"{spec['pipelineInfo']['name']}-{now}",
-        parameters=parse_parameters(options.parameter, Specification(spec)),
-        pipeline_root=options.pipeline_root,
-        service_account=options.service_account,
-        cache=False if options.no_cache else None,
-    )
+    request = make_request(options, options.run_name, target=options.target)
+    spec = request.documents[0]
     if options.target == "vertex":
         if not (options.pipeline_root or spec.get("defaultPipelineRoot")):
             raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
@@ -62,19 +52,76 @@ def start(options: argparse.Namespace) -> StartedRun:
     )
 
 
+def make_request(options: argparse.Namespace, name: str | None, *, target: Target) -> RunRequest:
+    """Return the run, or the runs of a schedule, that the options ask for.
+
+    Args:
+        options: of the command.
+        name: of the run; None: that of the pipeline and the time.
+        target: of the run.
+
+    Raises:
+        UserError: the options, the file or the parameters are wrong.
+    """
+    _require(options, target)
+    documents = read_documents(options.spec)
+    check_documents(documents, target)
+    spec = documents[0]
+    now = time.strftime("%Y%m%d-%H%M%S")
+    return RunRequest(
+        path=options.spec,
+        documents=documents,
+        name=name or f"{spec['pipelineInfo']['name']}-{now}",
+        parameters=parse_parameters(options.parameter, Specification(spec)),
+        pipeline_root=options.pipeline_root,
+        service_account=options.service_account,
+        cache=False if options.no_cache else None,
+    )
+
+
+def connect(options: argparse.Namespace) -> Api:
+    """Return the API of open-source Kubeflow at the place that the options name."""
+    _require(options, "oss")
+    return Api(_place(Connection, options))
+
+
+def _require(options: argparse.Namespace, target: Target) -> None:
+    for name in _REQUIRED[target]:
+        if not getattr(options, name):
+            why = f": --target {target} needs it" if hasattr(options, "target") else ""
+            raise ConfigurationError(f"--{name} is missing{why}.")
+
+
 def follow(options: argparse.Namespace, run_id: str, see: Callable[[RunView], None]) -> str:
-    """Print each change of a task's state until the run ends; return the run's last state.
+    """Show the tasks of a run until it ends, and return its last state.
+
+    On a terminal they are a table that changes; elsewhere there is a line for each change.
 
     Args:
         options: those of `kfp_runner.py run`.
         run_id: of the run.
         see: is given the run as often as it is read.
     """
-    write = functools.partial(print, flush=True)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        return _follow(options, run_id, functools.partial(print, flush=True), see=see)
+    table = LiveTable(console)
+
+    def show(view: RunView) -> None:
+        table.see(view)
+        see(view)
+
+    with table.shown():
+        return _follow(options, run_id, table.write, see=show, changes=False)
+
+
+def _follow(
+    options: argparse.Namespace, run_id: str, write: Callable[[str], None], **more: Any
+) -> str:
     if options.target == "vertex":
         location = _place(vertex_client.Location, options)
-        return vertex_client.follow_run(location, run_id, write, see=see)
-    return open_source_client.follow_run(_place(Connection, options), run_id, write, see=see)
+        return vertex_client.follow_run(location, run_id, write, **more)
+    return open_source_client.follow_run(_place(Connection, options), run_id, write, **more)
 
 
 def parse_parameters(texts: list[str], specification: Specification) -> dict[str, Parameter]:

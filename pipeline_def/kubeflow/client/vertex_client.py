@@ -78,6 +78,7 @@ def follow_run(
     write: Callable[[str], None],
     *,
     see: Callable[[RunView], None] = ignore,
+    changes: bool = True,
     interval: float = 10.0,
 ) -> str:
     """Follow the job `StartedRun.run_id` as `run_follower.follow` does."""
@@ -90,7 +91,8 @@ def follow_run(
             # Not `job.state`, which sets no time limit.
             return _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=_TIMEOUT))
 
-    return follow(read, write, url=str(job._dashboard_uri()), interval=interval, see=see)
+    url = str(job._dashboard_uri())
+    return follow(read, write, url=url, interval=interval, see=see, changes=changes)
 
 
 def _library() -> Any:
