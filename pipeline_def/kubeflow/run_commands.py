@@ -65,23 +65,12 @@ def _run_parser() -> argparse.ArgumentParser:
 
 def schedule(arguments: list[str]) -> int:
     """Make, list or remove schedules."""
-    parser = Parser(prog="kfp_runner.py schedule", description=SCHEDULE)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--cron",
-        help='Minute, hour, day, month and day of the week, in the cluster\'s time: "0 3 * * *".',
-    )
-    what.add_argument("--list", action="store_true", help="List the schedules.")
-    what.add_argument("--remove", metavar="NAME", help="Remove a schedule; its runs go on.")
-    parser.add_argument("--name", help="Name of the schedule; else that of the pipeline.")
-    add_request(parser)
-    add_connection(parser)
-    own = parser.parse_args(arguments)
+    own = _schedule_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import schedule as schedules
     from pipeline_def.kubeflow.client import submission
 
-    if own.cron:
+    if own.cron is not None:
         schedules.read_cron(own.cron)
         request = submission.make_request(own, own.name, target="oss")
         pipeline = request.documents[0]["pipelineInfo"]["name"]
@@ -100,13 +89,24 @@ def schedule(arguments: list[str]) -> int:
     return 0
 
 
+def _schedule_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="kfp_runner.py schedule", description=SCHEDULE)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--cron",
+        help='Minute, hour, day, month and day of the week, in the cluster\'s time: "0 3 * * *".',
+    )
+    what.add_argument("--list", action="store_true", help="List the schedules.")
+    what.add_argument("--remove", metavar="NAME", help="Remove a schedule; its runs go on.")
+    parser.add_argument("--name", help="Name of the schedule; else that of the pipeline.")
+    add_request(parser)
+    add_connection(parser)
+    return parser
+
+
 def runs(arguments: list[str]) -> int:
     """List runs."""
-    parser = Parser(prog="kfp_runner.py runs", description=RUNS)
-    parser.add_argument("--number", type=int, default=20, help="How many at most: 20.")
-    parser.add_argument("--json", action="store_true", help="Print them as JSON.")
-    add_connection(parser)
-    own = parser.parse_args(arguments)
+    own = _runs_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import run_control, submission
     from pipeline_def.runs.table import print_json
@@ -122,13 +122,17 @@ def runs(arguments: list[str]) -> int:
     return 0
 
 
+def _runs_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="kfp_runner.py runs", description=RUNS)
+    parser.add_argument("--number", type=int, default=20, help="How many at most: 20.")
+    parser.add_argument("--json", action="store_true", help="Print them as JSON.")
+    add_connection(parser)
+    return parser
+
+
 def logs(arguments: list[str]) -> int:
     """Print the log of a task."""
-    parser = Parser(prog="kfp_runner.py logs", description=LOGS)
-    parser.add_argument("task", help="Name of the task, such as Trainer.")
-    parser.add_argument("--run", help="Identifier, its beginning, or name; else the newest run.")
-    add_connection(parser)
-    own = parser.parse_args(arguments)
+    own = _logs_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import run_control, submission
 
@@ -139,12 +143,17 @@ def logs(arguments: list[str]) -> int:
     return 0
 
 
+def _logs_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="kfp_runner.py logs", description=LOGS)
+    parser.add_argument("task", help="Name of the task, such as Trainer.")
+    parser.add_argument("--run", help="Identifier, its beginning, or name; else the newest run.")
+    add_connection(parser)
+    return parser
+
+
 def stop(arguments: list[str]) -> int:
     """Stop a run."""
-    parser = Parser(prog="kfp_runner.py stop", description=STOP)
-    parser.add_argument("run", help="Identifier of the run, the beginning of it, or its name.")
-    add_connection(parser)
-    own = parser.parse_args(arguments)
+    own = _stop_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import run_control, submission
     from pipeline_def.kubeflow.client.run_follower import RUN_ENDS
@@ -157,6 +166,13 @@ def stop(arguments: list[str]) -> int:
         run_control.stop_run(api, meant)
     print(f"Stopping: {meant.run_id}")
     return 0
+
+
+def _stop_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="kfp_runner.py stop", description=STOP)
+    parser.add_argument("run", help="Identifier of the run, the beginning of it, or its name.")
+    add_connection(parser)
+    return parser
 
 
 def _row(run: ListedRun) -> Sequence[str]:
@@ -180,3 +196,7 @@ def _print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+PARSERS = (_run_parser, _schedule_parser, _runs_parser, _logs_parser, _stop_parser)
+"""Make the parsers of all commands here."""

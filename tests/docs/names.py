@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks import ingest, input_pipeline, report, training
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
-from pipeline_def.kubeflow.run_commands import _run_parser
+from pipeline_def.kubeflow.run_commands import PARSERS
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
 from tests.docs.markdown import INLINE, ROOT, Code
 
@@ -34,7 +34,10 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
-    parsers = [_run_parser(), *(b._parser() for b in (ingest, input_pipeline, report, training))]
+    parsers = [
+        *(make() for make in PARSERS),
+        *(b._parser() for b in (ingest, input_pipeline, report, training)),
+    ]
     known = {name for parser in parsers for name in parser._option_string_actions}
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in list_options()))
 

@@ -169,7 +169,9 @@ class KfpServer(StubServer):
         match method, parts:
             case "POST", ["recurringruns"]:
                 self._authorize(self._namespace(body["experiment_id"]), "create", "jobs")
-                if len(body["trigger"]["cron_schedule"]["cron"].split()) not in (1, 6):
+                cron = body["trigger"]["cron_schedule"]["cron"]
+                # The server takes five fields, and the first of them for seconds.
+                if len(cron.split()) != 6 and not cron.startswith("@"):
                     raise gateway_error(400, 3, "Schedule cron is not a supported format")
                 return _added(self.schedules, "recurring_run_id", body | {"status": "ENABLED"})
             case "GET", ["recurringruns"]:

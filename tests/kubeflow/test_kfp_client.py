@@ -214,7 +214,7 @@ def test_a_caller_who_may_not(
     monkeypatch.setenv("KFP_TOKEN", TOKEN)
     connection = Connection(server.url, namespace="team-b", timeout=5.0)
     text = sentence(connection, spec)
-    assert "does not let the token from the variable KFP_TOKEN list pipelines" in text
+    assert "does not let the token from the variable KFP_TOKEN list experiments" in text
     assert "in the namespace team-b" in text
 
 
@@ -247,7 +247,7 @@ def test_an_address_without_the_api(server: KfpServer, spec: str) -> None:
 
 def test_a_server_in_trouble(server: KfpServer, spec: str) -> None:
     server.failures = 1
-    assert "could not list pipelines (500: " in sentence(server, spec)
+    assert "could not list experiments (500: " in sentence(server, spec)
     start(server, spec)
 
 

@@ -28,12 +28,15 @@ def request_body(
     cache is overridden in what is uploaded, because the API has no such setting for a run of a
     version.
     """
+    # First, because without a namespace it is refused where there are several users, after which
+    # the pipeline would be there for all of them.
+    experiment_id = _found_or_made(api, "experiment", experiment)
     pipeline = request.documents[0]["pipelineInfo"]["name"]
     reference, name = _version(api, pipeline, version, _uploaded(request))
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     body = {
         "display_name": request.name,
-        "experiment_id": _found_or_made(api, "experiment", experiment),
+        "experiment_id": experiment_id,
         "pipeline_version_reference": reference,
         "runtime_config": config,
         **_present(service_account=request.service_account),
