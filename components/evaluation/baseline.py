@@ -19,10 +19,14 @@ from tfx.utils import io_utils, path_utils
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.lookup_driver import LookupDriver
 from components.storage.saved_model import model_digest, whole_versions
+from components.storage.text_artifact import write_text
 from components.storage.tfx_filesystem import register_object_stores
 
 # The execution property that the driver resolves: the folder of the baseline, or "".
 FOUND_KEY = "found_baseline"
+
+_NOTE = "README.txt"
+_NOTHING_FOUND = "No other model has been pushed, so there is no baseline to compare with.\n"
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
@@ -77,7 +81,7 @@ def BaselineFinder(
 
     Args:
         model: the candidate.
-        baseline: the copy; empty, with the property `found` at 0, on a first run.
+        baseline: the copy; on a first run a note that says so, with the property `found` at 0.
         pushed_models: folder that Pusher writes versions to. Empty: there is no model in use.
         found_baseline: what the driver found; it is looked for here where no driver ran.
     """
@@ -86,6 +90,9 @@ def BaselineFinder(
         register_object_stores()
         io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
         baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
+    else:
+        # An artifact without any object is an error in Kubeflow's interface, which opens each.
+        write_text(_NOTHING_FOUND, os.path.join(baseline.uri, _NOTE), _NOTE)
     baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
 
 

@@ -85,7 +85,7 @@ def apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     defaults = type(config)()
     for key, value in recipe.values.items():
         section, field = key.split(".")
-        ours, default = (getattr(getattr(c, section), field) for c in (config, defaults))
+        ours, default = (_value(c, key) for c in (config, defaults))
         if key not in config.given and ours == default:
             sections.setdefault(section, {})[field] = value
     changed = {
@@ -94,6 +94,34 @@ def apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     }
     # From here on it is all one who has made which choice.
     return dataclasses.replace(config, given=[], **changed)
+
+
+def recipe_values(config: _Sections, *, images: int) -> dict[str, dict[str, Any]]:
+    """Return, for each recipe, the values that a resolved configuration would have with it.
+
+    A field that has neither the value of its own recipe nor the default was set by the user, and no
+    recipe changes it.
+
+    Args:
+        config: with all choices made.
+        images: to train on; 0 if nobody knows.
+    """
+    every = {name: recipe(images) for name, recipe in _RECIPES.items()}
+    own, defaults = every[config.training.recipe], type(config)()
+    found: dict[str, dict[str, Any]] = {name: {} for name in every}
+    for key in sorted({key for values in every.values() for key in values}):
+        value, default = (_value(of, key) for of in (config, defaults))
+        if value not in (default, own.get(key, default)):
+            continue
+        for name, values in every.items():
+            kept = value if name == config.training.recipe else values.get(key, default)
+            found[name][key] = kept
+    return found
+
+
+def _value(config: _Sections, key: str) -> Any:
+    section, field = key.split(".")
+    return getattr(getattr(config, section), field)
 
 
 def _choose(config: _Sections, *, images: int, size: int) -> tuple[str, str]:

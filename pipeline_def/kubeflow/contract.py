@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline_def.config.kubeflow import StepConfig
 
@@ -19,6 +20,9 @@ STORAGE = "{storage}"
 STORAGE_PARAMETER = "storage"
 """Parameter of the run that sets this folder."""
 
+RECIPE_PARAMETER = "training_recipe"
+"""Parameter of the run that names the recipe of the training."""
+
 RESOLVED_PARAMETER = "resolved"
 """Output of a lookup and input of its step: execution properties that were looked up, as JSON."""
 
@@ -30,6 +34,20 @@ class Setting:
     parameter: str
     place: Sequence[str]
     """The execution property and, where it is JSON, the keys in it from the outside in."""
+
+    unset: int | None = None
+    """Value that stands for null, which a parameter of a run cannot be; None: there is none."""
+
+
+@dataclass(frozen=True)
+class RecipeChoice:
+    """Where the parameter of the run that names a recipe goes, and what each recipe changes."""
+
+    property: str
+    """The execution property, JSON."""
+
+    values: Mapping[str, Mapping[str, Any]]
+    """Recipe → `section.field` → value, of all that any recipe sets and nobody else has."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,9 @@ class StepInterface:
 
     settings: Sequence[Setting] = ()
     """Parameters of the run that this step takes."""
+
+    recipes: RecipeChoice | None = None
+    """What the parameter `training_recipe` chooses from; None: the step trains nothing."""
 
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""

@@ -116,6 +116,8 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
     assert found["data"]["defaultValue"] == "gs://bucket/images"
     unseen, _ = resolve(Config(), shorter_side=96, images=0)
     assert found["training_epochs"]["defaultValue"] == unseen.training.epochs
+    assert found["training_recipe"]["defaultValue"] == unseen.training.recipe
+    assert found["span"] == {**found["span"], "parameterType": "NUMBER_INTEGER", "defaultValue": -1}
     assert all("defaultValue" in definition for definition in found.values())
     for name, step in (("data", "ImageExampleGen"), ("data", "ImageExampleGen-lookup")):
         source = task(spec, step)["inputs"]["parameters"][name]
@@ -145,6 +147,7 @@ def test_a_step_is_told_where_the_parameters_of_the_run_go(spec: Spec) -> None:
     }
     assert settings == {
         "data": ("ImageExampleGen", ("input_base",)),
+        "span": ("ImageExampleGen", ("config", "span")),
         "max_reject_fraction": ("ImageExampleGen", ("config", "max_reject_fraction")),
         "min_accuracy": ("Evaluator", ("config", "min_accuracy")),
         "max_accuracy_drop": ("Evaluator", ("config", "max_accuracy_drop")),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from components.contract.configuration import to_dict
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.contract import Setting, StepInterface
+from pipeline_def.config.config import Config
+from pipeline_def.config.recipes import recipe_values
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.kubeflow.contract import RecipeChoice, Setting, StepInterface
 from pipeline_def.kubeflow.step.executor_io import (
     finish_output,
     local_path,
@@ -188,6 +193,61 @@ def test_the_clusters_store_is_noted_with_its_artifacts(
     [examples] = executor_input["inputs"]["artifacts"]["examples"]["artifacts"]
     examples["metadata"]["store_session_info"] = json.dumps({"Provider": "minio", "Params": noted})
     assert store_endpoint(executor_input) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("compiled", "run", "found"),
+    [
+        pytest.param(None, -1.0, None, id="the newest"),
+        pytest.param(None, 20260.0, 20260, id="one for this run"),
+        pytest.param(7, -1.0, None, id="the newest instead of the compiled one"),
+        pytest.param(7, 7.0, 7, id="as compiled"),
+    ],
+)
+def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) -> None:
+    ingest = replace(TRAINER, settings=(Setting("span", ("config", "span"), unset=-1),))
+    [config] = properties(ingest, config=json.dumps({"span": compiled}), span=run).values()
+    assert repr(json.loads(config)["span"]) == repr(found)
+
+
+@pytest.mark.parametrize(
+    ("given_to_run", "training", "flip"),
+    [
+        pytest.param({}, ("small", 20, "adam"), False, id="nothing is chosen"),
+        pytest.param({"training_recipe": "small"}, ("small", 20, "adam"), False, id="as compiled"),
+        pytest.param({"training_recipe": "cifar"}, ("cifar", 40, "sgd"), True, id="another"),
+        pytest.param(
+            {"training_recipe": "cifar", "training_epochs": 3.0},
+            ("cifar", 3, "sgd"),
+            True,
+            id="another, and epochs",
+        ),
+    ],
+)
+def test_the_recipe_of_a_run(
+    given_to_run: dict[str, Any], training: tuple[str, int, str], flip: bool
+) -> None:
+    """A parameter that has its compiled default, as all do that nobody gives, changes nothing."""
+    config = Config(training=TrainingConfig(recipe="small", epochs=20, learning_rate=0.3))
+    choice = RecipeChoice("custom_config", recipe_values(config, images=0))
+    step = replace(TRAINER, recipes=choice)
+    sections = {
+        name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
+    }
+    values = {"custom_config": json.dumps(sections), "training_epochs": 20.0, **given_to_run}
+    found = json.loads(properties(step, **values)["custom_config"])
+    chosen = found["training"]
+    assert (chosen["recipe"], chosen["epochs"], chosen["optimizer"]) == training
+    assert found["augmentation"]["flip"] is flip
+    # The user's own stays whatever the recipe.
+    assert chosen["learning_rate"] == 0.3
+    assert "training_recipe" not in properties(step, **values)
+
+
+def test_a_recipe_that_there_is_not() -> None:
+    step = replace(TRAINER, recipes=RecipeChoice("custom_config", {"small": {}, "cifar": {}}))
+    with pytest.raises(UserError, match="is 'large': it must be one of cifar, small"):
+        properties(step, custom_config="{}", training_recipe="large")
 
 
 def test_an_input_that_is_missing_is_a_sentence() -> None:

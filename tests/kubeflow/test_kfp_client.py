@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client import run_follower, uploads
+from pipeline_def.kubeflow.client import uploads
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.open_source_client import follow_run, start_run
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun
@@ -486,8 +486,8 @@ def test_a_pod_that_does_not_start_is_worth_a_word_once(
         nonlocal now
         now += 30.0
 
-    monkeypatch.setattr(run_follower.time, "sleep", sleep)
-    monkeypatch.setattr(run_follower.time, "monotonic", lambda: now)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.sleep", sleep)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.monotonic", lambda: now)
     waits = listed({"Trainer": Task("RUNNING", attempts=("PENDING",)), "Gen": Task("RUNNING", 50)})
     watched.script.extend(
         [*[waits] * 8, listed({"Trainer": Task("SUCCEEDED", 10, 300)}, "SUCCEEDED")]

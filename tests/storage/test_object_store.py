@@ -97,7 +97,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[s
 
     (tmp_path / "namespace").write_text("team-a")
     monkeypatch.setattr(object_store, "_POD_NAMESPACE", tmp_path / "namespace")
-    monkeypatch.setattr(object_store.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr("components.storage.object_store.socket.getaddrinfo", look_up)
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     object_store.find_kubeflow_store.cache_clear()

@@ -16,6 +16,7 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
+from pipeline_def.config.recipes import recipe_values
 from pipeline_def.kubeflow.check.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.compile.lookups import add_lookup
 from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
@@ -23,7 +24,7 @@ from pipeline_def.kubeflow.compile.platform import add_resources, platform_docum
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
 from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
-from pipeline_def.kubeflow.contract import STORAGE
+from pipeline_def.kubeflow.contract import STORAGE, RecipeChoice
 from pipeline_def.kubeflow.specification import Spec, Target
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
@@ -61,6 +62,8 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     pipeline = _create_pipeline(config)
     document = SpecDocument(_compile(pipeline, image))
     parameters = run_parameters(config)
+    # As `compile` does: it has not seen the images.
+    recipes = RecipeChoice("custom_config", recipe_values(config, images=0))
     for component in pipeline.components:
         add_lookup(document, component)
     for parameter in parameters:
@@ -72,6 +75,7 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
             component,
             parameters,
             pipeline=config.name,
+            recipes=recipes,
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
         )

@@ -12,9 +12,13 @@ import docstring_parser
 
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
-from pipeline_def.kubeflow.contract import STORAGE, STORAGE_PARAMETER
+from pipeline_def.kubeflow.contract import RECIPE_PARAMETER, STORAGE, STORAGE_PARAMETER
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
+
+TRAINER = "Trainer"
+NEWEST_SPAN = -1
+"""Value of the parameter `span` that stands for the newest one."""
 
 _TRAINING = ("epochs", "patience", "batch_size", "learning_rate", "seed")
 _EVALUATION = ("min_accuracy", "max_accuracy_drop")
@@ -28,9 +32,11 @@ class RunParameter:
     default: str | int | float
     description: str
     step: str = ""
-    """The step that takes it, with its lookup. None for `storage`: it goes wherever it is named."""
+    """The step that takes it, with its lookup. "" for `storage`: it goes wherever it is named."""
     place: tuple[str, ...] = ()
     """The execution property that the value goes into and, where this is JSON, the keys in it."""
+    unset: int | None = None
+    """Value that stands for null; None: there is none."""
 
     @property
     def type(self) -> str:
@@ -53,10 +59,30 @@ def run_parameters(config: Config) -> list[RunParameter]:
             config.kubeflow.storage or "",
             "Where pushed models, checkpoints and statistics go; empty: below the pipeline root.",
         ),
+        _span(config),
         *_choices(config.ingest, "ImageExampleGen", ("config",), ("max_reject_fraction",)),
+        RunParameter(
+            RECIPE_PARAMETER,
+            config.training.recipe,
+            "Recipe of the training: small, photos, transfer or cifar. What the pipeline or the run "
+            "has set to values of its own stays.",
+            TRAINER,
+        ),
         *_choices(config.training, "Trainer", ("custom_config", "training"), _TRAINING),
         *_choices(config.evaluation, "Evaluator", ("config",), _EVALUATION),
     ]
+
+
+def _span(config: Config) -> RunParameter:
+    given = config.ingest.span
+    return RunParameter(
+        "span",
+        NEWEST_SPAN if given is None else given,
+        "Span to take where data is a pattern with {SPAN} or a date; -1: the newest.",
+        "ImageExampleGen",
+        ("config", "span"),
+        unset=NEWEST_SPAN,
+    )
 
 
 def _choices(
@@ -105,6 +131,8 @@ def check_place(parameter: RunParameter, properties: Mapping[str, Any]) -> None:
     value = properties[name]
     if keys:
         value = functools.reduce(lambda part, key: part[key], keys, json.loads(value))
+    if value is None and parameter.unset is not None:
+        value = parameter.unset
     if value != parameter.default:
         place = ":".join(parameter.place)
         raise AssertionError(f"{place} holds {value!r}, not {parameter.default!r}")

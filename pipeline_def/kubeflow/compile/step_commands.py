@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import to_json
-from pipeline_def.kubeflow.compile.parameters import RunParameter, takes
+from pipeline_def.kubeflow.compile.parameters import TRAINER, RunParameter, takes
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
-from pipeline_def.kubeflow.contract import COMMAND, Setting, StepInterface
+from pipeline_def.kubeflow.contract import COMMAND, RecipeChoice, Setting, StepInterface
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
@@ -26,6 +26,7 @@ def replace_command(
     parameters: list[RunParameter],
     *,
     pipeline: str,
+    recipes: RecipeChoice,
     direct: bool,
     beam_args: list[str],
 ) -> None:
@@ -36,6 +37,7 @@ def replace_command(
         component: TFX's.
         parameters: of the run.
         pipeline: its name.
+        recipes: what the run chooses from.
         direct: whether all steps use remote URIs instead of the launcher's copies. Steps that run
             Beam on other machines do in any case.
         beam_args: Beam's options, for the steps that run Beam.
@@ -45,6 +47,7 @@ def replace_command(
     executor = StepInterface(
         executor=_path(component.executor_spec.executor_class),
         outputs=_artifacts(component.outputs),
+        recipes=recipes if component.id == TRAINER else None,
         direct=direct or (beam and uses_other_machines(beam_args)),
         **common,
         **_values(document, component.id, parameters),
@@ -89,7 +92,7 @@ def _values(document: SpecDocument, task: str, parameters: list[RunParameter]) -
         if definition["parameterType"] == "NUMBER_INTEGER" and name not in own
     ]
     settings = [
-        Setting(parameter.name, parameter.place)
+        Setting(parameter.name, parameter.place, unset=parameter.unset)
         for parameter in parameters
         if parameter.place and takes(document, task, parameter)
     ]

@@ -11,14 +11,16 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.contract import (
+    RECIPE_PARAMETER,
     RESOLVED_PARAMETER,
     STORAGE,
     STORAGE_PARAMETER,
+    RecipeChoice,
     Setting,
     StepInterface,
 )
@@ -78,7 +80,7 @@ def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -
             artifact["uri"] = local_path(artifact["uri"])
         # TFX looks artifacts up by a hash of their names.
         artifact["name"] = artifact.get("name") or artifact["uri"]
-    inputs["parameterValues"] = _properties(values, interface.settings, storage)
+    inputs["parameterValues"] = _properties(values, interface, storage)
     return prepared
 
 
@@ -102,20 +104,54 @@ def _typed(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]
 
 
 def _properties(
-    values: Mapping[str, Any], settings: Sequence[Setting], storage: str | None
+    values: Mapping[str, Any], interface: StepInterface, storage: str | None
 ) -> dict[str, Any]:
     """Return the execution properties: those of the specification, changed by the run's own."""
     # The launcher writes 5 where it means 5.0; which ones are integers the specification says.
     values = {key: float(v) if _is_integer(v) else v for key, v in values.items()}
-    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(setting.parameter for setting in settings)}
-    properties = {key: value for key, value in values.items() if key not in own}
-    for setting in settings:
-        if setting.parameter in values:
-            name, *keys = setting.place
-            properties[name] = _set(properties.get(name), keys, values[setting.parameter])
+    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.parameter for one in interface.settings)}
+    own |= {RECIPE_PARAMETER} if interface.recipes else set()
+    compiled = {key: value for key, value in values.items() if key not in own}
+    properties = dict(compiled)
+    if interface.recipes and RECIPE_PARAMETER in values:
+        name = interface.recipes.property
+        properties[name] = _with_recipe(
+            properties[name], str(values[RECIPE_PARAMETER]), interface.recipes
+        )
+    for setting in interface.settings:
+        name, *keys = setting.place
+        value = _read(setting, values.get(setting.parameter))
+        # What is as compiled was not chosen for this run: a recipe of the run may change it.
+        if setting.parameter in values and value != _get(compiled.get(name), keys):
+            properties[name] = _set(properties.get(name), keys, value)
     resolved = json.loads(values.get(RESOLVED_PARAMETER) or "{}")
     properties |= {key: value for key, value in resolved.items() if value is not None}
     return {key: _with_storage(value, storage) for key, value in properties.items()}
+
+
+def _read(setting: Setting, value: Any) -> Any:
+    """Return what a value of a parameter stands for."""
+    if setting.unset is None or value is None:
+        return value
+    return None if value == setting.unset else int(value)
+
+
+def _with_recipe(text: Any, wanted: str, recipes: RecipeChoice) -> str:
+    """Return the JSON `text` with what a recipe sets."""
+    if wanted not in recipes.values:
+        raise ConfigurationError(
+            f"The parameter {RECIPE_PARAMETER} is {wanted!r}: it must be one of "
+            f"{', '.join(sorted(recipes.values))}."
+        )
+    for place, value in {"training.recipe": wanted, **recipes.values[wanted]}.items():
+        text = _set(text, place.split("."), value)
+    return str(text)
+
+
+def _get(text: Any, keys: list[str]) -> Any:
+    if not keys or text is None:
+        return text
+    return functools.reduce(lambda part, key: part[key], keys, json.loads(text))
 
 
 def _set(text: Any, keys: list[str], value: Any) -> Any:
@@ -125,7 +161,8 @@ def _set(text: Any, keys: list[str], value: Any) -> Any:
     *parents, last = keys
     document = json.loads(text)
     part = functools.reduce(lambda part, key: part[key], parents, document)
-    part[last] = int(value) if _is_integer(part[last]) else value
+    whole = _is_integer(part[last]) and value is not None
+    part[last] = int(value) if whole else value
     return json.dumps(document, sort_keys=True)
 
 
