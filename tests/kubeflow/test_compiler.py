@@ -350,7 +350,8 @@ def test_missing_options(capsys: pytest.CaptureFixture[str], argv: tuple[str, ..
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (("--help",), "compile|run|check"),
+        (("--help",), "compile|check|run|schedule|runs|logs|stop"),
+        (("schedule", "--help"), "--cron"),
         (("compile", "--help"), "--image"),
         (("compile", "--help", "kubeflow"), "--kubeflow.storage"),
         (("compile", "--help", "kubeflow.steps"), "image_pull_secrets"),

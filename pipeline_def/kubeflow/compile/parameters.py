@@ -64,8 +64,8 @@ def run_parameters(config: Config) -> list[RunParameter]:
         RunParameter(
             RECIPE_PARAMETER,
             config.training.recipe,
-            "Recipe of the training: small, photos, transfer or cifar. What the pipeline or the run "
-            "has set to values of its own stays.",
+            "Recipe of the training: small, photos, transfer or cifar. Values that the pipeline or "
+            "the run sets by itself stay.",
             TRAINER,
         ),
         *_choices(config.training, "Trainer", ("custom_config", "training"), _TRAINING),
