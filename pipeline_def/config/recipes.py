@@ -107,15 +107,15 @@ def recipe_values(config: _Sections, *, images: int) -> dict[str, dict[str, Any]
         images: to train on; 0 if nobody knows.
     """
     every = {name: recipe(images) for name, recipe in _RECIPES.items()}
-    own, defaults = every[config.training.recipe], type(config)()
-    found: dict[str, dict[str, Any]] = {name: {} for name in every}
+    compiled, defaults = config.training.recipe, type(config)()
+    own = every.get(compiled, {})
+    found: dict[str, dict[str, Any]] = {name: {} for name in (*every, compiled)}
     for key in sorted({key for values in every.values() for key in values}):
         value, default = (_value(of, key) for of in (config, defaults))
         if value not in (default, own.get(key, default)):
             continue
-        for name, values in every.items():
-            kept = value if name == config.training.recipe else values.get(key, default)
-            found[name][key] = kept
+        for name, values in found.items():
+            values[key] = value if name == compiled else every[name].get(key, default)
     return found
 
 

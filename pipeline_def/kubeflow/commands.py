@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import Any
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.command_line import make_parser, parse
@@ -100,17 +101,40 @@ def _for_cluster(config: Config) -> Config:
 
 
 def check(arguments: list[str]) -> int:
-    """Print what a target would refuse in a specification."""
+    """Print what a target would refuse in a specification, and what it needs and is not there."""
     parser = Parser(prog="kfp_runner.py check", description=_CHECK)
     parser.add_argument("file", help="The specification, YAML or JSON.")
     add_target(parser)
+    parser.add_argument(
+        "--preflight",
+        action="store_true",
+        help="Look for its images, secrets, volumes and data, with kubectl's configuration.",
+    )
+    parser.add_argument(
+        "--namespace", default="kubeflow", help="Where it is to run, for --preflight: kubeflow."
+    )
     own = parser.parse_args(arguments)
 
     from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
 
-    check_documents(read_documents(own.file), own.target)
+    documents = read_documents(own.file)
+    check_documents(documents, own.target)
     print(f"{own.file}: nothing found that {own.target} would refuse")
-    return 0
+    return _preflight(documents, own.namespace) if own.preflight else 0
+
+
+def _preflight(documents: list[Any], namespace: str) -> int:
+    """Print what is there and what is not; return 1 if anything is missing."""
+    from pipeline_def.kubeflow.check.kubectl import Kubectl
+    from pipeline_def.kubeflow.check.preflight import look_around
+    from pipeline_def.kubeflow.specification import Specification
+
+    missing = 0
+    words = {"ok": "there", "wrong": "MISSING", "unknown": "unknown"}
+    for finding in look_around(Specification(*documents), Kubectl(namespace)):
+        missing += finding.state == "wrong"
+        print(f"{words[finding.state]:<8} {finding.text}", flush=True)
+    return 1 if missing else 0
 
 
 COMMANDS = {
