@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,18 @@ def _for_cluster(config: Config) -> Config:
 
 def check(arguments: list[str]) -> int:
     """Print what a target would refuse in a specification, and what it needs and is not there."""
+    own = check_parser().parse_args(arguments)
+
+    from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
+
+    documents = read_documents(own.file)
+    check_documents(documents, own.target)
+    print(f"{own.file}: nothing found that {own.target} would refuse")
+    return _preflight(documents, own.namespace) if own.preflight else 0
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """Make the parser of `check`."""
     parser = Parser(prog="kfp_runner.py check", description=_CHECK)
     parser.add_argument("file", help="The specification, YAML or JSON.")
     add_target(parser)
@@ -113,14 +126,7 @@ def check(arguments: list[str]) -> int:
     parser.add_argument(
         "--namespace", default="kubeflow", help="Where it is to run, for --preflight: kubeflow."
     )
-    own = parser.parse_args(arguments)
-
-    from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
-
-    documents = read_documents(own.file)
-    check_documents(documents, own.target)
-    print(f"{own.file}: nothing found that {own.target} would refuse")
-    return _preflight(documents, own.namespace) if own.preflight else 0
+    return parser
 
 
 def _preflight(documents: list[Any], namespace: str) -> int:

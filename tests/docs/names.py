@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from benchmarks import ingest, input_pipeline, report, training
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
+from pipeline_def.kubeflow.commands import check_parser
 from pipeline_def.kubeflow.run_commands import PARSERS
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
 from tests.docs.markdown import INLINE, ROOT, Code
@@ -35,7 +36,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 @functools.cache
 def _known_options() -> set[str]:
     parsers = [
-        *(make() for make in PARSERS),
+        *(make() for make in (check_parser, *PARSERS)),
         *(b._parser() for b in (ingest, input_pipeline, report, training)),
     ]
     known = {name for parser in parsers for name in parser._option_string_actions}

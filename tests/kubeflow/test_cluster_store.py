@@ -62,11 +62,15 @@ def test_a_step_without_inputs_takes_the_configured_store(
     kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})
     assert configured_endpoint() is None
     kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
+    images = {"inputs": {"parameterValues": {"data": "minio://bucket/images"}}}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
-    entrypoint._register_stores({})
+    entrypoint._register_stores(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://given"
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    entrypoint._register_stores({})
+    asked = len(kubernetes.requests)
+    entrypoint._register_stores({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
+    assert (len(kubernetes.requests), os.environ.get("AWS_ENDPOINT_URL")) == (asked, None)
+    entrypoint._register_stores(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
     kubernetes.role.clear()
     assert configured_endpoint() is None

@@ -172,6 +172,29 @@ def test_an_installation_for_several_users(
     assert server.token not in json.dumps([server.runs, server.schedules, server.versions])
 
 
+def test_on_a_terminal_a_run_is_followed_as_a_table_and_ctrl_c_leaves_it_alone(
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(width=100, force_terminal=True, color_system=None, record=True)
+    monkeypatch.setattr("pipeline_def.kubeflow.client.submission.Console", lambda **_: console)
+    server.script.append(listed({"Gen": Task("SUCCEEDED", 10, 95)}, "SUCCEEDED"))
+    assert say("run", "--wait")[0] == 0
+    shown = " ".join(console.export_text().split())
+    assert "Task, 1 of 1 ended State Time Gen SUCCEEDED 1 min 25 s" in shown
+    assert "Gen: SUCCEEDED" not in shown
+    assert "Run SUCCEEDED: http" in shown
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipeline_def.kubeflow.client.run_follower.time.sleep", interrupt)
+    server.script.append(listed({"Gen": Task("RUNNING", 10)}))
+    server.script.popleft()
+    assert say("run", "--wait")[0] == 130
+    assert "the run goes on in the cluster" in console.export_text()
+    assert not any(request.endswith(":terminate") for request in server.requests)
+
+
 def test_the_table_on_a_terminal() -> None:
     console = Console(width=80, force_terminal=True, color_system=None, record=True)
     table = LiveTable(console)

@@ -300,8 +300,8 @@ def test_the_executor_copies_the_baseline(endpoint: str, store: str, tmp_path: P
     # Without a baseline the artifact says so: one without any file cannot be opened.
     nothing = standard_artifacts.Model()
     nothing.uri = f"{store or tmp_path}/nothing"
-    model = {"model": [standard_artifacts.Model()]}
-    executor.Do(model, {"baseline": [nothing]}, {**found, FOUND_KEY: ""})
+    candidate = {"model": [standard_artifacts.Model()]}
+    executor.Do(candidate, {"baseline": [nothing]}, {**found, FOUND_KEY: ""})
     assert nothing.get_int_custom_property(FOUND_PROPERTY) == 0
     [note] = fileio.listdir(nothing.uri)
     assert "no baseline" in io_utils.read_string_file(f"{nothing.uri}/{note}")

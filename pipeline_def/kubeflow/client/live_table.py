@@ -60,7 +60,8 @@ class LiveTable:
         """Return the table."""
         ended = sum(task.state in _ENDED for task in self._view.tasks)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(f"Task, {ended} of {len(self._view.tasks)} ended", no_wrap=True)
+        count = f", {ended} of {len(self._view.tasks)} ended" if self._view.tasks else ""
+        table.add_column(f"Task{count}", no_wrap=True)
         table.add_column("State", no_wrap=True)
         table.add_column("Time", justify="right", no_wrap=True)
         for task in self._view.tasks:

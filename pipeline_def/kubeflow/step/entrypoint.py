@@ -19,6 +19,7 @@ from typing import Any
 
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
+from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
@@ -114,7 +115,10 @@ def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
 
 def _register_stores(executor_input: Mapping[str, Any]) -> None:
     if not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
-        endpoint = store_endpoint(executor_input) or configured_endpoint()
+        endpoint = store_endpoint(executor_input)
+        # Only who needs it asks the cluster, which may have closed the way to its API.
+        if endpoint is None and any(scheme in str(executor_input) for scheme in SCHEMES):
+            endpoint = configured_endpoint()
         if endpoint:
             os.environ["AWS_ENDPOINT_URL"] = endpoint
     from components.storage.tfx_filesystem import register_object_stores
