@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import local_runner
 from pipeline_def.layout import Layout
@@ -181,3 +183,18 @@ def test_the_sample_is_written_once(tmp_path: Path) -> None:
     times = [path.stat().st_mtime_ns for path in files]
     write_digits(str(tmp_path))
     assert [path.stat().st_mtime_ns for path in files] == times
+
+
+def test_no_digit_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(image: Image.Image, path: str, *_: object) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(Image.Image, "save", save)
+        with pytest.raises(OSError, match="space"):
+            write_digits(str(tmp_path / "sample"))
+    write_digits(str(tmp_path / "sample"))
+    files = [path for path in (tmp_path / "sample").rglob("*") if path.is_file()]
+    assert len(files) == 1797
+    assert all(path.read_bytes() != b"half" for path in files)

@@ -52,11 +52,20 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
         try:
             yield terminal
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for stream, descriptor in enumerate(saved, start=1):
-                os.dup2(descriptor, stream)
-                os.close(descriptor)
+            for number, stream in enumerate((sys.stdout, sys.stderr), start=1):
+                _flush(stream, number)
+                os.dup2(saved[number - 1], number)
+                os.close(saved[number - 1])
+
+
+def _flush(stream: TextIO, descriptor: int) -> None:
+    """Write what is left in a stream; what a full disk does not take must not be shown later."""
+    try:
+        stream.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), descriptor)
+        stream.flush()
 
 
 def _duplicate(stream: TextIO) -> TextIO:

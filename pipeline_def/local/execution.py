@@ -11,6 +11,8 @@ import traceback
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.contract.printable import make_printable
+from components.storage.artifact_files import on_disk
+from components.storage.full_disk import explain_full_disk
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -35,9 +37,11 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
         try:
             logging.basicConfig(level=logging.INFO)
             return _run_recorded(config, display, last)
-        except UserError:
-            raise
         except Exception as error:
+            if on_disk(config.output) and (full := explain_full_disk(error, config.output)):
+                raise full from error
+            if isinstance(error, UserError):
+                raise
             traceback.print_exc()
             reason = describe_failure(error)
     where = f" after {display.step} began" if display.step else ""

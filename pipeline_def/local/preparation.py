@@ -13,6 +13,7 @@ from rich.console import Console
 from components.contract.errors import StorageError
 from components.contract.printable import make_printable
 from components.storage.artifact_files import on_disk
+from components.storage.full_disk import explaining_full_disk
 from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -49,14 +50,21 @@ def check_writable(config: Config) -> None:
 
 @contextlib.contextmanager
 def lock_output(layout: Layout) -> Iterator[None]:
-    """Hold the output folder while the context is open; wait for a run that writes to it."""
+    """Hold the output folder while the context is open; wait for a run that writes to it.
+
+    Raises:
+        StorageError: the context was left as there is no space on the disk.
+    """
 
     def say(sentence: str) -> None:
         print(make_printable(sentence), flush=True)
 
     # A store has no locks that a killed process leaves.
     lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
-    with lock if on_disk(layout.output) else contextlib.nullcontext():
+    if not on_disk(layout.output):
+        yield
+        return
+    with lock, explaining_full_disk(layout.output):
         yield
 
 

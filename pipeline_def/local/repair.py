@@ -36,7 +36,8 @@ def find_problem(path: str) -> str:
     if not os.path.isfile(path):
         return "it is not a regular file"
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=ro", uri=True)) as store:
+        # For writing, as a kill may have left a transaction that has to be rolled back first.
+        with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=rw", uri=True)) as store:
             [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
             tables = {name for [name] in store.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.Error, ValueError) as error:

@@ -26,5 +26,8 @@ def write_digits(folder: str) -> int:
         # Written once only: a new modification time would look like a new image.
         if not os.path.exists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            Image.fromarray(pixels).save(path)
+            # Whole or not at all, as it is never written again.
+            unfinished = f"{folder}.unfinished"
+            Image.fromarray(pixels).save(unfinished, "PNG")
+            os.replace(unfinished, path)
     return len(images)

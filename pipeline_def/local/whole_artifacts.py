@@ -30,7 +30,9 @@ def note_files(layout: Layout, step: Step) -> None:
         return
     with open(layout.files, "a", encoding="utf-8") as file:
         for output in step.outputs.values():
-            file.write(json.dumps({"uri": output.uri, "files": _list_files(output.uri)}) + "\n")
+            note = {"uri": output.uri, "files": _list_files(output.uri)}
+            # After a line of its own, as a kill may have cut the last one short.
+            file.write(f"\n{json.dumps(note)}\n")
 
 
 def drop_lost(layout: Layout) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -224,6 +225,22 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     assert "not pushed" in text
     assert "none: this is the first model" in text
     assert "rejects.jsonl" not in text
+
+
+def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with os.fdopen(1, "w", closefd=False) as stdout, os.fdopen(2, "w", closefd=False) as stderr:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with console.redirect_output("/dev/full"):
+            print("from Python", file=sys.stdout)
+            with contextlib.suppress(OSError):
+                print("from Python", file=sys.stderr, flush=True)
+        print("afterwards")
+        monkeypatch.undo()
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("afterwards\n", "")
 
 
 def test_what_libraries_print_goes_to_the_log(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +66,26 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
     assert sorted(os.listdir(aside)) == ["artifacts", "metadata.sqlite"]
     assert {*os.listdir(layout.output)} == {".lock", aside.name, "pushed"}
     check_metadata(layout)
+
+
+KILLED = """
+import os, sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute("PRAGMA cache_size = 1")
+store.execute("BEGIN")
+store.execute("UPDATE MLMDEnv SET text = 'changed'")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_kill_within_a_transaction_is_no_damage(tmp_path: Path) -> None:
+    path = write_store(tmp_path / "metadata.sqlite", "MLMDEnv")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "metadata.sqlite-journal").stat().st_size
+    assert find_problem(str(path)) == ""
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        assert store.execute("SELECT DISTINCT text FROM MLMDEnv").fetchall() == [("x" * 100,)]
 
 
 def test_good_metadata_needs_no_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,45 @@
+"""A disk of a few megabytes, which can be filled and emptied."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_BALLAST = "ballast"
+_BLOCK = b"\0" * 4096
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, *, mib: int) -> Iterator[Path]:
+    """Mount a disk at `folder` while the context is open; skip the test where that is forbidden."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small disk cannot be mounted here: {error}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Leave no space."""
+    with (disk / _BALLAST).open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(_BLOCK)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def make_space(disk: Path) -> None:
+    """Remove what has filled the disk."""
+    (disk / _BALLAST).unlink()

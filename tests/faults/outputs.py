@@ -1,0 +1,113 @@
+"""What an output folder holds after faults, in a form that two of them can be compared by."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline_def.layout import Layout
+from pipeline_def.runs.lineage import trace
+from pipeline_def.runs.record import RunRecord, read_records
+
+# ML Metadata's numbers of states.
+_LIVE = "SELECT uri FROM Artifact WHERE state = 2"
+_RUNNING = "SELECT count(*) FROM Execution WHERE last_known_state = 2"
+
+Names = dict[str, frozenset[str]]
+"""`step/output` → names of its files, without what differs from run to run."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What must be the same whatever has happened on the way."""
+
+    shards: dict[str, str]
+    """`step/output/file` of all examples → SHA-256."""
+    model: dict[str, str]
+    """File of the pushed model → SHA-256: its weights, bit for bit."""
+    metrics: dict[str, float | None]
+    versions: int
+    lineage: dict[str, Any]
+    """Step → the settings that it follows, and the steps that it used."""
+
+
+def read_result(output: Path) -> Result:
+    """Describe the newest run, which must be done."""
+    records = read_records(str(output))
+    record = records[-1]
+    assert record.state == "done", record.error
+    assert record.pushed is not None
+    versions = [path for path in (output / "pushed").iterdir() if path.name.isdigit()]
+    return Result(
+        shards=_read_shards(record),
+        model=_digest_files(Path(record.pushed.destination, "variables")),
+        metrics=record.metrics,
+        versions=len(versions),
+        lineage={
+            origin.name: (origin.settings, origin.code, origin.sources)
+            for origin in trace(records, record.pushed.version)[1]
+        },
+    )
+
+
+def _read_shards(record: RunRecord) -> dict[str, str]:
+    return {
+        f"{step}/{output}/{name}": digest
+        for step, output in (("ImageExampleGen", "examples"), ("Transform", "transformed_examples"))
+        for name, digest in _digest_files(Path(record.steps[step].outputs[output].uri)).items()
+    }
+
+
+def _digest_files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def list_live(output: Path) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield `step/output` and the names of files of each artifact that may be used."""
+    layout = Layout(str(output))
+    for [uri] in _ask(layout, _LIVE):
+        step, key = os.path.relpath(uri, layout.artifacts).split(os.sep)[:2]
+        yield f"{step}/{key}", _name_files(Path(uri))
+
+
+def name_live(output: Path) -> Names:
+    """Return what the artifacts of an undisturbed run hold."""
+    return dict(list_live(output))
+
+
+def check_live(output: Path, expected: Names) -> None:
+    """Every artifact that may be used is whole."""
+    for artifact, names in list_live(output):
+        assert names == expected[artifact], artifact
+
+
+def count_running(output: Path) -> int:
+    """Return the executions that ML Metadata takes for running."""
+    [[count]] = _ask(Layout(str(output)), _RUNNING)
+    return int(count)
+
+
+def _ask(layout: Layout, query: str) -> list[tuple[Any, ...]]:
+    """Query ML Metadata; a run may not have come as far as to make it."""
+    with contextlib.closing(sqlite3.connect(layout.metadata)) as store:
+        if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchall():
+            return []
+        return store.execute(query).fetchall()
+
+
+def _name_files(place: Path) -> frozenset[str]:
+    paths = [place] if place.is_file() else place.rglob("*")
+    names = (str(path.relative_to(place.parent)) for path in paths if path.is_file())
+    # Numbers of executions, times and processes.
+    return frozenset(re.sub(r"\d+", "N", name) for name in names)

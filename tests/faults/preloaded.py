@@ -1,0 +1,18 @@
+"""What the server of `programs` imports before it forks: everything that a run imports."""
+
+from __future__ import annotations
+
+from pipeline_def.startup import quick_imports
+
+with quick_imports():
+    import local_runner  # noqa: F401
+    import pipeline_def.local.commands
+    import pipeline_def.local.execution
+    import pipeline_def.local.first_look
+    import pipeline_def.local.preparation
+    import pipeline_def.local.results
+    import pipeline_def.local.runner
+    import pipeline_def.local.summary
+    import pipeline_def.local.whole_artifacts
+    import pipeline_def.pipeline
+    import pipeline_def.training.run_fn  # noqa: F401

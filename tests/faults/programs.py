@@ -1,0 +1,128 @@
+"""Runs of `local_runner.py`, each a process of its own, whose output is watched.
+
+A server that has imported everything forks them: importing anew would cost each 7 s.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_def.startup import quick_imports
+
+ROOT = Path(__file__).parents[2]
+EXECUTE, PUBLISH = "_run_executor", "_publish_successful_execution"
+"""What the launcher of a step does: all that the step does, and to note it in ML Metadata."""
+
+_POLL = 0.002
+_PATIENCE = 240.0
+
+
+class Program:
+    """A running `local_runner.py`."""
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, *, held: str = "", before: str = PUBLISH
+    ) -> None:
+        """Start it.
+
+        Args:
+            arguments: of the command line.
+            folder: for what it prints.
+            held: the step that waits until it is killed or let go.
+            before: what it does next, then.
+        """
+        folder.mkdir(exist_ok=True)
+        self._paths = [folder / name for name in ("stdout", "stderr", "held", "free")]
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.faults.preloaded"])
+        hold = (held, before)
+        self.process = context.Process(target=_run, args=([*arguments], self._paths, hold))
+        self.process.start()
+
+    @property
+    def out(self) -> str:
+        """What it has printed."""
+        return self._read(0)
+
+    @property
+    def err(self) -> str:
+        """What it has printed to the standard error."""
+        return self._read(1)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has come to where it waits."""
+        return self._paths[2].exists()
+
+    def let_go(self) -> None:
+        """Let it go on."""
+        self._paths[3].touch()
+
+    def _read(self, number: int) -> str:
+        path = self._paths[number]
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait_until(self, reached: Callable[[], bool]) -> bool:
+        """Return True as soon as `reached` does, False when the process has ended before."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            if reached():
+                return True
+            if not self.process.is_alive():
+                return False
+            time.sleep(_POLL)
+        self.stop(signal.SIGKILL)
+        raise TimeoutError(self.out + self.err)
+
+    def stop(self, number: int) -> int:
+        """Send a signal; return the status with which the process has ended, as `wait` does."""
+        if self.process.is_alive():
+            os.kill(self.process.pid or 0, number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the status: that of exit, or the signal that has killed it, negative."""
+        self.process.join(_PATIENCE)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError(self.out + self.err)
+        return self.process.exitcode
+
+
+def _run(arguments: list[str], paths: list[Path], hold: tuple[str, str]) -> None:
+    """Become `local_runner.py`."""
+    sys.stdout.flush()
+    for stream, path in enumerate(paths[:2], start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    if hold[0]:
+        _hold(*hold, *paths[2:])
+    sys.argv = ["local_runner.py", *arguments]
+    runpy.run_path(str(ROOT / "local_runner.py"), run_name="__main__")
+
+
+def _hold(step: str, before: str, reached: Path, free: Path) -> None:
+    """Have a step wait before a method of its launcher."""
+    with quick_imports():
+        from tfx.orchestration.portable.launcher import Launcher
+
+    method = getattr(Launcher, before)
+
+    def wait(self: Any, *arguments: Any, **named: Any) -> Any:
+        if self._pipeline_node.node_info.id == step:
+            reached.touch()
+            end = time.monotonic() + _PATIENCE
+            while time.monotonic() < end and not free.exists():
+                time.sleep(_POLL)
+        return method(self, *arguments, **named)
+
+    setattr(Launcher, before, wait)

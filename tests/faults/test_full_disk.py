@@ -1,0 +1,50 @@
+"""Runs whose disk is full from the beginning of a step on, and which go on when it is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Undisturbed
+from tests.faults.full_disk import fill, make_space, small_disk
+from tests.faults.outputs import check_live, count_running, read_result
+from tests.faults.programs import EXECUTE, Program
+from tests.nodes import NODES
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
+
+_SENTENCE = re.compile(
+    r"local_runner\.py: error: No space was left in (\S+); [\d.,]+ MiB are free there now\. "
+    r"Make space, and run again: what is finished is kept\.\n"
+)
+
+
+def run_with_full_disk(arguments: list[str], folder: Path, *, step: str, disk: Path) -> str:
+    """Fill the disk when `step` begins to work; return what the run prints to standard error."""
+    program = Program(arguments, folder, held=step, before=EXECUTE)
+    assert program.wait_until(lambda: program.is_held), program.err
+    fill(disk)
+    program.let_go()
+    status = program.wait()
+    make_space(disk)
+    assert status == 2, program.out + program.err
+    return program.err
+
+
+def test_full_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    with small_disk(tmp_path / "disk", mib=64) as disk:
+        output = disk / "out"
+        arguments = undisturbed.arguments(output)
+        for step in NODES:
+            said = run_with_full_disk(arguments, tmp_path, step=step, disk=disk)
+            match = _SENTENCE.fullmatch(said)
+            assert match, (step, said)
+            assert match[1].startswith(str(output)), step
+            check_live(output, undisturbed.names)
+        program = Program(arguments, tmp_path)
+        assert program.wait() == 0, program.err
+        assert read_result(output) == undisturbed.result
+        assert count_running(output) == 0
+        check_live(output, undisturbed.names)

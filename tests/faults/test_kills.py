@@ -1,0 +1,104 @@
+"""Runs that are killed and stopped in every step, at moments that their output tells.
+
+`KILLS=N` adds N kills at random moments, and takes minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Undisturbed
+from tests.faults.outputs import check_live, count_running, read_result
+from tests.faults.programs import Program
+from tests.nodes import NODES
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+STOPPED = "local_runner.py: stopped; what is finished is kept.\n"
+
+
+def wait_for_start(program: Program, output: Path, step: str, seconds: float) -> None:
+    """Return when the run says that a step begins."""
+    assert program.wait_until(lambda: f"] {step} …" in program.out), program.err
+
+
+def wait_for_middle(program: Program, output: Path, step: str, seconds: float) -> None:
+    """Return when half of the time is over that a step takes, or it has written a file."""
+    wait_for_start(program, output, step, seconds)
+    folder, before, half = output / "artifacts" / step, time.time(), time.time() + seconds / 2
+
+    def wrote() -> bool:
+        return any(path.stat().st_mtime > before for path in folder.rglob("*") if path.is_file())
+
+    assert program.wait_until(lambda: time.time() > half or wrote()), program.err
+
+
+def wait_for_end(program: Program, output: Path, step: str, seconds: float) -> None:
+    """Return when a step has written all that it writes, and ML Metadata knows nothing of it."""
+    assert program.wait_until(lambda: program.is_held), program.err
+
+
+MOMENTS: tuple[Callable[[Program, Path, str, float], None], ...] = (
+    wait_for_start,
+    wait_for_middle,
+    wait_for_end,
+)
+
+
+def check_end(program: Program, number: int, status: int) -> None:
+    """A killed process says nothing; a stopped one a sentence."""
+    if number == signal.SIGKILL:
+        assert (status, program.err) == (-signal.SIGKILL, "")
+    else:
+        assert (status, program.err) == (128 + number, STOPPED)
+
+
+def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """99 times, and each run goes on from where the one before was stopped."""
+    output = tmp_path / "out"
+    arguments = undisturbed.arguments(output)
+    for step in NODES:
+        for number in SIGNALS:
+            for wait in MOMENTS:
+                program = Program(arguments, tmp_path, held=step)
+                wait(program, output, step, undisturbed.seconds[step])
+                check_end(program, number, program.stop(number))
+                check_live(output, undisturbed.names)
+                assert count_running(output) <= 1
+    program = Program(arguments, tmp_path)
+    assert program.wait() == 0, program.err
+    assert read_result(output) == undisturbed.result
+    assert count_running(output) == 0
+    check_live(output, undisturbed.names)
+
+
+@pytest.mark.skipif("KILLS" not in os.environ, reason="by hand: KILLS=100")
+def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """A run is killed again and again until one gets to its end, and then the next."""
+    left, chosen, runs = int(os.environ["KILLS"]), random.Random(0), 0
+    whole = sum(undisturbed.seconds.values())
+    while left > 0:
+        output, runs = tmp_path / str(runs), runs + 1
+        output.mkdir()
+        while left > 0:
+            program = Program(undisturbed.arguments(output), tmp_path)
+            program.process.join(whole * chosen.random() ** 2)
+            status = program.stop(signal.SIGKILL)
+            if status == 0:
+                break
+            left -= 1
+            check_live(output, undisturbed.names)
+        program = Program(undisturbed.arguments(output), tmp_path)
+        assert program.wait() == 0, program.err
+        assert read_result(output) == undisturbed.result
+        assert count_running(output) == 0
+        check_live(output, undisturbed.names)
+        print(f"{runs} runs, {left} kills left", flush=True)
