@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.orchestration import metadata
@@ -26,11 +26,16 @@ _Execution = metadata_store_pb2.Execution
 
 def note_files(layout: Layout, step: Step) -> None:
     """Note which files a step has left, for later runs."""
-    if not on_disk(layout.output):
+    _note(layout, [output.uri for output in step.outputs.values()])
+
+
+def _note(layout: Layout, uris: Sequence[str]) -> None:
+    if not on_disk(layout.output) or not uris:
         return
+    os.makedirs(os.path.dirname(layout.files), exist_ok=True)
     with open(layout.files, "a", encoding="utf-8") as file:
-        for output in step.outputs.values():
-            note = {"uri": output.uri, "files": _list_files(output.uri)}
+        for uri in uris:
+            note = {"uri": uri, "files": _list_files(uri)}
             # After a line of its own, as a kill may have cut the last one short.
             file.write(f"\n{json.dumps(note)}\n")
 
@@ -59,7 +64,10 @@ def drop_lost(layout: Layout) -> list[str]:
             execution.last_known_state = _Execution.FAILED
         handle.store.put_artifacts(lost)
         handle.store.put_executions(running)
-    return sorted({artifact.uri for artifact in lost})
+    gone = {artifact.uri for artifact in lost}
+    # Of a run that was killed when a step was done and its files were not noted yet.
+    _note(layout, [a.uri for a in artifacts if a.uri not in gone | noted.keys()])
+    return sorted(gone)
 
 
 def _is_whole(artifact: _Artifact, noted: Mapping[str, _Files]) -> bool:

@@ -18,7 +18,7 @@ from pipeline_def.runs.record import RunRecord, read_records
 
 # ML Metadata's numbers of states.
 _LIVE = "SELECT uri FROM Artifact WHERE state = 2"
-_RUNNING = "SELECT count(*) FROM Execution WHERE last_known_state = 2"
+_RUNNING = "SELECT id FROM Execution WHERE last_known_state = 2"
 
 Names = dict[str, frozenset[str]]
 """`step/output` → names of its files, without what differs from run to run."""
@@ -94,12 +94,13 @@ def check_live(output: Path, expected: Names) -> None:
 
 def count_running(output: Path) -> int:
     """Return the executions that ML Metadata takes for running."""
-    [[count]] = _ask(Layout(str(output)), _RUNNING)
-    return int(count)
+    return len(_ask(Layout(str(output)), _RUNNING))
 
 
 def _ask(layout: Layout, query: str) -> list[tuple[Any, ...]]:
     """Query ML Metadata; a run may not have come as far as to make it."""
+    if not os.path.exists(layout.metadata):
+        return []
     with contextlib.closing(sqlite3.connect(layout.metadata)) as store:
         if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchall():
             return []

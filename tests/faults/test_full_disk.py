@@ -1,4 +1,7 @@
-"""Runs whose disk is full from the beginning of a step on, and which go on when it is not."""
+"""Runs whose disk is full from the beginning of a step on, and which go on when it is not.
+
+The images lie on another file system, which is read-only.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Undisturbed
-from tests.faults.full_disk import fill, make_space, small_disk
+from tests.faults.full_disk import fill, make_space, read_only, small_disk
 from tests.faults.outputs import check_live, count_running, read_result
 from tests.faults.programs import EXECUTE, Program
 from tests.nodes import NODES
@@ -34,7 +37,7 @@ def run_with_full_disk(arguments: list[str], folder: Path, *, step: str, disk: P
 
 
 def test_full_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    with small_disk(tmp_path / "disk", mib=64) as disk:
+    with small_disk(tmp_path / "disk", mib=64) as disk, read_only(undisturbed.data):
         output = disk / "out"
         arguments = undisturbed.arguments(output)
         for step in NODES:

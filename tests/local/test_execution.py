@@ -124,6 +124,19 @@ def test_what_is_lost_is_made_again(
     assert states(last) == ["cached", "cached"]
 
 
+def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
+    first = execute(config)
+    assert first is not None
+    Path(Layout(config.output).files).write_text('{"uri": "cut sho')
+    execute(config)
+    lost = first.steps["Produce"].outputs["made"].uri
+    cut_file(Path(lost))
+    again = execute(config)
+    assert again is not None
+    assert states(again) == ["done", "done"]
+    assert again.steps["Produce"].outputs["made"].uri != lost
+
+
 def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
     execute(config)
     store = sqlite3.connect(Layout(config.output).metadata)
