@@ -38,7 +38,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
     max_leaves=6,
 )
-CLASSES = {
+CLASSES: dict[str, Any] = {
     "": Config,
     **{
         name: kind
@@ -72,11 +72,15 @@ def build(section: str, name: str, value: Any) -> None:
     assert from_json(kind, to_json(made)) == made
 
 
-QUICK = {"deadline": None, "derandomize": True, "database": None}
-ALL_CHECKS = list(HealthCheck)
+QUICK: Any = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
 
 
-@settings(max_examples=150, suppress_health_check=ALL_CHECKS, **QUICK)
+@settings(max_examples=150, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
     build(*field, value)
@@ -85,7 +89,7 @@ def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
 def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=100, suppress_health_check=ALL_CHECKS, **QUICK)
+    @settings(max_examples=100, **QUICK)
     @given(VALUES)
     def check(value: Any) -> None:
         build(section, name, value)
@@ -205,7 +209,7 @@ def test_an_odd_value_on_the_command_line(value: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=ALL_CHECKS, **QUICK)
+@settings(max_examples=60, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_in_a_file(
     tmp_path_factory: pytest.TempPathFactory, field: tuple[str, str], value: Any
