@@ -73,10 +73,9 @@ class Threshold:
             require(
                 value is None or 0 <= value <= most, f"{name}: {bound} is {value}: it must {limit}."
             )
-        require(
-            None in (self.at_least, self.at_most) or self.at_least <= self.at_most,
-            f"{name}: at_least is {self.at_least}, above at_most, {self.at_most}.",
-        )
+        lowest = 0.0 if self.at_least is None else self.at_least
+        highest = float("inf") if self.at_most is None else self.at_most
+        require(lowest <= highest, f"{name}: at_least is {lowest}, above at_most, {highest}.")
 
 
 @dataclass(frozen=True)

@@ -78,3 +78,10 @@ class Config:
         for name in ("data", "output"):
             value = getattr(self, name)
             require(value is None or bool(value.strip()), f"{name} is empty: name a folder.")
+        require(
+            self.training.balance != "sampling"
+            or self.input.reader != "streamed"
+            or self.input.cache != "none",
+            "training.balance is 'sampling', which takes records in any order: it needs "
+            "input.reader indexed, or input.cache decoded.",
+        )

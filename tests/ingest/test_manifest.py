@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -137,3 +138,25 @@ def test_a_manifest_with_one_class_is_a_users_mistake(tmp_path: Path) -> None:
     assert isinstance(listing.files[0], ImageFile)
     with pytest.raises(UserError, match="one class only, 'cat'"):
         check_labels(listing)
+
+
+class Intruder(pa.PyExtensionType):
+    """A type of Python's, which a reader of the file would unpickle."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(pa.string())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (self.path, "w")
+
+
+def test_a_parquet_file_runs_no_code(tmp_path: Path) -> None:
+    mark, path = tmp_path / "mark", tmp_path / "manifest.parquet"
+    column = pa.array(["red/1.png"])
+    odd = pa.ExtensionArray.from_storage(Intruder(str(mark)), column)
+    table = pa.table({"path": column, "label": odd})
+    pq.write_table(table, path)
+    with pytest.raises(UserError, match="Cannot read the manifest"):
+        read_manifest(str(path))
+    assert not mark.exists()
