@@ -20,6 +20,9 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     LOOKED_UP_FROM: tuple[str, ...]
     """The properties that `look_up` reads."""
 
+    LOOKED_AT: tuple[str, ...] = ()
+    """The inputs that `look_up` reads."""
+
     def __init__(self, metadata_handle: Any) -> None:
         """Initialise both bases, as TFX's own drivers do: it checks for one and calls the other."""
         base_driver.BaseDriver.__init__(self, metadata_handle)

@@ -46,6 +46,7 @@ class Driver(LookupDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
     LOOKED_UP_FROM = ("pushed_models",)
+    LOOKED_AT = ("model",)
 
     @staticmethod
     def look_up(

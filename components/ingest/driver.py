@@ -18,6 +18,7 @@ class Driver(driver.Driver):
     """Lists the folder before the cache is looked up; TFX keys its cache by what it resolves."""
 
     LOOKED_UP_FROM = ("input_base", "config", "listings")
+    LOOKED_AT = ()
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], *_: Any, **__: Any

@@ -46,6 +46,7 @@ class Driver(LookupDriver):
     """Finds earlier statistics before the cache is looked up, so that they are part of its key."""
 
     LOOKED_UP_FROM = (_HISTORY_KEY, _CONFIG_KEY)
+    LOOKED_AT = ("statistics",)
 
     @staticmethod
     def look_up(

@@ -51,10 +51,11 @@ def replace_command(
     )
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
+        seen = {name: common["inputs"][name] for name in component.driver_class.LOOKED_AT}
         interface = StepInterface(
             lookup=_path(component.driver_class),
             direct=direct,
-            **common,
+            **{**common, "inputs": seen},
             **_values(document, lookup, parameters),
         )
         _write(document, lookup, interface, [])
