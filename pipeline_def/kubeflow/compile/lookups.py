@@ -18,7 +18,7 @@ from pipeline_def.kubeflow.specification import Spec
 def add_lookup(document: SpecDocument, component: Any) -> None:
     """Put a step that is never cached before `component`, if its driver looks anything up."""
     driver = component.driver_class
-    if not hasattr(driver, "look_up"):
+    if not hasattr(driver, "LOOKUP"):
         return
     task, name = component.id, lookup_of(component.id)
     consumer, label = document.tasks[task], executor_label(name)

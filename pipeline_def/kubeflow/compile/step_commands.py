@@ -51,9 +51,10 @@ def replace_command(
     )
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
-        seen = {name: common["inputs"][name] for name in component.driver_class.LOOKED_AT}
+        driver = component.driver_class
+        seen = {name: common["inputs"][name] for name in driver.LOOKED_AT}
         interface = StepInterface(
-            lookup=_path(component.driver_class),
+            lookup=f"{driver.LOOKUP.__module__}.{driver.LOOKUP.__qualname__}",
             direct=direct,
             **{**common, "inputs": seen},
             **_values(document, lookup, parameters),
