@@ -24,6 +24,7 @@ from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
+from pipeline_def.kubeflow.step.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
@@ -81,6 +82,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
         found = _look_up(prepared, interface)
         write_json(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
+    import_libraries()
     _register_stores()
     _check_code(arguments.step, prepared)
     if interface.workers:
@@ -163,10 +165,11 @@ def _run_executor(
     prepared: Mapping[str, Any], interface: StepInterface, beam_args: list[str]
 ) -> None:
     """Run TFX's own entrypoint, after finding out whether the image has what it imports."""
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
-
     for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
         _import(path)
+    leave_out_the_evaluator()
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+
     values = prepared["inputs"]["parameterValues"]
     # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
     integers = {*interface.integers, *(name for name, v in values.items() if isinstance(v, int))}
