@@ -1,8 +1,8 @@
 """Imports the libraries of a step without what no step uses: half of the time until it works.
 
-`import tensorflow` imports Keras 3, and with it matplotlib, rich and IPython; ours is tf_keras. Beam
-imports BigQuery's client, `tfx.components` every component, `tfx.types` model analysis, and `kfp`
-a client of Kubernetes. Each of them goes on without, or finds it when anyone asks for it later.
+`import tensorflow` imports Keras 3, and with it matplotlib, rich and IPython; ours is tf_keras.
+Beam imports BigQuery's client, `tfx.components` every component, `tfx.types` model analysis, `kfp`
+a client of Kubernetes. Each goes on without, or finds it when anyone asks for it later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def leave_out_the_evaluator() -> None:
     """
     if _EVALUATOR not in sys.modules:
         stand_in = types.ModuleType(_EVALUATOR)
-        setattr(stand_in, "Executor", type("Executor", (), {}))
+        vars(stand_in)["Executor"] = type("Executor", (), {})
         sys.modules[_EVALUATOR] = stand_in
 
 
