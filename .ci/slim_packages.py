@@ -27,7 +27,7 @@ _SERVICES = (
     *("google-cloud-spanner", "google-cloud-videointelligence", "google-cloud-vision"),
     *("google-genai", "pg8000", "pymysql", "python-tds"),
 )
-# TensorBoard reads events without its server, matplotlib draws SVG and PNG without its fonts' tools.
+# TensorBoard reads events without its server, matplotlib draws SVG and PNG without fonttools.
 _BUILDERS = ("fonttools", "libclang", "pip", "tensorboard-data-server")
 
 # What the steps import, with all that these import in turn.
@@ -110,8 +110,13 @@ def _strip(site: Path) -> None:
     if shutil.which("strip") is None:
         raise SystemExit("strip is missing: install binutils")
     libraries = [file for file in site.rglob("*.so*") if file.is_file() and not file.is_symlink()]
-    # auditwheel has changed the libraries in *.libs in a way that strip would destroy.
-    own = [str(file) for file in libraries if not file.parent.name.endswith(".libs")]
+    # auditwheel has changed the libraries in *.libs in a way that strip would destroy; NVIDIA's
+    # carry code for GPUs.
+    own = [
+        str(file)
+        for file in libraries
+        if not file.parent.name.endswith(".libs") and "nvidia" not in file.parts
+    ]
     subprocess.run(["strip", "--strip-unneeded", *own], check=True)
 
 
