@@ -14,15 +14,15 @@ from pathlib import Path
 
 # Of notebooks, of services of Google that no component calls, and what builds extensions.
 _NOTEBOOKS = (
-    *("argon2-cffi", "argon2-cffi-bindings", "babel", "bleach", "debugpy", "ipykernel"),
-    *("jedi", "jupyter-builder", "jupyter-client", "jupyter-core"),
+    *("argon2-cffi", "argon2-cffi-bindings", "babel", "bleach"),
+    *("jedi", "jupyter-builder"),
     *("jupyter-events", "jupyter-lsp", "jupyter-server", "jupyter-server-terminals"),
     *("jupyterlab", "jupyterlab-pygments", "jupyterlab-server", "jupyterlab-widgets"),
-    *("nbclient", "nbconvert", "nbformat", "notebook", "notebook-shim", "parso", "pyzmq"),
+    *("nbclient", "nbconvert", "nbformat", "notebook", "notebook-shim", "parso"),
     *("send2trash", "terminado", "widgetsnbextension"),
 )
 _SERVICES = (
-    *("docker", "google-cloud-aiplatform", "google-cloud-bigtable", "google-cloud-build"),
+    *("google-cloud-aiplatform", "google-cloud-bigtable", "google-cloud-build"),
     *("google-cloud-dlp", "google-cloud-language", "google-cloud-recommendations-ai"),
     *("google-cloud-spanner", "google-cloud-videointelligence", "google-cloud-vision"),
     *("google-genai", "pg8000", "pymysql", "python-tds"),

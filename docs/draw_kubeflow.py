@@ -51,7 +51,7 @@ def main() -> None:
 
 def _run(*command: str, **options: Any) -> str:
     done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, **options)
-    return done.stdout
+    return str(done.stdout)
 
 
 def nodes_of(layer: Specification) -> dict[str, Node]:
@@ -80,8 +80,8 @@ def _edges(layer: Specification) -> Iterator[tuple[str, str]]:
         for source in layer.sources(task, "artifacts").values():
             if output := source.get("taskOutputArtifact"):
                 yield f"artifact.{output['producerTask']}.{output['outputArtifactKey']}", own
-            elif name := source.get("componentInputArtifact"):
-                yield f"artifact..{name}", own
+            elif given := source.get("componentInputArtifact"):
+                yield f"artifact..{given}", own
         for source in layer.sources(task, "parameters").values():
             if output := source.get("taskOutputParameter"):
                 yield f"task.{output['producerTask']}", own

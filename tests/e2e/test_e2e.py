@@ -200,11 +200,11 @@ def record(state: str = "done", error: str = "", **states: str) -> RunRecord:
         configuration={},
         code={},
         versions={},
-        process=Process(0, "", 0),
+        process=Process("here", 0, ""),
         state=state,  # type: ignore[arg-type]
         error=error,
         url="http://localhost/#/runs/details/abc",
-        steps={name: Step(one) for name, one in steps.items()},  # type: ignore[arg-type]
+        steps={name: Step(one) for name, one in steps.items()},
     )
 
 

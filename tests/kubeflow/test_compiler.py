@@ -130,8 +130,8 @@ def producer_of(layer: Specification, name: str) -> set[str]:
 
 
 def test_a_dependency_that_nothing_implies_stays() -> None:
-    tasks = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
-    dag = {name: {"dependentTasks": list(waits)} for name, waits in tasks.items()}
+    tasks: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
+    dag: Spec = {name: {"dependentTasks": list(waits)} for name, waits in tasks.items()}
     output = {"producerTask": "a", "outputArtifactKey": "x"}
     dag["c"]["inputs"] = {"artifacts": {"x": {"taskOutputArtifact": output}}}
     drop_implied(SpecDocument({"root": {"dag": {"tasks": dag}}}))
