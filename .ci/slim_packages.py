@@ -27,13 +27,13 @@ _SERVICES = (
     *("google-cloud-spanner", "google-cloud-videointelligence", "google-cloud-vision"),
     *("google-genai", "pg8000", "pymysql", "python-tds"),
 )
-# TensorBoard reads events without its server, matplotlib draws SVG and PNG without fonttools.
-_BUILDERS = ("fonttools", "libclang", "pip", "tensorboard-data-server")
+# TensorBoard reads events without its server, more slowly.
+_BUILDERS = ("libclang", "pip", "tensorboard-data-server")
 
 # What the steps import, with all that these import in turn.
 _IMPORTED = (
     *("tensorflow", "tensorflow_data_validation", "tensorflow_transform.beam", "tf_keras"),
-    *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.runner"),
+    *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.local_dag_runner"),
     *("tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor", "kfp", "kfp.compiler"),
     *("cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
     *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
