@@ -140,7 +140,6 @@ def _evaluate_and_push(
         anomalies=validator.outputs["anomalies"],
         transformed_examples=transform.outputs["transformed_examples"],
         model_run=trainer.outputs["model_run"],
-        baseline=baseline.outputs["baseline"],
         evaluation=evaluator.outputs["evaluation"],
     )
     pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)

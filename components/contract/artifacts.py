@@ -28,6 +28,9 @@ VERSION_PROPERTY = "version"
 SPLIT_PROPERTY = "split"
 """Of the evaluation: the split that judged the model."""
 
+BASELINE_PROPERTY = "baseline_version"
+"""Of the evaluation: the version of the model in use that it compares with, if there is one."""
+
 MAJORITY_PROPERTY = "share_of_most_frequent_class"
 """Of the evaluation: the majority-class accuracy on that split, 0 to 1."""
 

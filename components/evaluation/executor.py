@@ -21,9 +21,11 @@ from tfx.types.standard_component_specs import (
 from tfx.utils import json_utils, path_utils, proto_utils
 
 from components.contract.artifacts import (
+    BASELINE_PROPERTY,
     FOUND_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
+    VERSION_PROPERTY,
     Artifacts,
 )
 from components.contract.configuration import from_json
@@ -77,6 +79,9 @@ class Executor(executor.Executor):
             _withhold(blessing)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
+        for baseline in given.get(BASELINE_MODEL_KEY, []):
+            version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
+            evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:

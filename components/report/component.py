@@ -21,7 +21,6 @@ _INPUTS = {
     "anomalies": standard_artifacts.ExampleAnomalies,
     "transformed_examples": standard_artifacts.Examples,
     "model_run": standard_artifacts.ModelRun,
-    "baseline": standard_artifacts.Model,
     "evaluation": standard_artifacts.ModelEvaluation,
 }
 _OUTPUTS = {
@@ -39,10 +38,7 @@ class ImageReportSpec(component_spec.ComponentSpec):
         name: component_spec.ExecutionParameter(type=str)
         for name in ("pipeline", "code", "preview_fn")
     }
-    INPUTS = {
-        name: component_spec.ChannelParameter(type=kind, optional=name == "baseline")
-        for name, kind in _INPUTS.items()
-    }
+    INPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _INPUTS.items()}
     OUTPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _OUTPUTS.items()}
 
 
@@ -85,8 +81,7 @@ class ImageReport(base_component.BaseComponent):
             pipeline: its name.
             code: digest of all our source files, if anyone has taken it.
             preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
-            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name; `baseline`
-                may be missing.
+            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}
         super().__init__(

@@ -17,11 +17,11 @@ import tensorflow as tf
 from tfx import types
 
 from components.contract.artifacts import (
+    BASELINE_PROPERTY,
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
-    VERSION_PROPERTY,
 )
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
@@ -79,7 +79,7 @@ def gather_facts(
         anomalies=read_anomalies(given["anomalies"]),
         history=_read_json(given["model_run"].uri, HISTORY_FILE),
         comparison=comparison,
-        baseline_version=_baseline_version(given),
+        baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=_read_model(given["model_run"].uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
@@ -91,13 +91,6 @@ def gather_facts(
             preview_fn=properties["preview_fn"],
         ),
     )
-
-
-def _baseline_version(given: Mapping[str, types.Artifact]) -> str:
-    """Return the version of the model in use; "" if there is none."""
-    if "baseline" not in given:
-        return ""
-    return given["baseline"].get_string_custom_property(VERSION_PROPERTY) or ""
 
 
 def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -88,6 +89,49 @@ def list_folders(folder: str) -> list[str]:
         raise storage_error("list", folder, error) from error
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
+
+
+def is_file(url: str) -> bool:
+    """Say whether there is a file at `url`, a path or URL.
+
+    Raises:
+        StorageError: this cannot be found out.
+    """
+    fs, path = open_folder(url)
+    try:
+        # Not `exists`, which takes any error for an absence.
+        return str(fs.info(path)["type"]) == "file"
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", url, error) from error
+
+
+def read_bytes(url: str) -> bytes:
+    """Return what is in a small file, at a path or URL.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    fs, path = open_folder(url)
+    try:
+        return bytes(fs.cat_file(path))
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", url, error) from error
+
+
+def write_json(url: str, content: Any) -> None:
+    """Write a small file of JSON at a path or URL, and the folder that it is in.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    fs, path = open_folder(url)
+    try:
+        fs.makedirs(os.path.dirname(path), exist_ok=True)
+        fs.pipe_file(path, json.dumps(content).encode())
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("write", url, error) from error
 
 
 def storage_error(task: str, url: str, error: Exception) -> StorageError:

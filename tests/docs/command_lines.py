@@ -104,7 +104,8 @@ def stopped_runners() -> Iterator[None]:
 
 def is_parsed(program: str) -> bool:
     """Whether `check_arguments` knows a program."""
-    return program in RUNNERS or program == "pytest" or program.startswith("benchmarks.")
+    known = program in RUNNERS or program in ("pytest", "e2e")
+    return known or program.startswith("benchmarks.")
 
 
 def check_arguments(command: str) -> str:
@@ -122,7 +123,8 @@ def _ask_program(program: str, arguments: list[str]) -> str:
             if program in RUNNERS:
                 RUNNERS[program].main(arguments)
             else:
-                importlib.import_module(program)._parser().parse_args(arguments)
+                module = "e2e.__main__" if program == "e2e" else program
+                importlib.import_module(module)._parser().parse_args(arguments)
         except Parsed as parsed:
             return _resolve(parsed.config) if parsed.config else ""
         except SystemExit as ended:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks import ingest, input_pipeline, report, training
+from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.commands import check_parser
@@ -35,9 +36,10 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
+    programs = (ingest, input_pipeline, report, training, e2e)
     parsers = [
         *(make() for make in (check_parser, *PARSERS)),
-        *(b._parser() for b in (ingest, input_pipeline, report, training)),
+        *(program._parser() for program in programs),
     ]
     known = {name for parser in parsers for name in parser._option_string_actions}
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in list_options()))

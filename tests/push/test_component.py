@@ -20,7 +20,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 
 from components.contract.artifacts import Html, Markdown
-from components.evaluation.baseline import find_baseline
+from components.evaluation.baseline_lookup import find_baseline
 from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.text_artifact import CARD_FILE, read_text, write_text

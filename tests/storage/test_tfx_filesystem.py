@@ -18,7 +18,8 @@ from tfx.utils import io_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.errors import UserError
-from components.evaluation.baseline import FOUND_KEY, BaselineFinder, find_baseline
+from components.evaluation.baseline import BaselineFinder
+from components.evaluation.baseline_lookup import FOUND_KEY, find_baseline
 from components.storage import object_store
 from components.storage.folder import find_files, list_folders
 from components.storage.tfx_filesystem import register_object_stores
