@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # As run_step does: the libraries, the executor, then TFX's entrypoint.
 _EXECUTOR = """
-from pipeline_def.kubeflow.step import light_imports
+from pipeline_def import light_imports
 light_imports.import_libraries()
 entrypoint._register_stores()
 import tfx
@@ -71,7 +71,7 @@ def test_a_step_imports_nothing_that_no_step_uses(compiled: list[Spec], name: st
 @pytest.mark.slow
 def test_a_lazy_package_gives_what_the_package_defines() -> None:
     found = modules_after(
-        "from pipeline_def.kubeflow.step import light_imports\n"
+        "from pipeline_def import light_imports\n"
         "light_imports.import_libraries()\n"
         "import tensorflow_model_analysis as tfma\n"
         "from tensorflow_model_analysis.proto import config_pb2\n"

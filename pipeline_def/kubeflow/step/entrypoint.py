@@ -26,7 +26,7 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
-from pipeline_def.kubeflow.step.light_imports import import_libraries, leave_out_the_evaluator
+from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
