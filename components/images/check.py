@@ -26,6 +26,8 @@ _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
 _EXIF_ORIENTATION = 0x0112
+# What a PNG calls the places where it may say how it is to be turned.
+_PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others; nobody
 # knows which range of 32-bit pixels is black to white.
@@ -174,7 +176,7 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
 
 
 def _orientation(data: bytes, image: Image.Image) -> int:
-    if image.format == "PNG" and b"eXIf" not in data:
+    if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
         return 1  # Pillow would decode the whole image to find out.
     try:
         return int(image.getexif().get(_EXIF_ORIENTATION, 1))

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,6 +123,57 @@ def test_mistakes_are_named(tmp_path: Path, name: str, content: str | None, mess
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message):
         list_images(str(touch(tmp_path / "images", "a")), str(tmp_path / name))
+
+
+GARBAGE = """
+import random, sys
+from components.contract.errors import UserError
+from components.ingest.manifest import read_manifest
+whole = open(sys.argv[1], "rb").read()
+for seed in range(40):
+    random.seed(seed)
+    data = bytearray(whole if seed % 2 else b"PAR1" + random.randbytes(500) + b"PAR1")
+    for _ in range(5):
+        data[random.randrange(len(data))] = random.randrange(256)
+    open(sys.argv[1], "wb").write(data)
+    try:
+        read_manifest(sys.argv[1])
+    except UserError:
+        print("refused")
+"""
+
+
+def test_garbage_in_parquet_is_refused_and_ends_no_process(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.parquet", ROWS)
+    done = subprocess.run([sys.executable, "-c", GARBAGE, path], capture_output=True, text=True)
+    # An abort comes as the process exits.
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("refused") > 20
+
+
+class _Command:
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return os.mkdir, (os.environ["MADE_BY_A_MANIFEST"],)
+
+
+def test_a_parquet_file_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVE-2023-47248: the type of a column was unpickled."""
+    made = tmp_path / "made"
+    monkeypatch.setenv("MADE_BY_A_MANIFEST", str(made))
+    types = pa.schema(
+        [pa.field("path", pa.string()), pa.field("label", pa.string(), metadata=_pickled_type())]
+    )
+    table = pa.Table.from_pylist([{"path": "a.jpg", "label": "cat"}], schema=types)
+    pq.write_table(table, tmp_path / "m.parquet")
+    assert read_manifest(str(tmp_path / "m.parquet")) == {"a.jpg": ("cat", None, None)}
+    assert not made.exists()
+
+
+def _pickled_type() -> dict[str, bytes]:
+    return {
+        "ARROW:extension:name": "arrow.py_extension_type",
+        "ARROW:extension:metadata": pickle.dumps(_Command()),
+    }
 
 
 def test_paths_that_lead_out_of_the_folder_find_nothing(tmp_path: Path) -> None:
