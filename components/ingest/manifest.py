@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import posixpath
@@ -14,6 +15,7 @@ from components.contract.errors import ConfigurationError, DataError
 from components.storage.folder import open_folder, reason_of, storage_error
 
 _COLUMNS = ("path", "label")
+_PICKLED = "arrow.py_extension_type"
 
 
 class Row(NamedTuple):
@@ -103,10 +105,7 @@ def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
 def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet
 
-    # Before version 14 it would run code that a file holds as the type of a column
-    # (CVE-2023-47248); nobody needs such types in a manifest.
-    with contextlib.suppress(KeyError):
-        pyarrow.lib.unregister_extension_type("arrow.py_extension_type")
+    _forbid_pickled_types()
     # Without threads: where a file is broken, those of `read_table` outlive the error, and end
     # the process as it exits.
     source = pyarrow.BufferReader(data)
@@ -114,3 +113,27 @@ def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
     names = file.schema_arrow.names
     wanted = [name for name in (*_COLUMNS, "split", "group") if name in names]
     yield from file.read(columns=wanted, use_threads=False).to_pylist()
+
+
+@functools.cache
+def _forbid_pickled_types() -> None:
+    """Have pyarrow refuse columns whose type is pickled Python: before version 14 it would run it.
+
+    Source: CVE-2023-47248.
+    """
+    import pyarrow
+
+    class Forbidden(pyarrow.ExtensionType):
+        def __init__(self) -> None:
+            super().__init__(pyarrow.null(), _PICKLED)
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage: Any, serialized: bytes) -> Any:
+            raise ValueError("the type of a column is Python code")
+
+    with contextlib.suppress(KeyError):
+        pyarrow.lib.unregister_extension_type(_PICKLED)
+    pyarrow.register_extension_type(Forbidden())
