@@ -94,6 +94,8 @@ def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> Checke
     """Check a JPEG or PNG that TensorFlow shows as it is."""
     gray = image.mode in _GRAY_MODES
     if _STORED_FORMAT[str(image.format)] == "jpeg":
+        if not jpeg_check.is_in_order(data):
+            return _store(as_seen(image, orientation=1), config)
         # It came here for its EXIF data only, unless libjpeg-turbo found something odd.
         if checked := jpeg_check.decode_jpeg(data, *image.size, gray=gray, config=config):
             return checked

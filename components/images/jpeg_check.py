@@ -12,6 +12,7 @@ START = b"\xff\xd8"
 _END = b"\xff\xd9"
 _SCAN = b"\xda"
 _FRAMES = frozenset(bytes([code]) for code in range(0xC0, 0xD0)) - {b"\xc4", b"\xc8", b"\xcc"}
+_WITHOUT_LENGTH = frozenset({b"", *(bytes([code]) for code in (0, 1, *range(0xD0, 0xDA)))})
 _PLAIN_FRAMES = frozenset({b"\xc0", b"\xc1", b"\xc2"})
 _ORIENTATIONS = (b"Exif\0\0", b"tiff:Orientation")
 
@@ -41,7 +42,7 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
         return None
     check_scans(data)
     # Whether it has to be turned is in its metadata, which Pillow reads.
-    if colours not in ("YCbCr", "RGB", "Gray") or not _is_plain(data):
+    if colours not in ("YCbCr", "RGB", "Gray") or not (is_in_order(data) and _is_plain(data)):
         return None
     check_size(width, height, config)
     return decode_jpeg(data, width, height, gray=colours == "Gray", config=config)
@@ -52,6 +53,20 @@ def check_scans(data: bytes) -> None:
     scans = data.count(b"\xff" + _SCAN)
     if scans > _MOST_SCANS:
         raise Rejected(Category.UNSUPPORTED, f"JPEG: {scans} scans, above {_MOST_SCANS}")
+
+
+def is_in_order(data: bytes) -> bool:
+    """Say whether segment follows segment up to the frame, as the served model has it.
+
+    Some decoders pass over bytes in between.
+    """
+    end = 2
+    while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] not in _FRAMES:
+        code = data[end + 1 : end + 2]
+        if code in _WITHOUT_LENGTH or code == _SCAN:
+            return False
+        end += 1 if code == b"\xff" else 2 + int.from_bytes(data[end + 2 : end + 4], "big")
+    return data[end : end + 1] == b"\xff"
 
 
 def _is_plain(data: bytes) -> bool:

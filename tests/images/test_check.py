@@ -162,6 +162,13 @@ def test_transform_dataset_and_pillow_agree_on_every_jpeg_to_one_level() -> None
             assert np.abs(found - read).max() <= 1, kind
 
 
+def test_a_jpeg_with_bytes_between_its_segments_is_transcoded() -> None:
+    """The served model would take it for damaged."""
+    checked = check_image(data := JPEG[:20] + b"\0\0" + JPEG[20:], CONFIG)
+    assert checked.format == "png"
+    assert np.array_equal(seen_by_a_person(checked.encoded), seen_by_a_person(data))
+
+
 def test_a_jpeg_of_very_many_scans_is_rejected_before_it_is_decoded() -> None:
     data = encode(picture(1), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")
@@ -189,7 +196,7 @@ def test_a_side_that_no_decoder_takes_is_rejected_with_its_size(kind: str) -> No
 def test_reasons_are_without_names_of_tensorflows_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pillow usually says it in plainer words, but not where it takes what TensorFlow refuses."""
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: None)
-    with pytest.raises(Rejected, match="^PNG: ") as caught:
+    with pytest.raises(Rejected, match=r"^PNG: ") as caught:
         check_image(PNG[: len(PNG) // 2], CONFIG)
     assert "{{" not in str(caught.value)
     assert "[Op:" not in str(caught.value)
