@@ -140,8 +140,8 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
     noise = random.integers(0, 256, (33, 17, 3), np.uint8)
     smooth = np.asarray(picture(1, height=17, width=33))
     for pixels in (noise, smooth):
-        for sampling in ("444", "422", "420", "440", "411"):
-            yield sampling, simplejpeg.encode_jpeg(pixels, quality=60, colorsubsampling=sampling)
+        for name in ("444", "422", "420", "440", "411"):
+            yield name, simplejpeg.encode_jpeg(pixels, quality=60, colorsubsampling=name)
         image = Image.fromarray(pixels)
         for sampling in (0, 1, 2):
             for options in ({}, {"progressive": True}, {"restart_marker_blocks": 1}):

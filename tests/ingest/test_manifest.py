@@ -173,7 +173,7 @@ def test_a_parquet_file_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def _pickled_type() -> dict[str, bytes]:
     return {
-        "ARROW:extension:name": "arrow.py_extension_type",
+        "ARROW:extension:name": b"arrow.py_extension_type",
         "ARROW:extension:metadata": pickle.dumps(_Command()),
     }
 
