@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
@@ -26,6 +28,14 @@ _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
 _EXIF_ORIENTATION = 0x0112
+# What a PNG calls the places where it may say how it is to be turned.
+_PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
+
+# What TensorFlow puts around its messages: the node and the operation that failed.
+_TENSORFLOWS_OWN = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
+
+# Pillow's own limit, in pixels, which it has to be told if ours is above it.
+_PILLOWS_LIMIT = 89_478_485
 
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others; nobody
 # knows which range of 32-bit pixels is black to white.
@@ -63,13 +73,29 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
                 return _as_it_is(data, image, mean_luminance(pixels))
-    return store(seen, config)
+    return _store(seen, config)
+
+
+def _store(seen: Pixels, config: ImageOptions) -> CheckedImage:
+    """Transcode `seen`, and check the result with the decoder that will read it."""
+    stored = store(seen, config)
+    decoded = _decode_with_tensorflow(stored.encoded, None)
+    if decoded.shape != (stored.height, stored.width, 3):
+        raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
+    return stored
+
+
+def _differ(pixels: Pixels, others: Pixels) -> bool:
+    """Say whether two decoders of JPEGs disagree by more than they round."""
+    return pixels.shape != others.shape or int(cv2.absdiff(pixels, others).max()) > 1
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Check a JPEG or PNG that TensorFlow shows as it is."""
     gray = image.mode in _GRAY_MODES
     if _STORED_FORMAT[str(image.format)] == "jpeg":
+        if not jpeg_check.is_in_order(data):
+            return _store(as_seen(image, orientation=1), config)
         # It came here for its EXIF data only, unless libjpeg-turbo found something odd.
         if checked := jpeg_check.decode_jpeg(data, *image.size, gray=gray, config=config):
             return checked
@@ -78,6 +104,8 @@ def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> Checke
         return _as_it_is(data, image, None)
     # Transform decodes with TensorFlow: what that cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
+    if image.format != "PNG" and _differ(pixels, seen := as_seen(image, orientation=1)):
+        return _store(seen, config)
     if config.shrink and config.is_shrunk(*image.size):
         small = shrink(pixels, side=config.shrink)
         return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
@@ -90,16 +118,20 @@ def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> Check
     return CheckedImage(data, kind, image.height, image.width, channels, luminance)
 
 
-def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
-    """Return [height, width, 3] RGB, as Transform will see it."""
+def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
+    """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
     import tensorflow as tf
 
+    from components.images.canonical import decode_file
+
     try:
-        decoded = tf.io.decode_image(data, channels=3, expand_animations=False)
+        decoded = decode_file(tf.constant(data))
     except tf.errors.InvalidArgumentError as error:
-        image.load()  # Usually says what is wrong in plainer words.
-        reason = error.message.splitlines()[0]
-        raise Rejected(Category.UNREADABLE, f"{image.format}: {reason}") from error
+        if image:
+            image.load()  # Usually says what is wrong in plainer words.
+        reason = _TENSORFLOWS_OWN.sub("", error.message.splitlines()[0])
+        name = image.format if image else "transcoded"
+        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
     pixels: Pixels = decoded.numpy()
     return pixels
 
@@ -159,6 +191,8 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header alone and check the size it states."""
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
+    # The same for all threads of a run; it warns above, and refuses twice as many.
+    Image.MAX_IMAGE_PIXELS = max(_PILLOWS_LIMIT, int(config.max_image_mpixels * 1e6))
     try:
         image = Image.open(io.BytesIO(data))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -174,7 +208,7 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
 
 
 def _orientation(data: bytes, image: Image.Image) -> int:
-    if image.format == "PNG" and b"eXIf" not in data:
+    if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
         return 1  # Pillow would decode the whole image to find out.
     try:
         return int(image.getexif().get(_EXIF_ORIENTATION, 1))

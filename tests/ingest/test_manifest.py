@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,33 @@ def test_mistakes_are_named(tmp_path: Path, name: str, content: str | None, mess
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message):
         list_images(str(touch(tmp_path / "images", "a")), str(tmp_path / name))
+
+
+GARBAGE = """
+import random, sys
+from components.contract.errors import UserError
+from components.ingest.manifest import read_manifest
+whole = open(sys.argv[1], "rb").read()
+for seed in range(40):
+    random.seed(seed)
+    data = bytearray(whole if seed % 2 else b"PAR1" + random.randbytes(500) + b"PAR1")
+    for _ in range(5):
+        data[random.randrange(len(data))] = random.randrange(256)
+    open(sys.argv[1], "wb").write(data)
+    try:
+        read_manifest(sys.argv[1])
+    except UserError:
+        print("refused")
+"""
+
+
+def test_garbage_in_parquet_is_refused_and_ends_no_process(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.parquet", ROWS)
+    done = subprocess.run([sys.executable, "-c", GARBAGE, path], capture_output=True, text=True)
+    # An abort comes as the process exits.
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("refused") > 20
+    assert not done.stderr
 
 
 def test_paths_that_lead_out_of_the_folder_find_nothing(tmp_path: Path) -> None:
