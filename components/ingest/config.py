@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
-from components.contract.machine import available_cpus
-from components.images.options import ImageOptions
+from components.images.file_options import FileOptions
 
-_COUNTS = ("min_shards", "min_shard_images", "requests", "threads")
+_COUNTS = ("min_shards", "min_shard_images")
 _CONFLICTS = ("keep", "drop", "fail")
 
 
 @dataclass(frozen=True)
-class IngestConfig(ImageOptions):
+class IngestConfig(FileOptions):
     """How image files become sharded TFRecords."""
 
     manifest: str | None = None
@@ -50,30 +49,15 @@ class IngestConfig(ImageOptions):
     max_reject_fraction: float = 0.01
     """Stop the run when more than this fraction of the files (0 to 1) are not usable images."""
 
-    max_image_mib: float = 64.0
-    """Reject larger files (MiB) without reading them."""
-
-    threads: int | None = None
-    """Shards written at the same time by one worker; reading, decoding and hashing release the
-    interpreter lock. Unset: one per core."""
-
-    requests: int = 512
-    """Files of a remote store that one worker has under way at the same time; gcsfs opens 100
-    connections, so the others wait their turn or are being read."""
-
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         super().__post_init__()
         if self.splits is not None:
             self._check_splits(dict(self.splits))
-        for name in ("shard_mib", "max_image_mib"):
-            value = getattr(self, name)
-            require(value > 0, f"ingest.{name} is {value}: it must be above 0.")
+        require(self.shard_mib > 0, f"ingest.shard_mib is {self.shard_mib}: it must be above 0.")
         for name in _COUNTS:
             value = getattr(self, name)
-            require(
-                value is None or value >= 1, f"ingest.{name} is {value}: it must be at least 1."
-            )
+            require(value >= 1, f"ingest.{name} is {value}: it must be at least 1.")
         require(
             self.conflicts in _CONFLICTS,
             f"ingest.conflicts is {self.conflicts!r}: it must be one of {_CONFLICTS}.",
@@ -92,8 +76,3 @@ class IngestConfig(ImageOptions):
             all(v > 0 for v in splits.values()) and math.isclose(sum(splits.values()), 1.0),
             f"ingest.splits is {splits}: each fraction must be above 0 and all must add up to 1.",
         )
-
-    @property
-    def workers(self) -> int:
-        """Threads of one worker: `threads`, or one per core that this process may use."""
-        return self.threads or available_cpus()

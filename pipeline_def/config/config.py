@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
+from components.predict.config import PredictConfig
 from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.augmentation import AugmentationConfig
@@ -45,6 +46,7 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
     given: list[str] = field(default_factory=list)
