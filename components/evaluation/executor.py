@@ -28,8 +28,11 @@ from components.contract.artifacts import (
 )
 from components.contract.configuration import from_json
 from components.contract.example import ENCODED, FILENAME
+from components.contract.lite import LITE_PROPERTY
 from components.contract.splits import EVAL, TEST, TRAIN
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.lite.measurement import measure_lite
+from components.evaluation.lite.result_file import write_results
 from components.evaluation.prediction_file import join_parts, read_predictions
 from components.evaluation.slices import decode_text
 from components.evaluation.smoke.smoke_test import SmokeTest
@@ -40,6 +43,9 @@ from components.records.shard_files import list_shards, read_index
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
+
+MAX_LITE_DROP_KEY = "max_lite_drop"
+"""The execution property that bounds what a small version may lose, 0 to 1."""
 
 # Probabilities, 4 bytes each, that may be held in memory once for each slicing.
 _MOST_SCORES = 10_000_000
@@ -82,6 +88,16 @@ class Executor(executor.Executor):
         )
         if holds and verdict.outcome != "blessed":
             _withhold(blessing)
+        lite = measure_lite(
+            given[MODEL_KEY][0].uri,
+            examples.uri,
+            split,
+            evaluated,
+            max_drop=exec_properties.get(MAX_LITE_DROP_KEY, 0.0),
+        )
+        write_results(evaluation.uri, lite)
+        kept = ",".join(result.kind for result in lite if not result.reason)
+        blessing.set_string_custom_property(LITE_PROPERTY, kept)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
 
