@@ -54,13 +54,13 @@ def pixels_of(number: int) -> Any:
 def test_they_answer_as_the_model_and_are_measured_against_it(views: int, tmp_path: Path) -> None:
     model, labels = network(), list(COLOURS)
     images = [pixels_of(number) for number in range(IMAGES)]
-    choices = {"labels": labels, "images": images, "config": CONFIG, "views": views}
+    choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG, "views": views}
     export_lite(model, KINDS, str(tmp_path / "model" / "Format-Lite"), temperature=2.0, **choices)
     names = [f"{number:03d}.png" for number in range(IMAGES)]
     path = shard_path(str(tmp_path), "eval", 0, 1)
     with open_shard(path) as writer:
         for name, image in zip(names, images, strict=True):
-            features = {ENCODED: encode(_as_image(image), "PNG"), FILENAME: name}
+            features: dict[str, Any] = {ENCODED: encode(_as_image(image), "PNG"), FILENAME: name}
             writer.write(serialize(features))
     write_index(str(tmp_path), {"eval": {Path(path).name: IMAGES}})
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> N
         network(odd=True), ["float16"], str(folder), labels=["a"], images=images, config=CONFIG
     )
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
-    nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0])), None)
+    nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
     [result] = measure_lite(str(tmp_path), "none", "eval", nothing, max_drop=0)
     assert result.reason.startswith("it cannot be made: ")
     assert measure_lite(str(tmp_path / "none"), "none", "eval", nothing, max_drop=0) == []
@@ -125,7 +125,12 @@ def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> N
 
 
 def test_the_configuration_says_what_is_wrong() -> None:
-    for wrong in ({"max_drop": 2.0}, {"calibration_images": 0}, {"lite": ["int8", "int8"]}):
+    cases: list[dict[str, Any]] = [
+        {"max_drop": 2.0},
+        {"calibration_images": 0},
+        {"lite": ["int8", "int8"]},
+    ]
+    for wrong in cases:
         with pytest.raises(ConfigurationError, match=f"export.{next(iter(wrong))} is"):
-            ExportConfig(**wrong)  # type: ignore[arg-type]
+            ExportConfig(**wrong)
     assert LiteResult("int8").reason == ""
