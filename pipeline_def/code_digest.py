@@ -37,6 +37,7 @@ _ENTRIES = {
     "BaselineFinder": ("components.evaluation.baseline",),
     "Evaluator": ("components.evaluation.executor", "components.evaluation.tfma.hooks"),
     "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
+    "ImagePredictor": ("components.predict.driver", "components.predict.executor"),
     "Pusher": ("components.push.executor",),
 }
 

@@ -42,6 +42,12 @@ class ImageRejects(types.Artifact):
     TYPE_NAME = "images.ImageRejects"
 
 
+class ImagePredictions(types.Artifact):
+    """A model's answers to the files of a folder: Parquet tables, and `summary.json`."""
+
+    TYPE_NAME = "images.ImagePredictions"
+
+
 class Html(types.Artifact):
     """A page, which the interface loads from the artifact's URI."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
 from components.contract.splits import EVAL, sort_splits
+from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
@@ -133,6 +134,8 @@ class ReportFacts:
     """The worst mistakes, the most confident first."""
     images: tuple[AnsweredImage, ...] = ()
     """Images to browse: of each pair of true and predicted class the most informative ones."""
+    lite: tuple[LiteResult, ...] = ()
+    """Small versions of the model."""
     baseline_version: str = ""
     """Version of the model in use; "" when there is none."""
     notes: tuple[str, ...] = ()

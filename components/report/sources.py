@@ -26,6 +26,7 @@ from components.contract.artifacts import (
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.evaluation.blessing import describe_thresholds, read_config
+from components.evaluation.lite.result_file import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
@@ -81,6 +82,7 @@ def gather_facts(
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=_read_model(given["model_run"].uri),
+        lite=read_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
             given,

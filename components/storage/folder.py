@@ -74,6 +74,33 @@ def find_files(folder: str) -> list[Found]:
     return sorted(_find_local(root))
 
 
+def find_file(path: str) -> Found | None:
+    """Describe a file by its name in the folder that it lies in; None if `path` is a folder.
+
+    Args:
+        path: of this machine, or a URL.
+
+    Raises:
+        DataError: there is neither a file nor a folder of this name.
+        StorageError: the store cannot be asked.
+    """
+    fs, place = open_folder(path)
+    name = place.rsplit("/", 1)[-1]
+    try:
+        if is_local(fs):
+            status = os.stat(path)
+            is_file = stat.S_ISREG(status.st_mode)
+            found = Found(name, is_file, status.st_size, str(status.st_mtime_ns), "")
+            return None if stat.S_ISDIR(status.st_mode) else found
+        fs.invalidate_cache()
+        info = fs.info(place)
+        return None if info["type"] == "directory" else _describe_object(name, info)
+    except FileNotFoundError as error:
+        raise DataError(f"There is no file or folder {path}.") from error
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", path, error) from error
+
+
 def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
@@ -155,11 +182,14 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
     except Exception as error:  # Each file system has errors of its own.
         raise storage_error("list", folder, error) from error
     for path, info in objects.items():
-        is_file = info["type"] == "file" and not path.endswith("/")
-        version = info.get("generation") or info.get("etag") or info.get("ETag")
-        version = version or info.get("mtime") or info.get("LastModified") or ""
-        relative = path.removeprefix(root).removeprefix("/")
-        yield Found(relative, is_file, int(info["size"] or 0), str(version), _checksum(info))
+        yield _describe_object(path.removeprefix(root).removeprefix("/"), info)
+
+
+def _describe_object(path: str, info: dict[str, Any]) -> Found:
+    is_file = info["type"] == "file" and not path.endswith("/")
+    version = info.get("generation") or info.get("etag") or info.get("ETag")
+    version = version or info.get("mtime") or info.get("LastModified") or ""
+    return Found(path, is_file, int(info["size"] or 0), str(version), _checksum(info))
 
 
 def _checksum(info: dict[str, Any]) -> str:

@@ -12,9 +12,11 @@ from components.contract.configuration import require
 from components.contract.kinds import check_types
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
+from components.predict.config import PredictConfig
 from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ModelConfig
@@ -50,7 +52,9 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
+    export: ExportConfig = field(default_factory=ExportConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
     given: list[str] = field(default_factory=list)

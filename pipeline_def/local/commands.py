@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import shutil
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
+from components.images.file_options import FileOptions
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
@@ -31,6 +34,7 @@ takes a built-in sample, 1,797 handwritten digits.
 commands
   run [DIR]      the whole pipeline; what is done without a command
   inspect DIR    says within seconds whether a run would start, and on what
+  predict FILES  asks the pushed model about files or folders
   schema [DIR]   writes what the examples are like, for a person to correct
   runs           lists earlier runs, compares two, traces a pushed model
 
@@ -51,6 +55,19 @@ _INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
 Looks at a folder of images, within seconds: classes, sizes, formats, files that
 ingest would reject, network and recipe that a run would take, and what it would
 write. Exits with 0 if a run would start. Takes all options of a run.
+"""
+_PREDICT = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
+
+Asks a pushed model about files, and about all files below folders, paths or
+URLs. Each is read as ingest reads it, so that the model sees what it saw in
+training; files that ingest would reject are listed with the reason.
+
+  --model VERSION    a version in --output, or the folder of any SavedModel of
+                     this pipeline: the newest version
+  --to TABLE         .parquet, .csv or .jsonl, a row for each file in the order
+                     of the files; without it the first answers are printed
+  --predict.top K    labels for each image: 3
+  --output DIR       where the run wrote to: output
 """
 _SCHEMA = """usage: local_runner.py schema [DIR] [--to FILE] [OPTION ...]
 
@@ -78,6 +95,9 @@ reached.
   --repair           set aside metadata and records that cannot be read, so that
                      the next run begins anew; pushed models stay
 """
+
+_OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
+_VERSION = re.compile(r"^--model(?==|$)")
 
 
 def run(arguments: list[str]) -> int:
@@ -204,6 +224,55 @@ def _repair(layout: Layout) -> int:
     return 0
 
 
+def predict(arguments: list[str]) -> int:
+    """Ask a pushed model about files; return 1 if it could answer for none of them."""
+    reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
+    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
+    parser = make_parser("local_runner.py predict", _PREDICT, hidden=hidden)
+    # `--model` alone is the section of a run's configuration.
+    parser.add_argument("--version")
+    parser.add_argument("--to")
+    files, rest = _split_files(arguments)
+    config, options = parse(parser, [_VERSION.sub("--version", word) for word in rest])
+    if not files:
+        raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
+    from pipeline_def.local.predict_command import show_predictions
+
+    wanted = options["version"]
+    config = dataclasses.replace(config, output=os.path.abspath(config.output))
+    tally = show_predictions(config, files, model=wanted, to=options["to"])
+    return 0 if tally.by_status["answered"] else 1
+
+
+def _split_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide the words of a command line into files, and options with their values.
+
+    Each option has one value. What follows `--` is files.
+    """
+    files: list[str] = []
+    options: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            files += words
+        elif word in ("-h", "--help", "--help-all"):
+            return files, [*options, word, *words]
+        elif not word.startswith("-"):
+            files.append(word)
+        else:
+            options.append(word)
+            if "=" not in word:
+                options.append(_next_value(word, words))
+    return files, options
+
+
+def _next_value(option: str, words: Iterator[str]) -> str:
+    value = next(words, None)
+    if value is None:
+        raise ConfigurationError(f"{option} needs a value.")
+    return value
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Let the first argument be the folder of images.
 
@@ -221,5 +290,11 @@ def _name_folder(arguments: list[str]) -> list[str]:
     return ["--data", *arguments]
 
 
-COMMANDS = {"run": run, "inspect": inspect, "runs": runs, "schema": schema}
+COMMANDS = {
+    "run": run,
+    "inspect": inspect,
+    "predict": predict,
+    "runs": runs,
+    "schema": schema,
+}
 """The first argument → what it does; without one of them, `run`."""

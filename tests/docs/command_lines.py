@@ -78,8 +78,8 @@ def stopped_runners() -> Iterator[None]:
 
     def make_once(prog: str, screen: str, *, hidden: Any = ()) -> Any:
         key = (prog, *sorted(hidden))
-        # `schema` and `runs` add options of their own to theirs.
-        if key not in parsers or prog.endswith(("schema", "runs")):
+        # `schema`, `runs` and `predict` add options of their own to theirs.
+        if key not in parsers or prog.endswith(("schema", "runs", "predict")):
             parsers[key] = make_parser(prog, screen, hidden=hidden)
         return parsers[key]
 

@@ -37,7 +37,7 @@ def is_run(command: Command) -> bool:
     if command.needs or command.tested_by or command.text in WHOLE_RUNS:
         return False
     if program == "local_runner.py":
-        return arguments[0] in ("inspect", "schema", "runs", "--help")
+        return arguments[0] in ("inspect", "predict", "schema", "runs", "--help")
     if program == "kfp_runner.py":
         return arguments[0] == "check" or (command.where, arguments[0]) == (_compiled(), "compile")
     return program in RUN
