@@ -45,25 +45,29 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     """
     if data.startswith(jpeg_check.START) and (checked := jpeg_check.check_jpeg(data, config)):
         return checked
-    image = _open(data, config)
-    with _rejecting(image):
+    image = open_image(data, config)
+    with rejecting(image):
         return _check_opened(data, image, config)
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Check what Pillow has opened."""
-    orientation = _orientation(data, image)
-    # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    plain = orientation == 1 and "transparency" not in image.info
-    if plain and image.mode in _KEPT_MODES.get(image.format or "", ()):
+    if shows_as_it_is(data, image):
         return _check_kept(data, image, config)
-    seen = as_seen(image, orientation=orientation)
+    seen = as_seen(image, orientation=find_orientation(data, image))
     if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
                 return _as_it_is(data, image, mean_luminance(pixels))
     return store(seen, config)
+
+
+def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
+    """Say whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
+    # Transparency shows the background, which TensorFlow does not know; rotation neither.
+    plain = "transparency" not in image.info and find_orientation(data, image) == 1
+    return plain and image.mode in _KEPT_MODES.get(image.format or "", ())
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
@@ -122,7 +126,7 @@ def probe_header(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does, for what the header shows.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     return Probe(str(image.format), *image.size, len(data))
 
 
@@ -132,9 +136,9 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     stored = len(data)
-    with _rejecting(image):
+    with rejecting(image):
         if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
             stored = len(checked.encoded)
         else:
@@ -143,7 +147,7 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
 
 
 @contextlib.contextmanager
-def _rejecting(image: Image.Image) -> Iterator[None]:
+def rejecting(image: Image.Image) -> Iterator[None]:
     """Turn what a decoder raises into a rejection."""
     try:
         yield
@@ -155,7 +159,7 @@ def _rejecting(image: Image.Image) -> Iterator[None]:
         raise Rejected(_broken_category(error), f"{image.format}: {error}") from error
 
 
-def _open(data: bytes, config: ImageOptions) -> Image.Image:
+def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header alone and check the size it states."""
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
@@ -173,7 +177,8 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
     return image
 
 
-def _orientation(data: bytes, image: Image.Image) -> int:
+def find_orientation(data: bytes, image: Image.Image) -> int:
+    """Return how EXIF data say that an image is to be turned, 1 to 8; 1 is upright."""
     if image.format == "PNG" and b"eXIf" not in data:
         return 1  # Pillow would decode the whole image to find out.
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -16,6 +17,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import check_writable, make_absolute, prepare
+from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import Output, RunRecord
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ commands
   inspect DIR    says within seconds whether a run would start, and on what
   schema [DIR]   writes what the examples are like, for a person to correct
   runs           lists earlier runs, compares two, traces a pushed model
+  serve          a page and a REST that answer with the pushed model
 
 options that people use
   --output DIR                   everything that is written: output
@@ -184,6 +187,16 @@ def runs(arguments: list[str]) -> int:
     return 0
 
 
+def serve(arguments: list[str]) -> int:
+    """Answer requests with the pushed model, until it is stopped."""
+    options = parse_options(arguments)
+    from pipeline_def.local.server import command
+
+    with contextlib.suppress(KeyboardInterrupt):
+        command.serve(options)
+    return 0
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Let the first argument be the folder of images.
 
@@ -201,5 +214,5 @@ def _name_folder(arguments: list[str]) -> list[str]:
     return ["--data", *arguments]
 
 
-COMMANDS = {"run": run, "inspect": inspect, "runs": runs, "schema": schema}
+COMMANDS = {"run": run, "inspect": inspect, "runs": runs, "schema": schema, "serve": serve}
 """The first argument → what it does; without one of them, `run`."""
