@@ -14,6 +14,7 @@ from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
 from components.transform.preprocessing import LABEL_VOCABULARY
+from pipeline_def.serving.explanation import make_explain
 
 
 def export_model(
@@ -37,6 +38,7 @@ def export_model(
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
+        explain: `image_bytes` likewise → where an image speaks for its label, see `make_explain`.
     """
     transform = SavedModelLoader(transform_output.transform_savedmodel_dir)
     signatures = _make_signatures(
@@ -114,11 +116,12 @@ def _make_signatures(
     bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
     examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
 
-    def probabilities(encoded: tf.Tensor) -> tf.Tensor:
+    def see(encoded: tf.Tensor) -> tf.Tensor:
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
-        canonical = transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED]
-        images = decode(canonical, config)
-        return tf.nn.softmax(answer(model, images, views) / temperature)
+        return decode(transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED], config)
+
+    def probabilities(encoded: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(answer(model, see(encoded), views) / temperature)
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -140,5 +143,10 @@ def _make_signatures(
         features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
-    functions = (serving_default, serving_examples, transform_features)
-    return {function.__name__: function for function in functions}
+    functions = {
+        "serving_default": serving_default,
+        "serving_examples": serving_examples,
+        "transform_features": transform_features,
+        "explain": make_explain(model, see, lambda images: answer(model, images, views), labels),
+    }
+    return {name: function for name, function in functions.items() if function is not None}

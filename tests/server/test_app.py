@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import io
-import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,45 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline_def.local.server.command import make_server
-from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.protocol import TimedProtocol
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel, png
-
-PREDICT = "/v1/models/images:predict"
-
-
-@contextlib.contextmanager
-def serving(model: FakeModel, folder: Path, **options: Any) -> Iterator[int]:
-    """Serve a model; yield the port."""
-    (folder / model.version).mkdir()
-    (folder / model.version / "saved_model.pb").touch()
-    versions = Versions(str(folder), lambda path: model)
-    server = make_server(versions, ServerOptions(**options))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def ask(
-    port: int, path: str = PREDICT, body: Any = None, method: str = "", **headers: str
-) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    with contextlib.closing(connection):
-        connection.request(method or ("GET" if body is None else "POST"), path, data, headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-
-
-def instances(*files: bytes, **fields: str) -> dict[str, Any]:
-    return {"instances": [{"b64": base64.b64encode(file).decode()} for file in files], **fields}
+from tests.server.serving import PREDICT, ask, instances, running, serving
 
 
 @pytest.fixture(scope="module")
@@ -243,17 +205,12 @@ def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(
     (pushed / "1" / "saved_model.pb").touch()
     models = {name: FakeModel(name, seconds=0.03) for name in ("1", "2")}
     versions = Versions(str(pushed), lambda path: models[Path(path).name])
-    server = make_server(versions, ServerOptions())
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        port, answers = listening.getsockname()[1], []
+    answers = []
+    with running(versions) as port:
         (pushed / "2" / "saved_model.pb").touch()
         deadline = time.monotonic() + 10
         while versions.current.version == "1" and time.monotonic() < deadline:
             answers.append(ask(port, body=instances(png(1)))[0])
         answers.append(ask(port, body=instances(png(1)))[0])
-        server.should_exit = True
-        thread.join()
     assert set(answers) == {200}
     assert min(len(model.batches) for model in models.values()) >= 1
