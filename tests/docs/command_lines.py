@@ -23,6 +23,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
+from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT, Command
 
 RUN = (
@@ -84,6 +85,10 @@ def stopped_runners() -> Iterator[None]:
     def parse_and_stop(*arguments: Any) -> Any:
         raise Parsed(parse(*arguments)[0])
 
+    def parse_options_and_stop(arguments: list[str]) -> Any:
+        parse_options(arguments)
+        raise Parsed
+
     class Parser(kubeflow_commands._Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
@@ -94,6 +99,7 @@ def stopped_runners() -> Iterator[None]:
             patch.setattr(commands, "make_parser", make_once)
             patch.setattr(commands, "parse", parse_and_stop)
         patch.setattr(kubeflow_commands, "_Parser", Parser)
+        patch.setattr(local_commands, "parse_options", parse_options_and_stop)
         # Takes two seconds to import, and is not asked.
         patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.commands import _run_parser
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
+from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.
@@ -36,7 +38,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 def _known_options() -> set[str]:
     parsers = [_run_parser(), *(b._parser() for b in (ingest, input_pipeline, report, training))]
     known = {name for parser in parsers for name in parser._option_string_actions}
-    return known.union(_OTHER_OPTIONS, (f"--{name}" for name in list_options()))
+    served = (field.name for field in dataclasses.fields(ServerOptions))
+    return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))
 
 
 @functools.cache

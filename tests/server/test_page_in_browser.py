@@ -105,6 +105,7 @@ def test_a_dropped_picture_gets_labels_and_a_heat_map(place: tuple[Page, str], w
         *(["red", "70.6%"], ["green", "19.6%"], ["blue", "9.8%"])
     ]
     assert len(shown) == 5
+    assert shown[3].endswith("under 0.1%")
     page.evaluate("document.querySelector('#more').click()")
     assert page.evaluate("document.querySelectorAll('.bars li:not([hidden])').length") == 6
     opaque = page.evaluate(

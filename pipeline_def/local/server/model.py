@@ -14,6 +14,9 @@ from pipeline_def.local.server.batching import Answer
 from pipeline_def.local.server.errors import Refused
 from pipeline_def.local.server.rest import DEFAULT_SIGNATURE, INPUT
 
+# How lines begin that tell where in the graph it happened, not what.
+_NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "[[", "(")
+
 
 class Model(Protocol):
     """What answers."""
@@ -59,8 +62,7 @@ class SavedModel:
         try:
             outputs = self._functions[signature](**{INPUT: self._to_tensor([*files])})
         except self._errors as error:
-            lines = error.message.splitlines() or ["The image cannot be decoded."]
-            raise Refused(400, lines[0]) from error
+            raise Refused(400, find_reason(error.message)) from error
         columns = {name: to_lists(value.numpy()) for name, value in sorted(outputs.items())}
         return [
             {name: values[row] for name, values in columns.items()} for row in range(len(files))
@@ -87,6 +89,13 @@ def _import_tensorflow() -> Any:
         warnings.simplefilter("ignore", FutureWarning)
         import tensorflow as tf
     return tf
+
+
+def find_reason(message: str) -> str:
+    """Return what is wrong, out of what TensorFlow says of an error in a graph."""
+    lines = (line.strip() for line in message.splitlines())
+    reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
+    return (reasons or ["the image cannot be decoded"])[0][:300]
 
 
 def to_lists(values: Any) -> list[Any]:

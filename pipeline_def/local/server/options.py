@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsonargparse
-
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.command_line import Parser
@@ -99,7 +97,7 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
     known = {name.removeprefix("--") for name in parser._option_string_actions}
     check_arguments(parser.prog, arguments, known)
     try:
-        values: dict[str, Any] = jsonargparse.namespace_to_dict(parser.parse_args(list(arguments)))
+        values: dict[str, Any] = parser.parse_args(list(arguments)).as_dict()
         options = ServerOptions(**values)
     except ValueError as error:
         raise ConfigurationError(explain(str(error))) from error

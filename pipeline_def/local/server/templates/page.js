@@ -91,7 +91,7 @@ function showLabels({ label, labels, probabilities }) {
     item.hidden = rank >= FEW;
     const [name, share, bar, filled] = ["bdi", "span", "div", "div"].map(kind => document.createElement(kind));
     name.textContent = labels[place];
-    share.textContent = percent.format(probabilities[place]);
+    share.textContent = probabilities[place] < .001 ? "under 0.1%" : percent.format(probabilities[place]);
     bar.className = "bar";
     filled.style.width = `${100 * probabilities[place]}%`;
     bar.append(filled);
