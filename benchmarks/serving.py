@@ -154,7 +154,9 @@ def abuse(
         while not done.wait(1):
             memory.append(server.memory)
             if not is_pushed and time.monotonic() > began + seconds / 3:
-                shutil.copytree(pushed, following)
+                # At once: a server may look while files are copied one by one.
+                shutil.copytree(pushed, os.path.join(output, "unfinished"))
+                os.rename(os.path.join(output, "unfinished"), following)
                 is_pushed = True
 
     watching = threading.Thread(target=watch)

@@ -25,6 +25,7 @@ def test_what_is_not_said_is_local_and_limited() -> None:
         (["--timeout", "0"], "--timeout is 0.0: it must be above 0"),
         (["--name", "../x"], "--name is '../x'"),
         (["--port", "x"], "port"),
+        (["--output", "gs://bucket/out"], "a server reads models of this machine only"),
         (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],

@@ -62,6 +62,27 @@ def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_p
     assert versions.current.version == "14"
 
 
+def test_a_version_whose_files_come_late_is_tried_again(tmp_path: Path) -> None:
+    push(tmp_path, "12")
+    tries: list[str] = []
+
+    def load_later(path: str) -> Model:
+        tries.append(os.path.basename(path))
+        if tries.count("14") == 1:
+            raise OSError("variables are missing")
+        return FakeModel(tries[-1])
+
+    versions = Versions(str(tmp_path), load_later)
+    push(tmp_path, "14")
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert tries == ["12", "14"]
+    versions._retry = 0
+    asyncio.run(versions.update())
+    assert versions.current.version == "14"
+    assert [state.state for state in versions.states] == ["AVAILABLE"]
+
+
 def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:
     for version in ("1", "2"):
         push(tmp_path, version)

@@ -55,6 +55,11 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        require(
+            "://" not in self.output,
+            f"--output is {self.output}: a server reads models of this machine only; copy the "
+            "folder of the version that it is to serve.",
+        )
         require(0 <= self.port <= 65_535, f"--port is {self.port}: it must be from 0 to 65535.")
         require(
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,6 +53,8 @@ class Versions:
     """Holds the model in use, and replaces it when a newer one is there."""
 
     poll_seconds = 1.0
+    retry_seconds = 60.0
+    """After which a version that could not be loaded is tried again: its files may be there now."""
 
     def __init__(self, folder: str, load: Load, version: str | None = None) -> None:
         """Load the newest version, or `version`.
@@ -72,6 +75,7 @@ class Versions:
         except Exception as error:
             raise ModelError(f"Cannot load the model in {path}: {error}") from error
         self._failed: dict[str, str] = {}
+        self._retry = 0.0
         self._loading: str | None = None
 
     @property
@@ -96,14 +100,18 @@ class Versions:
         """
         path = find_newest(self._folder)
         name = os.path.basename(path) if path else None
-        if path is None or name is None or name == self.current.version or name in self._failed:
+        if path is None or name is None or name == self.current.version:
+            return
+        if name in self._failed and time.monotonic() < self._retry:
             return
         self._loading = name
         try:
             self.current = await asyncio.to_thread(self._load, path)
+            self._failed.pop(name, None)
             _LOGGER.warning("Version %s is served from now on.", name)
         except Exception as error:
             self._failed[name] = str(error).strip()[:500] or type(error).__name__
+            self._retry = time.monotonic() + self.retry_seconds
             _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
         finally:
             self._loading = None
