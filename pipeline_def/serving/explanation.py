@@ -9,7 +9,7 @@ for which the model is run `STEPS` times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -28,16 +28,15 @@ _BLUR = 1 / 32
 def make_explain(
     model: tf_keras.Model,
     see: Callable[[tf.Tensor], tf.Tensor],
-    answer: Callable[[tf.Tensor], tf.Tensor],
-    labels: Sequence[bytes],
+    answer: Callable[[tf.Tensor], Mapping[str, tf.Tensor]],
 ) -> Any:
     """Make the signature `explain`; None for a model that heat maps cannot be made of.
 
     Args:
         model: uint8 [batch, size, size, 3] → logits [batch, classes].
         see: string [batch], files → what the model sees of them, uint8 [batch, size, size, 3].
-        answer: what it sees → what decides which label is answered, float32 [batch, classes].
-        labels: of the classes.
+        answer: the signature that answers, of which `label` and `probabilities` are taken; called,
+            not traced again, which would take a tenth of a second.
 
     Returns:
         `image_bytes` string [batch] → `label` string [batch]; `heat_map` float32 [batch, size,
@@ -50,9 +49,10 @@ def make_explain(
     )
     def explain(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = see(image_bytes)
-        columns = tf.argmax(answer(images), axis=1)
+        answered = answer(image_bytes)
+        columns = tf.argmax(answered["probabilities"], axis=1)
         return {
-            "label": tf.gather(tf.constant(labels), columns),
+            "label": answered["label"],
             "heat_map": draw_heat_maps(model, images, columns),
             "seen_bytes": tf.map_fn(
                 tf.io.encode_png, images, fn_output_signature=tf.TensorSpec([], tf.string)
@@ -79,7 +79,7 @@ def draw_heat_maps(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor)
         for an image that does not speak for its class anywhere.
 
     Raises:
-        LookupError: the model does not turn integers into floats.
+        LookupError: the model does not turn images, as they are, into floats.
     """
     if _find_side(model) >= COARSEST:
         heat = _grad_cam(model, images, columns)
@@ -150,10 +150,13 @@ def _trace(model: tf_keras.Model, images: tf.Tensor) -> _Traced:
     casts = [
         operation.outputs[0]
         for operation in operations
-        if operation.type == "Cast" and operation.inputs[0].dtype == tf.uint8
+        if operation.type == "Cast"
+        and operation.inputs[0].dtype == tf.uint8
+        and operation.outputs[0].dtype.is_floating
+        and operation.outputs[0].shape[1:] == images.shape[1:]
     ]
     if not casts:
-        raise LookupError("The model does not turn its images into floats by itself.")
+        raise LookupError("The model does not turn whole images into floats by itself.")
     tensors = [tensor for operation in operations for tensor in operation.outputs]
     return _Traced(logits, casts[0], [tensor for tensor in tensors if _is_map(tensor)])
 

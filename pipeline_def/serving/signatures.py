@@ -147,6 +147,6 @@ def _make_signatures(
         "serving_default": serving_default,
         "serving_examples": serving_examples,
         "transform_features": transform_features,
-        "explain": make_explain(model, see, lambda images: answer(model, images, views), labels),
+        "explain": make_explain(model, see, serving_default),
     }
     return {name: function for name, function in functions.items() if function is not None}
