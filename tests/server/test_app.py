@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline_def.local.server.command import _listen
+from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.protocol import TimedProtocol
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel, png
@@ -188,6 +190,14 @@ def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
                         return
                 client.settimeout(5)
     pytest.fail(f"took {sent} bytes")
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """A short answer of two packets would take 40 ms longer than the model."""
+    with _listen(ServerOptions(port=0)) as listening:
+        listening.listen()
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_pages_of_others_are_not_answered(port: int) -> None:
