@@ -28,7 +28,7 @@ _BLUR = 1 / 32
 def make_explain(
     model: tf_keras.Model,
     see: Callable[[tf.Tensor], tf.Tensor],
-    answer: Callable[[tf.Tensor], Mapping[str, tf.Tensor]],
+    answer: Callable[..., Mapping[str, tf.Tensor]],
 ) -> Any:
     """Make the signature `explain`; None for a model that heat maps cannot be made of.
 
@@ -49,7 +49,7 @@ def make_explain(
     )
     def explain(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images = see(image_bytes)
-        answered = answer(image_bytes)
+        answered = answer(image_bytes=image_bytes)
         columns = tf.argmax(answered["probabilities"], axis=1)
         return {
             "label": answered["label"],
@@ -60,10 +60,10 @@ def make_explain(
         }
 
     try:
-        explain.get_concrete_function()
+        # A function that is traced already: of any other TensorFlow traces another copy to save it.
+        return explain.get_concrete_function()
     except LookupError:
         return None
-    return explain
 
 
 def draw_heat_maps(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:

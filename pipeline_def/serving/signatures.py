@@ -143,10 +143,12 @@ def _make_signatures(
         features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
+    # Traced once, for itself and for the heat maps.
+    answering = serving_default.get_concrete_function()
     functions = {
-        "serving_default": serving_default,
+        "serving_default": answering,
         "serving_examples": serving_examples,
         "transform_features": transform_features,
-        "explain": make_explain(model, see, serving_default),
+        "explain": make_explain(model, see, answering),
     }
     return {name: function for name, function in functions.items() if function is not None}

@@ -62,7 +62,7 @@ def test_the_heat_lies_where_the_square_decides(
 ) -> None:
     model = build(name, size, seed=0)
     assert (_find_side(model) >= COARSEST) == (size == 64)
-    images, classes, _ = squares(600, size, side)
+    images, classes, _ = squares(450, size, side)
     loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss)
     model.fit(images, classes, epochs=4, batch_size=32, verbose=0)
@@ -99,9 +99,11 @@ def test_a_model_whose_images_stay_integers_has_no_heat_maps() -> None:
     pixels = tf.zeros([4, 4, 3], tf.uint8)
 
     def see(files: tf.Tensor) -> tf.Tensor:
-        return tf.map_fn(lambda _: pixels, files, fn_output_signature=pixels)
+        return tf.map_fn(
+            lambda _: pixels, files, fn_output_signature=tf.TensorSpec([4, 4, 3], tf.uint8)
+        )
 
-    def answer(files: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"label": files, "probabilities": model(see(files))}
+    def answer(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"label": image_bytes, "probabilities": model(see(image_bytes))}
 
     assert make_explain(model, see, answer) is None
