@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from benchmarks import ingest, input_pipeline, report, training
+from benchmarks import ingest, input_pipeline, report, serving, training
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.commands import _run_parser
@@ -36,7 +36,10 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
-    parsers = [_run_parser(), *(b._parser() for b in (ingest, input_pipeline, report, training))]
+    parsers = [
+        _run_parser(),
+        *(b._parser() for b in (ingest, input_pipeline, report, serving, training)),
+    ]
     known = {name for parser in parsers for name in parser._option_string_actions}
     served = (field.name for field in dataclasses.fields(ServerOptions))
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))
