@@ -52,6 +52,7 @@ _DISTRIBUTIONS = {
     "cv2": "opencv-python-headless",
     "google.protobuf": "protobuf",
     "google_crc32c": "google-crc32c",
+    "tensorflow_serving": "tensorflow-serving-api",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }

@@ -145,6 +145,7 @@ def _evaluate_and_push(
         rejects=example_gen.outputs["rejects"],
         anomalies=validator.outputs["anomalies"],
         transformed_examples=transform.outputs["transformed_examples"],
+        model=model,
         model_run=trainer.outputs["model_run"],
         evaluation=evaluator.outputs["evaluation"],
     )

@@ -55,19 +55,16 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     """
     if data.startswith(jpeg_check.START) and (checked := jpeg_check.check_jpeg(data, config)):
         return checked
-    image = _open(data, config)
-    with _rejecting(image):
+    image = open_image(data, config)
+    with rejecting(image):
         return _check_opened(data, image, config)
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Check what Pillow has opened."""
-    orientation = _orientation(data, image)
-    # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    plain = orientation == 1 and "transparency" not in image.info
-    if plain and image.mode in _KEPT_MODES.get(image.format or "", ()):
+    if shows_as_it_is(data, image):
         return _check_kept(data, image, config)
-    seen = as_seen(image, orientation=orientation)
+    seen = as_seen(image, orientation=find_orientation(data, image))
     if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
@@ -88,6 +85,13 @@ def _store(seen: Pixels, config: ImageOptions) -> CheckedImage:
 def _differ(pixels: Pixels, others: Pixels) -> bool:
     """Say whether two decoders of JPEGs disagree by more than they round."""
     return pixels.shape != others.shape or int(cv2.absdiff(pixels, others).max()) > 1
+
+
+def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
+    """Say whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
+    # Transparency shows the background, which TensorFlow does not know; rotation neither.
+    plain = "transparency" not in image.info and find_orientation(data, image) == 1
+    return plain and image.mode in _KEPT_MODES.get(image.format or "", ())
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
@@ -154,7 +158,7 @@ def probe_header(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does, for what the header shows.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     return Probe(str(image.format), *image.size, len(data))
 
 
@@ -164,9 +168,9 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     stored = len(data)
-    with _rejecting(image):
+    with rejecting(image):
         if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
             stored = len(checked.encoded)
         else:
@@ -175,7 +179,7 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
 
 
 @contextlib.contextmanager
-def _rejecting(image: Image.Image) -> Iterator[None]:
+def rejecting(image: Image.Image) -> Iterator[None]:
     """Turn what a decoder raises into a rejection."""
     try:
         yield
@@ -187,7 +191,7 @@ def _rejecting(image: Image.Image) -> Iterator[None]:
         raise Rejected(_broken_category(error), f"{image.format}: {error}") from error
 
 
-def _open(data: bytes, config: ImageOptions) -> Image.Image:
+def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header alone and check the size it states."""
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
@@ -207,7 +211,8 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
     return image
 
 
-def _orientation(data: bytes, image: Image.Image) -> int:
+def find_orientation(data: bytes, image: Image.Image) -> int:
+    """Return how metadata say that an image is to be turned, 1 to 8; 1 is upright."""
     if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
         return 1  # Pillow would decode the whole image to find out.
     try:

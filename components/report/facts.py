@@ -73,6 +73,8 @@ class AnsweredImage:
     probability: float
     """Probability of `label`, 0 to 1."""
     picture: Picture | None
+    heat_map: Picture | None = None
+    """Where the image spoke for `predicted`, over what the model saw of it."""
 
     @property
     def is_right(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -19,6 +20,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.repair import check_metadata, repair
+from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import Output, RunRecord
 from pipeline_def.startup import seconds_since_start
 
@@ -37,6 +39,7 @@ commands
   predict FILES  asks the pushed model about files or folders
   schema [DIR]   writes what the examples are like, for a person to correct
   runs           lists earlier runs, compares two, traces a pushed model
+  serve          a page and a REST that answer with the pushed model
 
 options that people use
   --output DIR                   everything that is written: output
@@ -273,6 +276,16 @@ def _next_value(option: str, words: Iterator[str]) -> str:
     return value
 
 
+def serve(arguments: list[str]) -> int:
+    """Answer requests with the pushed model, until it is stopped."""
+    options = parse_options(arguments)
+    from pipeline_def.local.server import command
+
+    with contextlib.suppress(KeyboardInterrupt):
+        command.serve(options)
+    return 0
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Let the first argument be the folder of images.
 
@@ -296,5 +309,6 @@ COMMANDS = {
     "predict": predict,
     "runs": runs,
     "schema": schema,
+    "serve": serve,
 }
 """The first argument → what it does; without one of them, `run`."""

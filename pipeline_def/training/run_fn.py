@@ -36,6 +36,7 @@ from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.serving.warmup import write_warmup
 from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
@@ -54,6 +55,9 @@ from pipeline_def.training.workers import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+
+# For TensorFlow Serving; small, as each model that is pushed holds them.
+_WARMUP_IMAGES = 4
 
 BuildModel = Callable[[], tf_keras.Model]
 
@@ -123,6 +127,7 @@ def _train_and_export(
         views=choices.model.views,
         temperature=calibration.temperature if calibration else 1.0,
     )
+    write_warmup(fn_args.serving_model_dir, data.first_images(_WARMUP_IMAGES))
     if choices.export.lite and is_chief(strategy):
         _export_lite(exported, training, fn_args, calibration)
     exported_bytes = _sum_bytes(fn_args.serving_model_dir)

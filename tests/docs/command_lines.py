@@ -24,6 +24,7 @@ from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import command_options, run_commands
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
+from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT, Command
 
 RUN = (
@@ -86,6 +87,10 @@ def stopped_runners() -> Iterator[None]:
     def parse_and_stop(*arguments: Any) -> Any:
         raise Parsed(parse(*arguments)[0])
 
+    def parse_options_and_stop(arguments: list[str]) -> Any:
+        parse_options(arguments)
+        raise Parsed
+
     class Parser(command_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
@@ -97,6 +102,7 @@ def stopped_runners() -> Iterator[None]:
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
+        patch.setattr(local_commands, "parse_options", parse_options_and_stop)
         # Takes two seconds to import, and is not asked.
         patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield
