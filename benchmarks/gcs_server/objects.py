@@ -31,9 +31,13 @@ class ApiError(Exception):
     """A request that is answered with this HTTP status and message."""
 
 
+def crc32c(data: bytes) -> str:
+    """Return the checksum of an object as Google writes it."""
+    return b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
 def _hashes(data: bytes) -> dict[str, str]:
-    crc = google_crc32c.value(data).to_bytes(4, "big")
-    return {"crc32c": b64encode(crc).decode(), "md5": b64encode(md5(data).digest()).decode()}
+    return {"crc32c": crc32c(data), "md5": b64encode(md5(data).digest()).decode()}
 
 
 @cache

@@ -15,8 +15,10 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
+from pipeline_def.local.output import Output, open_output
 from pipeline_def.local.preparation import check_writable, make_absolute, prepare
-from pipeline_def.runs.record import Output, RunRecord
+from pipeline_def.runs import record as records
+from pipeline_def.runs.record import RunRecord
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
@@ -83,16 +85,31 @@ def run(arguments: list[str]) -> int:
 
     started = time.monotonic()
     config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))
-    config = make_absolute(config)
+    config, output = _open(config)
     layout = Layout(config.output)
-    check_writable(config)
     config = prepare(config, layout)
-    record = execute(config)
+    record = execute(config, output=output)
     if record is None:
         return 1
+    output.store()
     summary = _summarize(record, config, layout)
-    print_summary(summary, summary_file=layout.summary, seconds=time.monotonic() - started)
+    output.store()
+    print_summary(
+        dataclasses.replace(summary, pushed_model=output.shown(summary.pushed_model or "")),
+        summary_file=layout.summary,
+        seconds=time.monotonic() - started,
+    )
     return 0
+
+
+def _open(config: Config) -> tuple[Config, Output]:
+    """Make sure that the output can be written; bring it here if it is in a store."""
+    config = make_absolute(config)
+    check_writable(config)
+    config, output = open_output(config)
+    if output.url:
+        print(f"Output: {output.url}, worked on in {make_printable(output.folder)}", flush=True)
+    return config, output
 
 
 def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
@@ -111,7 +128,7 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     return summary
 
 
-def _read_warnings(anomalies: Output, config: Config) -> list[str]:
+def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
     from tfx.types import standard_artifacts
 
@@ -142,17 +159,17 @@ def schema(arguments: list[str]) -> int:
     parser.add_argument("--to")
     config, options = parse(parser, _name_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
-    config = make_absolute(dataclasses.replace(config, validation=validation))
+    config, output = _open(dataclasses.replace(config, validation=validation))
     layout = Layout(config.output)
-    check_writable(config)
     target = os.path.abspath(options["to"] or layout.schema)
 
-    record = execute(prepare(config, layout), last="SchemaGen")
+    record = execute(prepare(config, layout), output=output, last="SchemaGen")
     if record is None:
         return 1
     from pipeline_def.local.schema_command import write_schema
 
     write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
+    output.store()
     shown = make_printable(target)
     print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")
     return 0
@@ -169,7 +186,8 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--to")
     parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
-    output = make_absolute(config).output
+    config, copy = open_output(make_absolute(config))
+    output = config.output
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to names the page of two runs: add --compare A B.")
     if options["compare"]:
@@ -177,8 +195,10 @@ def runs(arguments: list[str]) -> int:
 
         first, second = options["compare"]
         show_comparison((first, second), output, to=options["to"], as_json=options["json"])
+        copy.store()
     elif options["lineage"]:
-        show_lineage(output, options["lineage"], as_json=options["json"])
+        wanted = copy.found(options["lineage"])
+        show_lineage(output, wanted, as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])
     return 0

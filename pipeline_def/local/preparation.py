@@ -11,6 +11,7 @@ from rich.console import Console
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
+from pipeline_def.local.output import check_url
 from pipeline_def.local.rows import print_row, print_whole
 
 _INDENT = 8
@@ -18,10 +19,16 @@ _INDENT = 8
 
 def make_absolute(config: Config) -> Config:
     """Make paths independent of the folder that a later run is started in."""
-    data = config.data
-    if data is not None and "://" not in data:
-        data = os.path.abspath(data)
-    return dataclasses.replace(config, data=data, output=os.path.abspath(config.output))
+    if "://" in config.output:
+        check_url(config.output)
+    data, output, copy = map(_absolute, (config.data, config.output, config.working_copy))
+    return dataclasses.replace(config, data=data, output=str(output), working_copy=copy)
+
+
+def _absolute(path: str | None) -> str | None:
+    if path is None:
+        return None
+    return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def check_writable(config: Config) -> None:
@@ -31,6 +38,8 @@ def check_writable(config: Config) -> None:
             f"--output {config.output} lies in --data, so its files would be taken for images: "
             f"choose another folder."
         )
+    if "://" in config.output:
+        return
     try:
         os.makedirs(config.output, exist_ok=True)
         tempfile.TemporaryFile(dir=config.output).close()

@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -15,8 +14,10 @@ from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, list_images
 from components.ingest.spans import find_span
-from components.storage import fetch
+from components.storage import retry
+from components.storage.cloud_storage import CloudStorage
 from components.storage.fetch import Content, Unread, read_files
+from components.storage.retry import Patience
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
 
@@ -29,14 +30,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
     with GcsServer() as server:
         options = {"endpoint_url": server.endpoint, "token": "anon"}
         monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        monkeypatch.setattr(fetch, "_FIRST_PAUSE_SECONDS", 0.01)
-        # gcsfs's own pauses are of a second and more.
-        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -32))
+        monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01, longest_pause=0.02))
         yield server
-        fs = fsspec.filesystem("gs")
-        if fs.session:
-            fsspec.asyn.sync(fs.loop, fs.session.close)
-        type(fs).clear_instance_cache()
+        for fs in CloudStorage._cache.values():
+            if fs.session:
+                fsspec.asyn.sync(fs.loop, fs.session.close)
+        CloudStorage.clear_instance_cache()
 
 
 def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
@@ -116,7 +115,7 @@ def test_tries_again(server: GcsServer, faults: list[Fault]) -> None:
 
 LASTING: dict[str, tuple[list[Fault], str]] = {
     "forbidden": ([403] * 100, "Forbidden"),
-    "gone": ([404], "gone since it was listed"),
+    "gone": ([404] * 100, "gone since it was listed"),
     "damaged in the store": (["corrupt"] * 100, "arrives damaged"),
 }
 
