@@ -90,6 +90,10 @@ class JsonApi:
         target = self._buckets.setdefault(bucket, Bucket(bucket))
         target.put(name, data, {"contentType": content_type})
 
+    def add_bucket(self, name: str) -> Bucket:
+        """Add an empty bucket in memory."""
+        return self._buckets.setdefault(name, Bucket(name))
+
     def find(self, call: Call) -> tuple[str, Handler, list[str]]:
         """Return the kind of a request, what answers it, and the names in its path; count it."""
         line = f"{call.method} {call.path}"

@@ -139,6 +139,10 @@ class Bucket:
         """Remove an object."""
         del self._items[name]
 
+    def names(self) -> list[str]:
+        """Return the names of all objects, in the order in which they were first written."""
+        return list(self._names(""))
+
     def item(self, name: str, generation: str | None = None) -> Item:
         """Return an object that has to be there, in that generation if one is given."""
         item = self.get(name)

@@ -75,8 +75,13 @@ class GcsServer(JsonApi):
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    def write_key(self, file: Path) -> None:
-        """Write a throw-away service account key, for clients that insist on credentials."""
+    def write_key(self, file: Path, *, token_uri: str = "") -> None:
+        """Write a throw-away service account key, for clients that insist on credentials.
+
+        Args:
+            file: to write.
+            token_uri: where clients fetch a token for it; "": from this server, over plain HTTP.
+        """
         pem = rsa.generate_private_key(65537, 2048).private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -87,7 +92,7 @@ class GcsServer(JsonApi):
             "project_id": "test",
             "client_email": "test@test.iam.gserviceaccount.com",
             "private_key": pem.decode(),
-            "token_uri": f"{self.endpoint}/token",
+            "token_uri": token_uri or f"{self.endpoint}/token",
         }
         file.write_text(json.dumps(key))
 
@@ -129,7 +134,7 @@ class GcsServer(JsonApi):
         for fault, rate in self.fault_rates.items():
             chance -= rate
             if chance < 0:
-                fits = kind in READS if fault in OBJECT_STATUSES else kind != "unknown"
+                fits = kind in READS or fault not in OBJECT_STATUSES
                 if fault == "corrupt":
                     fits = kind in ("media", "upload")
                 self.met[fault] += fits

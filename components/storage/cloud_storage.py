@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import functools
-import json
 import threading
 from typing import Any
 
@@ -14,19 +12,16 @@ import aiohttp
 import fsspec
 import google.auth
 import google.auth.exceptions
-import google_crc32c
 import requests
 from gcsfs import GCSFileSystem
-from gcsfs.core import quote
 from gcsfs.retry import ChecksumError, HttpError
 from google.auth.transport.requests import Request
 
 from components.contract.errors import StorageError
 from components.storage import retry
+from components.storage.cloud_upload import crc32c_of, send
 from components.storage.retry import Asker
 
-# Above this an upload goes in pieces, of which only the last one is sent again.
-_PIECE = 8 * 2**20
 _SIGN_IN = "`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS"
 
 _Answer = tuple[int, Any, Any, bytes]
@@ -60,7 +55,7 @@ class _UnsettledError(Exception):
     """The store says that an object exists, and that it does not."""
 
 
-class CloudStorage(GCSFileSystem):  # type: ignore[misc]
+class CloudStorage(GCSFileSystem):
     """gcsfs, whose own attempts are neither logged nor counted, and have no deadline."""
 
     def __init__(self, **options: Any) -> None:
@@ -160,11 +155,11 @@ class CloudStorage(GCSFileSystem):  # type: ignore[misc]
         Raises:
             FileExistsError: somebody else has written the object meanwhile.
         """
-        crc32c = _crc32c(data)
+        crc32c = crc32c_of(data)
 
         async def attempt() -> str:
             try:
-                found = await _send(self, path, data, version or "0")
+                found = await send(self, path, data, version or "0")
             except FileExistsError:
                 # An earlier attempt may have written it, and its answer was lost.
                 found = await self._describe_written(path)
@@ -206,70 +201,6 @@ def _is_idempotent(method: str, options: dict[str, Any]) -> bool:
     return method != "POST" or "ifGenerationMatch" in options
 
 
-async def _send(fs: CloudStorage, path: str, data: bytes, generation: str) -> dict[str, Any]:
-    """Upload an object, whose checksum the store compares; return its description."""
-    bucket, _, name = path.partition("/")
-    target = f"{fs._location}/upload/storage/v1/b/{quote(bucket)}/o"
-    properties = {"name": name, "crc32c": _crc32c(data)}
-    send = _send_in_pieces if len(data) > _PIECE else _send_at_once
-    try:
-        return await send(fs, target, properties, data, generation)
-    except HttpError as error:
-        if "CRC32C" in str(error):
-            raise ChecksumError(str(error)) from error
-        raise
-
-
-async def _send_at_once(
-    fs: CloudStorage, target: str, properties: dict[str, str], data: bytes, generation: str
-) -> dict[str, Any]:
-    # A boundary that no content has, as it says what the checksum of the content is.
-    mark = f"part-{_crc32c(data).encode().hex()}-{len(data)}"
-    head = (
-        f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
-        f"{json.dumps(properties)}\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )
-    found: dict[str, Any] = await fs._call(
-        "POST",
-        target,
-        uploadType="multipart",
-        ifGenerationMatch=generation,
-        headers={"Content-Type": f"multipart/related; boundary={mark}"},
-        data=head.encode() + data + f"\r\n--{mark}--\r\n".encode(),
-        json_out=True,
-    )
-    return found
-
-
-async def _send_in_pieces(
-    fs: CloudStorage, target: str, properties: dict[str, str], data: bytes, generation: str
-) -> dict[str, Any]:
-    """Upload resumably: a piece that is sent twice counts once.
-
-    Source: "Resumable uploads" in the documentation of Cloud Storage.
-    """
-    headers, _ = await fs._call(
-        "POST",
-        target,
-        uploadType="resumable",
-        ifGenerationMatch=generation,
-        headers={"X-Upload-Content-Length": str(len(data))},
-        json=properties,
-    )
-    session, start = headers["Location"], 0
-    while True:
-        piece = data[start : start + _PIECE]
-        span = f"bytes {start}-{start + len(piece) - 1}/{len(data)}"
-        headers, answer = await fs._call(
-            "PUT", session, headers={"Content-Range": span}, data=piece
-        )
-        if answer:
-            found: dict[str, Any] = json.loads(answer)
-            return found
-        # As much as has arrived.
-        start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
-
-
 def explain_error(url: str, error: Exception) -> StorageError | None:
     """Say in one sentence what is wrong with the store of `url`; None for any other error."""
     reason = " ".join(str(error).split()).rstrip(".")
@@ -277,7 +208,3 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     if unknown or reason.startswith("Forbidden"):
         return StorageError(f"Access to {url} was refused ({reason}): sign in with {_SIGN_IN}.")
     return None
-
-
-def _crc32c(data: bytes) -> str:
-    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()

@@ -197,7 +197,7 @@ def _batch_reader(
 
 
 async def read_remote(
-    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None
+    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None = None
 ) -> Content:
     """Read a file; try again after errors, short reads and wrong checksums, with longer pauses.
 

@@ -38,7 +38,8 @@ class Patience:
 
     def pause(self, attempt: int) -> float:
         """Return how long to wait after an attempt, 0 for the first."""
-        return min(self.longest_pause, self.first_pause * 2**attempt) * random.uniform(0.5, 1.5)
+        pause = min(self.longest_pause, self.first_pause * 2.0**attempt)
+        return pause * random.uniform(0.5, 1.5)
 
 
 PATIENCE = Patience()

@@ -18,7 +18,7 @@ from components.storage.retry import Asker
 _Answer = TypeVar("_Answer")
 
 
-class S3Client(S3FileSystem):  # type: ignore[misc]
+class S3Client(S3FileSystem):
     """s3fs, which asks again by the rule of all stores; its own attempts nobody would see."""
 
     retries = 1

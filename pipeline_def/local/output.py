@@ -141,10 +141,15 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
 
 def check_url(output: str) -> None:
     """Raise `ConfigurationError` for a URL that nothing can be written to."""
-    scheme, _, place = output.partition("://")
-    known = f"{scheme}://" in _STORES
-    if not known or not place.strip("/") or place.startswith("/"):
+    scheme, slashes, place = output.partition("://")
+    if slashes:
+        known = f"{scheme}://" in _STORES
         wrong = "names no bucket" if known else f"is in no store that can be written to: {scheme}"
+        wrong = "" if known and place.strip("/") and not place.startswith("/") else wrong
+    else:
+        meant = output.startswith(tuple(store.removesuffix("//") for store in _STORES))
+        wrong = "looks like a URL, but one slash is missing, or two" if meant else ""
+    if wrong:
         raise ConfigurationError(
             f"--output {output} {wrong}: give a folder, gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."
         )

@@ -19,8 +19,7 @@ _INDENT = 8
 
 def make_absolute(config: Config) -> Config:
     """Make paths independent of the folder that a later run is started in."""
-    if "://" in config.output:
-        check_url(config.output)
+    check_url(config.output)
     data, output, copy = map(_absolute, (config.data, config.output, config.working_copy))
     return dataclasses.replace(config, data=data, output=str(output), working_copy=copy)
 
