@@ -14,14 +14,16 @@ import google.auth
 import google.auth.exceptions
 import requests
 from gcsfs import GCSFileSystem
-from gcsfs.retry import ChecksumError, HttpError
+from gcsfs.retry import ChecksumError, validate_response
 from google.auth.transport.requests import Request
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.cloud_upload import crc32c_of, send
+from components.storage.cloud_upload import LostSessionError, crc32c_of, send
 from components.storage.retry import Asker
 
+_DAMAGED_ATTEMPTS = 3
+_PASSING_STATUSES = (401, 408, 429)
 _SIGN_IN = "`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS"
 
 _Answer = tuple[int, Any, Any, bytes]
@@ -55,6 +57,14 @@ class _UnsettledError(Exception):
     """The store says that an object exists, and that it does not."""
 
 
+class _StatusError(Exception):
+    """An HTTP status that passes."""
+
+    def __init__(self, code: int, token: str) -> None:
+        super().__init__(f"HTTP status {code}")
+        self.code, self.token = code, token
+
+
 class CloudStorage(GCSFileSystem):
     """gcsfs, whose own attempts are neither logged nor counted, and have no deadline."""
 
@@ -67,22 +77,47 @@ class CloudStorage(GCSFileSystem):
     async def _request(
         self, method: str, path: str, *args: str, data: Any = None, **options: Any
     ) -> _Answer:
-        options |= {"data": data}
         kind = f"{method} {path if args else 'content'}"
-        words = f"{method} {self._format_path(path, args)}"
-        once = GCSFileSystem._request.__wrapped__
-
-        async def attempt() -> _Answer:
-            await self._renew()
-            self.requests_timeout = aiohttp.ClientTimeout(
-                total=None, sock_connect=retry.PATIENCE.silence, sock_read=retry.PATIENCE.silence
-            )
-            answer: _Answer = await once(self, method, path, *args, **options)
-            return answer
-
+        url = self._format_path(path, args)
+        attempt = functools.partial(self._ask_once, method, url, data=data, **options)
         if not _is_idempotent(method, options):
             return await attempt()
-        return await self._asker.ask(attempt, kind=kind, request=words)
+        for number in range(_DAMAGED_ATTEMPTS):
+            answer = await self._asker.ask(attempt, kind=kind, request=f"{method} {url}")
+            if method != "GET" or _is_intact(answer):
+                return answer
+            pause = retry.PATIENCE.pause(number)
+            retry.note_retry("a wrong checksum", f"{method} {url}", pause)
+            await asyncio.sleep(pause)
+        raise OSError(f"it arrives damaged, {_DAMAGED_ATTEMPTS} times")
+
+    async def _ask_once(self, method: str, url: str, *, data: Any, **options: Any) -> _Answer:
+        """Make a request, as gcsfs does, which cannot read every error of a store."""
+        session = await self._set_session()
+        # It would itself ask again after a lost connection, and say so to nobody.
+        session._retry_connection = False
+        await self._renew()
+        silence = retry.PATIENCE.silence
+        headers = self._get_headers(options.pop("headers", None))
+        body = options.pop("json", None)
+        async with session.request(
+            method,
+            url,
+            params=self._get_params(options),
+            headers=headers,
+            json=body,
+            data=data,
+            timeout=aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence),
+        ) as answer:
+            content = await answer.read()
+        if answer.status in _PASSING_STATUSES or answer.status >= 500:
+            raise _StatusError(answer.status, headers.get("authorization", ""))
+        try:
+            validate_response(answer.status, content, url)
+        except TypeError as error:
+            # It expects a text where some servers send more.
+            raise OSError(f"HTTP status {answer.status}: {content[:200]!r}") from error
+        return answer.status, answer.headers, answer.request_info, content
 
     async def _renew(self) -> None:
         """Fetch a token if there is none that is valid; gcsfs would hold up all requests for it."""
@@ -100,17 +135,23 @@ class CloudStorage(GCSFileSystem):
 
     def _find_cause(self, error: Exception) -> str | None:
         """Say in a few words what passes; None for an error that stays."""
-        if isinstance(error, HttpError) and error.code is not None:
-            code = int(error.code)
-            if code == 401 and self.credentials.credentials is not None:
-                # A token may be revoked before it expires.
-                self.credentials.credentials.token = None
-                return "an expired token (401)"
-            return f"HTTP status {code}" if code in (408, 429) or code >= 500 else None
+        if isinstance(error, _StatusError):
+            return self._find_cause_of_status(error)
         for kinds, cause in _CAUSES:
             if isinstance(error, kinds):
                 return cause
         return None
+
+    def _find_cause_of_status(self, error: _StatusError) -> str | None:
+        if error.code != 401:
+            return str(error)
+        credentials = self.credentials.credentials
+        if credentials is None:
+            return None
+        # A token may be revoked before it expires; another request may have renewed it already.
+        if credentials.token and error.token.endswith(credentials.token):
+            credentials.token = None
+        return "an expired token (401)"
 
     async def _pipe_file(self, path: str, data: bytes, *_: Any, **__: Any) -> None:
         await self.write_version(path, data, await self.find_version(path))
@@ -141,13 +182,20 @@ class CloudStorage(GCSFileSystem):
             FileExistsError: there is one of another generation.
         """
         headers = {"Range": f"bytes=0-{end - 1}"} if end else {}
-        try:
-            _, data = await self._call("GET", self.url(path), headers=headers, generation=version)
-        except FileNotFoundError:
-            if await self.find_version(path) not in ("", version):
-                raise FileExistsError(path) from None
-            raise
-        return bytes(data)
+        url = self.url(path)
+
+        async def attempt() -> bytes:
+            try:
+                _, data = await self._call("GET", url, headers=headers, generation=version)
+            except FileNotFoundError:
+                if (now := await self.find_version(path)) == version:
+                    raise _UnsettledError(path) from None
+                if now:
+                    raise FileExistsError(path) from None
+                raise
+            return bytes(data)
+
+        return await self._asker.ask(attempt, kind="read", request=f"GET {url}")
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Write an object in place of a generation, "" for none; return the new generation.
@@ -184,6 +232,7 @@ _CAUSES: tuple[tuple[tuple[type[Exception], ...], str | None], ...] = (
     ((aiohttp.ClientConnectorError,), "no connection"),
     ((aiohttp.ClientPayloadError,), "an answer that broke off"),
     ((TimeoutError, requests.exceptions.Timeout), "no answer"),
+    ((LostSessionError,), "a lost upload session"),
     ((_UnsettledError,), "contradictory answers"),
     ((ChecksumError,), "a wrong checksum"),
     ((requests.exceptions.ProxyError,), "HTTP status 502"),
@@ -196,6 +245,18 @@ _CAUSES: tuple[tuple[tuple[type[Exception], ...], str | None], ...] = (
 )
 
 
+def _is_intact(answer: _Answer) -> bool:
+    """Compare content with the checksum that Cloud Storage sends with all of an object.
+
+    What was stored compressed has the checksum of that, not of what is read here.
+    """
+    status, headers, _, content = answer
+    known = ",".join(headers.getall("x-goog-hash", []))
+    if status != 200 or "Content-Encoding" in headers or "crc32c=" not in known:
+        return True
+    return f"crc32c={crc32c_of(content)}" in known
+
+
 def _is_idempotent(method: str, options: dict[str, Any]) -> bool:
     """Say whether a request may be made twice: what is written is then bound to a generation."""
     return method != "POST" or "ifGenerationMatch" in options
@@ -204,7 +265,7 @@ def _is_idempotent(method: str, options: dict[str, Any]) -> bool:
 def explain_error(url: str, error: Exception) -> StorageError | None:
     """Say in one sentence what is wrong with the store of `url`; None for any other error."""
     reason = " ".join(str(error).split()).rstrip(".")
-    unknown = isinstance(error, HttpError) and error.code in (401, "401")
+    unknown = isinstance(error, _StatusError)
     if unknown or reason.startswith("Forbidden"):
         return StorageError(f"Access to {url} was refused ({reason}): sign in with {_SIGN_IN}.")
     return None

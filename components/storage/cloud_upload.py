@@ -15,6 +15,10 @@ PIECE = 8 * 2**20
 """Above so many bytes an upload goes in pieces, of which only the last one is sent again."""
 
 
+class LostSessionError(Exception):
+    """An upload in pieces is over, expired, or finished without our knowing: begin anew."""
+
+
 async def send(fs: GCSFileSystem, path: str, data: bytes, generation: str) -> dict[str, Any]:
     """Upload an object, whose checksum the store compares; return its description."""
     bucket, _, name = path.partition("/")
@@ -69,9 +73,12 @@ async def _send_in_pieces(
     while True:
         piece = data[start : start + PIECE]
         span = f"bytes {start}-{start + len(piece) - 1}/{len(data)}"
-        headers, answer = await fs._call(
-            "PUT", session, headers={"Content-Range": span}, data=piece
-        )
+        try:
+            headers, answer = await fs._call(
+                "PUT", session, headers={"Content-Range": span}, data=piece
+            )
+        except FileNotFoundError:
+            raise LostSessionError(session) from None
         if answer:
             found: dict[str, Any] = json.loads(answer)
             return found

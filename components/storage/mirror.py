@@ -74,11 +74,11 @@ class Mirror:
         with self._lock:
             found = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
             wanted = [f for f in found.values() if f.is_file and self._is_newer(f)]
-            self._run((file.size, self._fetch(file)) for file in wanted)
             ours = [name for name in self._known if self._is_ours(name, names)]
             for name in set(ours) - found.keys():
                 del self._known[name]
-            self._write_ledger()
+            with self._noting():
+                self._run((file.size, self._fetch(file)) for file in wanted)
             return len(wanted)
 
     def store(self, names: Collection[str] | None = None) -> None:
@@ -91,12 +91,13 @@ class Mirror:
             here = dict(self._list(names))
             changed = [name for name, entry in here.items() if self._has_changed(name, entry)]
             gone = [n for n in self._known if self._is_ours(n, names) and n not in here]
-            for rank in sorted({self._rank(name) for name in changed}):
-                now = [name for name in changed if self._rank(name) == rank]
-                self._run((here[name].size, self._store(name, here[name])) for name in now)
-            self._run((0, self._remove(name)) for name in gone)
-            if changed or gone:
-                self._write_ledger()
+            if not changed and not gone:
+                return
+            with self._noting():
+                for rank in sorted({self._rank(name) for name in changed}):
+                    now = [name for name in changed if self._rank(name) == rank]
+                    self._run((here[name].size, self._store(name, here[name])) for name in now)
+                self._run((0, self._remove(name)) for name in gone)
 
     def _is_newer(self, found: Found) -> bool:
         known, here = self._known.get(found.path), self._stat(found.path)
@@ -193,6 +194,14 @@ class Mirror:
             if found["url"] == self.url:
                 return {name: Entry(*fields) for name, fields in found["files"].items()}
         return {}
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note in the folder what is equal to its object, also if not all of it came to be."""
+        try:
+            yield
+        finally:
+            self._write_ledger()
 
     def _write_ledger(self) -> None:
         path = self._path(_LEDGER)

@@ -44,6 +44,7 @@ class Patience:
 
 PATIENCE = Patience()
 
+_clock = time.monotonic
 _counts: collections.Counter[str] = collections.Counter()
 
 
@@ -85,7 +86,7 @@ class Asker:
             StorageError: the store has not answered until the deadline.
             Exception: what `attempt` raised, if it does not pass.
         """
-        began = time.monotonic()
+        began = _clock()
         for number in itertools.count():
             try:
                 answer = await attempt()
@@ -94,10 +95,10 @@ class Asker:
                 if cause is None:
                     raise
                 pause = PATIENCE.pause(number)
-                if time.monotonic() - began + pause > self._deadline(kind):
+                if _clock() - began + pause > self._deadline(kind):
                     if not self._store:
                         raise
-                    raise self._give_up(cause, number + 1, time.monotonic() - began) from error
+                    raise self._give_up(cause, number + 1, _clock() - began) from error
                 note_retry(cause, request, pause)
                 await asyncio.sleep(pause)
             else:

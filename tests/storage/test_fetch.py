@@ -115,7 +115,6 @@ def test_tries_again(server: GcsServer, faults: list[Fault]) -> None:
 
 LASTING: dict[str, tuple[list[Fault], str]] = {
     "forbidden": ([403] * 100, "Forbidden"),
-    "gone": ([404] * 100, "gone since it was listed"),
     "damaged in the store": (["corrupt"] * 100, "arrives damaged"),
 }
 
@@ -141,6 +140,18 @@ def test_an_object_that_changes_after_the_listing_is_rejected(server: GcsServer)
     rejected, _ = content(listing.root, listing.files)
     assert isinstance(rejected, Unread)
     assert not rejected.too_large
+
+
+def test_an_object_that_goes_after_the_listing_is_rejected(server: GcsServer) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, b"as listed")
+    listing = list_images("gs://bucket")
+    server.add_bucket("bucket").delete("a/1.jpg")
+    server.faults["b/1.jpg"] = [404, 404]
+    rejected, late = content(listing.root, listing.files)
+    assert rejected == Unread("it has gone since it was listed")
+    # The store said so of this one too, and still described it.
+    assert late == b"as listed"
 
 
 def test_a_large_object_is_rejected_unread(server: GcsServer) -> None:
