@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import threading
 from typing import Any
 
 import aiohttp
@@ -72,7 +71,7 @@ class CloudStorage(GCSFileSystem):
         """Take the options of gcsfs."""
         super().__init__(**options)
         self._asker = Asker(self._find_cause, f"The object store at {self._location}")
-        self._renewal = threading.Lock()
+        self._renewal: asyncio.Task[None] | None = None
 
     async def _request(
         self, method: str, path: str, *args: str, data: Any = None, **options: Any
@@ -126,12 +125,14 @@ class CloudStorage(GCSFileSystem):
             return
 
         def renew() -> None:
-            with self._renewal, requests.Session() as session:
-                if not credentials._credentials_valid(300):
-                    ask = functools.partial(Request(session), timeout=retry.PATIENCE.silence)
-                    credentials.credentials.refresh(ask)
+            with requests.Session() as session:
+                ask = functools.partial(Request(session), timeout=retry.PATIENCE.silence)
+                credentials.credentials.refresh(ask)
 
-        await asyncio.to_thread(renew)
+        # One for all requests that wait.
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(asyncio.to_thread(renew))
+        await asyncio.shield(self._renewal)
 
     def _find_cause(self, error: Exception) -> str | None:
         """Say in a few words what passes; None for an error that stays."""

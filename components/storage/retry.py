@@ -33,7 +33,7 @@ class Patience:
     """For a kind of request that has never been answered: the store or its address is wrong."""
     deadline: float = 180.0
     """For one that has been: an outage, or a store under load, of which a run survives minutes."""
-    silence: float = 8.0
+    silence: float = 7.0
     """A connection, or the rest of an answer, that does not come for so long is given up."""
 
     def pause(self, attempt: int) -> float:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
+import aiohttp
 from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from components.storage.object_store import error_code
 from components.storage.retry import Asker
-
-_Answer = TypeVar("_Answer")
 
 
 class S3Client(S3FileSystem):
@@ -50,14 +50,17 @@ class S3Client(S3FileSystem):
         wanted = {"IfMatch": version, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
 
         async def attempt() -> bytes:
-            answer = await self._call_s3("get_object", Bucket=bucket, Key=key, **wanted)
+            answer = await super(S3Client, self)._call_s3(
+                "get_object", Bucket=bucket, Key=key, **wanted
+            )
             try:
                 data: bytes = await answer["Body"].read()
             finally:
                 answer["Body"].close()
             return data
 
-        return await self._ask_unchanged(attempt, path)
+        with _telling_changes(path):
+            return await self._asker.ask(attempt, kind="content", request=f"get_object {path}")
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Write an object in place of one with the ETag `version`, "" for none; return the new one.
@@ -71,32 +74,33 @@ class S3Client(S3FileSystem):
             **({"IfMatch": version} if version else {"IfNoneMatch": "*"}),
             "ContentMD5": base64.b64encode(digest.digest()).decode(),
         }
-
-        async def attempt() -> str:
-            answer = await self._call_s3("put_object", Bucket=bucket, Key=key, Body=data, **sent)
-            return str(answer["ETag"])
-
         try:
-            return await self._ask_unchanged(attempt, path)
+            with _telling_changes(path):
+                answer = await self._call_s3(
+                    "put_object", Bucket=bucket, Key=key, Body=data, **sent
+                )
         except FileExistsError:
             # An earlier attempt may have written it, and its answer was lost.
-            found = str((await self._call_s3("head_object", Bucket=bucket, Key=key))["ETag"])
-            if found.strip('"') != digest.hexdigest():
+            answer = await self._call_s3("head_object", Bucket=bucket, Key=key)
+            if answer["ETag"].strip('"') != digest.hexdigest():
                 raise
-            return found
+        return str(answer["ETag"])
 
     async def delete_version(self, path: str, version: str) -> None:
         """Delete an object; S3 knows no condition for it."""
         bucket, _, key = path.partition("/")
         await self._call_s3("delete_object", Bucket=bucket, Key=key)
 
-    async def _ask_unchanged(self, attempt: Callable[[], Awaitable[_Answer]], path: str) -> _Answer:
-        try:
-            return await self._asker.ask(attempt, kind="content", request=f"object {path}")
-        except OSError as error:
-            if error_code(error) in ("PreconditionFailed", "412"):
-                raise FileExistsError(path) from error
-            raise
+
+@contextlib.contextmanager
+def _telling_changes(path: str) -> Iterator[None]:
+    """Turn the answer that an object is not as it was into `FileExistsError`."""
+    try:
+        yield
+    except OSError as error:
+        if error_code(error) in ("PreconditionFailed", "412"):
+            raise FileExistsError(path) from error
+        raise
 
 
 _PASSING = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException"}
@@ -110,6 +114,8 @@ def _find_cause(error: Exception) -> str | None:
         return "no connection"
     if isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError):
         return "a lost connection"
+    if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
+        return "an answer that broke off"
     response = getattr(error.__cause__, "response", None) or {}
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     return f"HTTP status {status}" if status >= 500 or error_code(error) in _PASSING else None

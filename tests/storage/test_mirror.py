@@ -14,11 +14,12 @@ import pytest
 
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import StorageError
-from components.storage import cloud_upload, retry
+from components.storage import cloud_upload, object_store, retry
 from components.storage.cloud_storage import CloudStorage
 from components.storage.folder import find_files, open_folder
 from components.storage.mirror import Mirror
 from components.storage.retry import Patience
+from tests.storage.faulty_proxy import spoil
 from tests.storage.s3_server import serve_s3, set_up_client
 
 NAMES = ("artifacts", "pushed", "runs", "metadata.sqlite")
@@ -120,8 +121,19 @@ def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
     assert {"HTTP status 429", "HTTP status 503", "no answer", "a wrong checksum"} <= set(counted)
 
 
-def test_a_copy_in_s3_is_whole(s3: str, tmp_path: Path) -> None:
-    check_a_copy("s3://bucket/out", tmp_path, files=5)
+def test_a_copy_in_s3_is_whole_whatever_fails_on_the_way(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = Patience(first_pause=0.002, longest_pause=0.02)
+    monkeypatch.setattr(retry, "PATIENCE", patience)
+    monkeypatch.setattr(retry, "_counts", Counter())
+    monkeypatch.setitem(object_store._CONNECTION, "read_timeout", 0.5)
+    with spoil(s3, {500: 0.1, 503: 0.1, "reset": 0.1, "stall": 0.05, "short": 0.1}) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        check_a_copy("s3://bucket/out", tmp_path, files=10)
+        # A connection that breaks before an answer is made anew by aiohttp, which tells nobody.
+        met = sum(proxy.met.values()) - proxy.met["reset"]
+    assert sum(retry.count_retries().values()) >= met > 3
 
 
 def test_only_changes_travel_and_removed_files_go(server: GcsServer, tmp_path: Path) -> None:
