@@ -15,7 +15,7 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local.output import Output, open_output
+from pipeline_def.local.output import RECORDS, Output, open_output
 from pipeline_def.local.preparation import check_writable, make_absolute, prepare
 from pipeline_def.runs import record as records
 from pipeline_def.runs.record import RunRecord
@@ -36,7 +36,7 @@ commands
   runs           lists earlier runs, compares two, traces a pushed model
 
 options that people use
-  --output DIR                   everything that is written: output
+  --output DIR|URL               everything that is written: output; gs:// s3://
   --config FILE                  YAML with any of the options
   --ingest.manifest FILE         a table of paths and labels
   --transform.size PIXELS        side of the images that the model sees
@@ -186,18 +186,20 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--to")
     parser.add_argument("--json", action="store_true")
     config, options = parse(parser, arguments)
-    config, copy = open_output(make_absolute(config))
-    output = config.output
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to names the page of two runs: add --compare A B.")
+    # A comparison reads artifacts too.
+    names = None if options["compare"] else RECORDS
+    config, opened = open_output(make_absolute(config), names)
+    output = config.output
     if options["compare"]:
         from pipeline_def.local.comparison_command import show_comparison
 
         first, second = options["compare"]
         show_comparison((first, second), output, to=options["to"], as_json=options["json"])
-        copy.store()
+        opened.store()
     elif options["lineage"]:
-        wanted = copy.found(options["lineage"])
+        wanted = opened.found(options["lineage"])
         show_lineage(output, wanted, as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])

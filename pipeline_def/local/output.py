@@ -10,7 +10,6 @@ import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.storage.folder import CLOUD_STORAGE
@@ -34,6 +33,9 @@ _DURING = (
     *(_LAYOUT.pushed, _LAYOUT.runs, _LAYOUT.metadata),
     *(_LAYOUT.schema, _LAYOUT.summary, _LAYOUT.report, _LAYOUT.comparison),
 )
+RECORDS = (_LAYOUT.runs,)
+"""What the history of an output is read from."""
+
 # Names that others look at first: what they point to is there before them.
 _POINTERS = ("saved_model.pb", "checkpoint")
 
@@ -89,6 +91,9 @@ class Output:
         watch.start()
         try:
             yield
+        except StorageError:
+            # Most likely of the same store, which has been waited for.
+            raise
         except BaseException:
             with contextlib.suppress(StorageError):
                 self.store((_LAYOUT.runs, _LAYOUT.checkpoints))
@@ -141,18 +146,25 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
 
 def check_url(output: str) -> None:
     """Raise `ConfigurationError` for a URL that nothing can be written to."""
-    scheme, slashes, place = output.partition("://")
-    if slashes:
-        known = f"{scheme}://" in _STORES
-        wrong = "names no bucket" if known else f"is in no store that can be written to: {scheme}"
-        wrong = "" if known and place.strip("/") and not place.startswith("/") else wrong
-    else:
-        meant = output.startswith(tuple(store.removesuffix("//") for store in _STORES))
-        wrong = "looks like a URL, but one slash is missing, or two" if meant else ""
-    if wrong:
+    if wrong := _find_mistake(output):
         raise ConfigurationError(
             f"--output {output} {wrong}: give a folder, gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."
         )
+
+
+def _find_mistake(output: str) -> str:
+    scheme, slashes, place = output.partition("://")
+    if not slashes:
+        meant = output.startswith(tuple(store.removesuffix("//") for store in _STORES))
+        return "looks like a URL, but one slash is missing, or two" if meant else ""
+    if f"{scheme}://" not in _STORES:
+        return f"is in no store that can be written to: {scheme}"
+    bucket, *folders = place.rstrip("/").split("/")
+    if not bucket:
+        return "names no bucket"
+    # The working copy is named after it.
+    odd = any(part in ("", ".", "..") for part in (bucket, *folders))
+    return "has a part that is empty, . or .." if odd else ""
 
 
 def _default_folder(url: str) -> Path:
@@ -162,8 +174,7 @@ def _default_folder(url: str) -> Path:
     """
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     root = named if named.is_absolute() else Path("~/.local/state").expanduser()
-    place = urlsplit(url)
-    return root / "tfx-image-pipeline" / place.scheme / place.netloc / place.path.strip("/")
+    return root / "tfx-image-pipeline" / url.replace("://", "/", 1)
 
 
 def _rank(name: str) -> int:

@@ -30,6 +30,8 @@ WRONG = {
     "http://host/x": "in no store that can be written to: http",
     "file:///tmp/x": "in no store that can be written to: file",
     "ftp://host/x": "in no store",
+    "gs://b/../../x": "a part that is empty, . or ..",
+    "gs://b//x": "a part that is empty",
     "gs:/b/x": "one slash is missing",
     "s3:b": "one slash is missing",
 }

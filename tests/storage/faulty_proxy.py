@@ -64,6 +64,9 @@ class FaultyProxy:
         if fault in ("reset", "stall"):
             await asyncio.sleep(5 if fault == "stall" else 0)
             request.transport.abort()
+            return web.Response()
+        if fault == "short" and not content:
+            self.met[fault] -= 1
         headers = {k: v for k, v in found.headers.items() if k not in _NOT_PASSED_ON}
         answer = web.StreamResponse(status=found.status, headers=headers)
         # An answer to HEAD has the length of what it leaves out.

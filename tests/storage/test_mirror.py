@@ -121,6 +121,7 @@ def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
     assert {"HTTP status 429", "HTTP status 503", "no answer", "a wrong checksum"} <= set(counted)
 
 
+@pytest.mark.slow
 def test_a_copy_in_s3_is_whole_whatever_fails_on_the_way(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +235,7 @@ def test_an_object_that_was_replaced_is_told_from_one_that_is_gone(server: GcsSe
         fsspec.asyn.sync(fs.loop, fs.read_version, "bucket/a", old)
 
 
+@pytest.mark.slow
 def test_s3_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lose_patience(monkeypatch)
     with GcsServer() as server:  # It answers S3's requests with errors of its own.
