@@ -6,15 +6,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ConfigurationError
-from components.storage.cloud_storage import CloudStorage
 from pipeline_def.config.config import Config
 from pipeline_def.local.output import Output, open_output
 from pipeline_def.local.preparation import check_writable, make_absolute
+from tests.storage.gs_client import point_to
 
 
 @pytest.mark.parametrize("url", ["gs://b/x", "gcs://b/x/", "s3://b", "minio://b/x/y"])
@@ -50,17 +49,10 @@ def test_an_output_within_the_images_is_refused_in_a_bucket_too() -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GcsServer]:
-    with GcsServer() as server:
+    with GcsServer() as server, point_to(server):
         server.add_bucket("b")
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
-        CloudStorage.clear_instance_cache()
         yield server
-        for fs in CloudStorage._cache.values():
-            if fs.session:
-                fsspec.asyn.sync(fs.loop, fs.session.close)
-        CloudStorage.clear_instance_cache()
 
 
 def open_at(url: str) -> tuple[Path, Output]:

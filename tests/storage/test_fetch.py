@@ -15,27 +15,19 @@ from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, list_images
 from components.ingest.spans import find_span
 from components.storage import retry
-from components.storage.cloud_storage import CloudStorage
 from components.storage.fetch import Content, Unread, read_files
-from components.storage.retry import Patience
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
+from tests.storage.gs_client import point_to
 
 CONFIG = IngestConfig()
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+def server() -> Iterator[GcsServer]:
     """A Cloud Storage server that every gs:// of the test goes to."""
-    with GcsServer() as server:
-        options = {"endpoint_url": server.endpoint, "token": "anon"}
-        monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01, longest_pause=0.02))
+    with GcsServer() as server, point_to(server):
         yield server
-        for fs in CloudStorage._cache.values():
-            if fs.session:
-                fsspec.asyn.sync(fs.loop, fs.session.close)
-        CloudStorage.clear_instance_cache()
 
 
 def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
@@ -278,3 +270,19 @@ def test_a_file_that_may_not_be_read_is_rejected(tmp_path: Path) -> None:
         os.seteuid(0)
     assert isinstance(rejected, Unread)
     assert rejected == Unread("Permission denied")
+
+
+def test_a_token_that_the_store_no_longer_takes_is_renewed_once(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write_key(tmp_path / "key.json")
+    options = {"endpoint_url": server.endpoint, "token": str(tmp_path / "key.json")}
+    monkeypatch.setitem(fsspec.config.conf, "gs", options)
+    for number in range(100):
+        server.put("bucket", f"a/{number}.jpg", b"x")
+    listing = list_images("gs://bucket")
+    assert server.counts["token"] == 1
+    server.faults["a/7.jpg"] = [401]
+    assert content(listing.root, listing.files) == [b"x"] * 100
+    assert server.counts["token"] == 2
+    assert retry.count_retries() == {"an expired token (401)": 1}

@@ -15,11 +15,11 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import StorageError
 from components.storage import cloud_upload, object_store, retry
-from components.storage.cloud_storage import CloudStorage
 from components.storage.folder import find_files, open_folder
 from components.storage.mirror import Mirror
 from components.storage.retry import Patience
 from tests.storage.faulty_proxy import spoil
+from tests.storage.gs_client import point_to
 from tests.storage.s3_server import serve_s3, set_up_client
 
 NAMES = ("artifacts", "pushed", "runs", "metadata.sqlite")
@@ -53,21 +53,12 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
-    with GcsServer() as server:
+def server() -> Iterator[GcsServer]:
+    patience = Patience(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
+    with GcsServer() as server, point_to(server, patience):
         server.add_bucket("bucket")
         server.stall_seconds = 1.0
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
-        monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
-        patience = Patience(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
-        monkeypatch.setattr(retry, "PATIENCE", patience)
-        monkeypatch.setattr(retry, "_counts", Counter())
-        CloudStorage.clear_instance_cache()
         yield server
-        for fs in CloudStorage._cache.values():
-            if fs.session:
-                fsspec.asyn.sync(fs.loop, fs.session.close)
-        CloudStorage.clear_instance_cache()
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +208,7 @@ def test_a_store_that_is_out_of_order_is_named_with_its_cause(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
-        CloudStorage.clear_instance_cache()
+        monkeypatch.setitem(fsspec.config.conf["gs"], "endpoint_url", address)
         with pytest.raises(StorageError, match=rf"{address} .*no connection"):
             mirror("gs://bucket", tmp_path).fetch()
 
