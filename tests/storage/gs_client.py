@@ -14,7 +14,6 @@ from components.storage import retry
 from components.storage.cloud_storage import CloudStorage
 from components.storage.retry import Patience
 
-
 IMPATIENT = Patience(first_pause=0.01, longest_pause=0.02)
 
 
