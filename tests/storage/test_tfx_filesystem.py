@@ -19,8 +19,9 @@ from tfx.utils import io_utils
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.errors import UserError
 from components.evaluation.baseline import FOUND_KEY, BaselineFinder, find_baseline
-from components.storage import object_store
+from components.storage import retry
 from components.storage.folder import find_files, list_folders
+from components.storage.retry import Patience
 from components.storage.tfx_filesystem import register_object_stores
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import (
@@ -326,7 +327,7 @@ def nowhere(server: str, dead_port: int, monkeypatch: pytest.MonkeyPatch) -> str
     """An endpoint that nothing listens at, which clients try once."""
     endpoint = f"http://127.0.0.1:{dead_port}"
     set_up_client(monkeypatch, endpoint)
-    monkeypatch.setitem(object_store._CONNECTION, "retries", {"total_max_attempts": 1})
+    monkeypatch.setattr(retry, "PATIENCE", Patience(first_deadline=0, deadline=0))
     return endpoint
 
 
@@ -352,7 +353,7 @@ def test_a_wrong_endpoint_gives_one_sentence(
     server: str, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    monkeypatch.setitem(object_store._CONNECTION, "retries", {"total_max_attempts": 1})
+    monkeypatch.setattr(retry, "PATIENCE", Patience(first_deadline=0, deadline=0))
     assert "set AWS_ENDPOINT_URL" in said(fileio.isdir)
     assert "set AWS_ENDPOINT_URL" in said(find_files)
 
