@@ -133,7 +133,7 @@ import sys
 import local_runner
 from components.storage import retry
 
-retry.PATIENCE = retry.Patience(first_pause=0.05, longest_pause=0.5, silence=2)
+retry.PATIENCE = retry.Patience(first_pause=0.02, longest_pause=0.2, silence=1)
 sys.exit(local_runner.main())
 """
 

@@ -37,6 +37,12 @@ class S3Client(S3FileSystem):
         once = functools.partial(super()._lsdir, path, *args, **options)
         return await self._asker.ask(once, kind="list", request=f"list {path}")
 
+    async def _cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
+        # The body comes after the answer that `_call_s3` waits for.
+        once = functools.partial(super()._cat_file, path, *args, **options)
+        data: bytes = await self._asker.ask(once, kind="content", request=f"get_object {path}")
+        return data
+
     call_s3 = sync_wrapper(_call_s3)
 
     async def read_version(self, path: str, version: str, end: int | None = None) -> bytes:

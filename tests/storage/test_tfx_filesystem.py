@@ -97,8 +97,8 @@ def test_what_is_written_is_read(endpoint: str, scheme: str) -> None:
     assert read(url.replace(scheme, "s3")) == read(url.replace(scheme, "minio"))
 
 
-@pytest.mark.parametrize("breaks", [1, 2])
-def test_a_read_that_breaks_is_tried_once_more(
+@pytest.mark.parametrize("breaks", [1, 4])
+def test_a_read_that_breaks_is_tried_again(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, breaks: int
 ) -> None:
     write(f"{STORE}/file", "whole")
@@ -111,11 +111,9 @@ def test_a_read_that_breaks_is_tried_once_more(
         return await whole(self, method, *details, **options)
 
     monkeypatch.setattr(S3FileSystem, "_call_s3", broken)
-    if breaks == 1:
-        assert read(f"{STORE}/file") == "whole"
-    else:
-        assert "Cannot reach" in said(lambda _: read(f"{STORE}/file"))
-    assert asked == ["get_object"] * 2
+    monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01))
+    assert read(f"{STORE}/file") == "whole"
+    assert asked == ["get_object"] * (breaks + 1)
 
 
 def test_a_failed_write_leaves_no_object(endpoint: str) -> None:
