@@ -54,9 +54,9 @@ class Output:
         return self._mirror.url if self._mirror else ""
 
     def shown(self, path: str) -> str:
-        """Return where others find a path of the folder."""
+        """Return where others find a path of the folder, if TensorFlow can read it there."""
         below = f"{self.folder}/"
-        if not self.url or not path.startswith(below):
+        if not self.url.startswith(CLOUD_STORAGE) or not path.startswith(below):
             return path
         return f"{self.url}/{path.removeprefix(below)}"
 
