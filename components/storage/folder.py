@@ -14,7 +14,10 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from components.contract.errors import DataError, StorageError
-from components.storage.object_store import SCHEMES, explain_error, open_store
+from components.storage import object_store
+
+CLOUD_STORAGE = ("gs://", "gcs://")
+"""Begins the URLs of Google Cloud Storage."""
 
 MISSING = "missing"
 """The version of what is named but is not there, such as a broken link."""
@@ -45,8 +48,15 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
         StorageError: there is no such kind of file system, or its package is missing.
     """
     try:
-        is_store = folder.startswith(SCHEMES)
-        fs, root = open_store(folder) if is_store else fsspec.core.url_to_fs(folder)
+        if folder.startswith(object_store.SCHEMES):
+            fs, root = object_store.open_store(folder)
+        elif folder.startswith(CLOUD_STORAGE):
+            # It takes half a second to import.
+            from components.storage.cloud_storage import open_cloud_storage
+
+            fs, root = open_cloud_storage(folder)
+        else:
+            fs, root = fsspec.core.url_to_fs(folder)
     except (ImportError, ValueError) as error:
         raise StorageError(f"Cannot open {folder}: {error}.") from error
     return fs, root.rstrip("/")
@@ -163,9 +173,16 @@ def write_json(url: str, content: Any) -> None:
 
 def storage_error(task: str, url: str, error: Exception) -> StorageError:
     """Say in one sentence that `task`, such as "list", cannot be done with `url`, and why."""
-    if url.startswith(SCHEMES) and (explained := explain_error(url, error)):
-        return explained
-    return StorageError(f"Cannot {task} {url}: {reason_of(error)}.")
+    if isinstance(error, StorageError):
+        return error
+    explained = None
+    if url.startswith(object_store.SCHEMES):
+        explained = object_store.explain_error(url, error)
+    elif url.startswith(CLOUD_STORAGE):
+        from components.storage import cloud_storage
+
+        explained = cloud_storage.explain_error(url, error)
+    return explained or StorageError(f"Cannot {task} {url}: {reason_of(error)}.")
 
 
 def reason_of(error: Exception) -> str:
@@ -180,6 +197,9 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
         fs.invalidate_cache()
         objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
     except Exception as error:  # Each file system has errors of its own.
+        if isinstance(error, FileNotFoundError) and folder.startswith(CLOUD_STORAGE):
+            bucket = root.partition("/")[0]
+            raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
         raise storage_error("list", folder, error) from error
     for path, info in objects.items():
         yield _describe_object(path.removeprefix(root).removeprefix("/"), info)

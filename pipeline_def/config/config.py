@@ -36,7 +36,13 @@ class Config:
     test). Unset: a built-in sample, 1,797 handwritten digits."""
 
     output: str = "output"
-    """Folder for everything the pipeline writes; run again with the same one to reuse results."""
+    """Folder for everything the pipeline writes; run again with the same one to reuse results. A
+    folder, gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."""
+
+    working_copy: str | None = None
+    """Folder on this machine in which a local run works if `output` is in a store; all of it is
+    copied there after every step. Unset: one named after the URL, below `$XDG_STATE_HOME` or
+    `~/.local/state`."""
 
     name: str = "images"
     """Name of the pipeline."""

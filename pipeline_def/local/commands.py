@@ -18,10 +18,12 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
+from pipeline_def.local.output import ASKED, RECORDS, Output, open_output, working_folder
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.repair import check_metadata, repair
 from pipeline_def.local.server.options import parse_options
-from pipeline_def.runs.record import Output, RunRecord
+from pipeline_def.runs import record as records
+from pipeline_def.runs.record import RunRecord
 from pipeline_def.startup import seconds_since_start
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ commands
   serve          a page and a REST that answer with the pushed model
 
 options that people use
-  --output DIR                   everything that is written: output
+  --output DIR|URL               everything that is written: output; gs:// s3://
   --config FILE                  YAML with any of the options
   --ingest.manifest FILE         a table of paths and labels
   --transform.size PIXELS        side of the images that the model sees
@@ -109,18 +111,36 @@ def run(arguments: list[str]) -> int:
     from pipeline_def.local.execution import execute
 
     config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))
-    config = make_absolute(config)
-    layout = Layout(config.output)
-    check_writable(config)
-    with lock_output(layout):
-        check_metadata(layout)
+    with _opened(config) as (config, output):
+        layout = Layout(config.output)
         config = prepare(config, layout)
-        record = execute(config)
+        record = execute(config, output=output)
         if record is None:
             return 1
+        output.store()
         summary = _summarize(record, config, layout)
-    print_summary(summary, summary_file=layout.summary, seconds=seconds_since_start())
+        output.store()
+    pushed = output.shown(summary.pushed_model or "")
+    print_summary(
+        dataclasses.replace(summary, pushed_model=pushed),
+        summary_file=layout.summary,
+        seconds=seconds_since_start(),
+    )
     return 0
+
+
+@contextlib.contextmanager
+def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
+    """Hold the output, or its working copy, into which what is in a store is brought first."""
+    config = make_absolute(config)
+    folder = working_folder(config)
+    check_writable(folder)
+    with lock_output(Layout(folder)):
+        config, output = open_output(config)
+        if output.url:
+            print(f"Output: {output.url}, worked on in {make_printable(folder)}", flush=True)
+        check_metadata(Layout(folder))
+        yield config, output
 
 
 def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
@@ -139,7 +159,7 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     return summary
 
 
-def _read_warnings(anomalies: Output, config: Config) -> list[str]:
+def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
     from tfx.types import standard_artifacts
 
@@ -170,19 +190,17 @@ def schema(arguments: list[str]) -> int:
     parser.add_argument("--to")
     config, options = parse(parser, _name_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
-    config = make_absolute(dataclasses.replace(config, validation=validation))
-    layout = Layout(config.output)
-    check_writable(config)
-    target = os.path.abspath(options["to"] or layout.schema)
+    config = dataclasses.replace(config, validation=validation)
+    with _opened(config) as (config, output):
+        layout = Layout(config.output)
+        target = os.path.abspath(options["to"] or layout.schema)
+        record = execute(prepare(config, layout), output=output, last="SchemaGen")
+        if record is None:
+            return 1
+        from pipeline_def.local.schema_command import write_schema
 
-    with lock_output(layout):
-        check_metadata(layout)
-        record = execute(prepare(config, layout), last="SchemaGen")
-    if record is None:
-        return 1
-    from pipeline_def.local.schema_command import write_schema
-
-    write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
+        write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
+        output.store()
     shown = make_printable(target)
     print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")
     return 0
@@ -200,18 +218,23 @@ def runs(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--repair", action="store_true")
     config, options = parse(parser, arguments)
-    output = make_absolute(config).output
     if options["repair"]:
-        return _repair(Layout(output))
+        return _repair(Layout(working_folder(make_absolute(config))))
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to names the page of two runs: add --compare A B.")
+    # A comparison reads artifacts too.
+    names = None if options["compare"] else RECORDS
+    config, opened = open_output(make_absolute(config), names)
+    output = config.output
     if options["compare"]:
         from pipeline_def.local.comparison_command import show_comparison
 
         first, second = options["compare"]
         show_comparison((first, second), output, to=options["to"], as_json=options["json"])
+        opened.store()
     elif options["lineage"]:
-        show_lineage(output, options["lineage"], as_json=options["json"])
+        wanted = opened.found(options["lineage"])
+        show_lineage(output, wanted, as_json=options["json"])
     else:
         show_runs(output, as_json=options["json"])
     return 0
@@ -242,7 +265,7 @@ def predict(arguments: list[str]) -> int:
     from pipeline_def.local.predict_command import show_predictions
 
     wanted = options["version"]
-    config = dataclasses.replace(config, output=os.path.abspath(config.output))
+    config, _ = open_output(make_absolute(config), ASKED)
     tally = show_predictions(config, files, model=wanted, to=options["to"])
     return 0 if tally.by_status["answered"] else 1
 
