@@ -18,6 +18,7 @@ _PLACES = {
     "EvaluationConfig": "components.evaluation.config",
     "ImageEvaluator": "components.evaluation.component",
     "ImageExampleGen": "components.ingest.component",
+    "ImagePredictor": "components.predict.component",
     "ImagePusher": "components.push.component",
     "ImageReport": "components.report.component",
     "ImageSchemaGen": "components.validation.schema_gen",
@@ -26,6 +27,7 @@ _PLACES = {
     "ImageValidator": "components.validation.validator",
     "IngestConfig": "components.ingest.config",
     "ModelConfig": "pipeline_def.config.model",
+    "PredictConfig": "components.predict.config",
     "TrainerConfig": "pipeline_def.config.trainer",
     "TrainingConfig": "pipeline_def.config.training",
     "TransformConfig": "components.transform.config",
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from components.evaluation.config import EvaluationConfig as EvaluationConfig
     from components.ingest.component import ImageExampleGen as ImageExampleGen
     from components.ingest.config import IngestConfig as IngestConfig
+    from components.predict.component import ImagePredictor as ImagePredictor
+    from components.predict.config import PredictConfig as PredictConfig
     from components.push.component import ImagePusher as ImagePusher
     from components.report.component import ImageReport as ImageReport
     from components.transform.component import ImageTransform as ImageTransform

@@ -37,6 +37,7 @@ _ENTRIES = {
     "BaselineFinder": ("components.evaluation.baseline",),
     "Evaluator": ("components.evaluation.executor", "components.evaluation.tfma.hooks"),
     "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
+    "ImagePredictor": ("components.predict.driver", "components.predict.executor"),
     "Pusher": ("components.push.executor",),
 }
 
@@ -51,6 +52,7 @@ _DISTRIBUTIONS = {
     "cv2": "opencv-python-headless",
     "google.protobuf": "protobuf",
     "google_crc32c": "google-crc32c",
+    "tensorflow_serving": "tensorflow-serving-api",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }

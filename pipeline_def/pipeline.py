@@ -9,11 +9,13 @@ from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2
+from tfx.types.channel import BaseChannel
 
 from components.contract.configuration import to_json
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.component import ImageEvaluator
 from components.ingest.component import ImageExampleGen
+from components.predict.component import ImagePredictor
 from components.push.component import ImagePusher
 from components.report.component import ImageReport
 from components.transform.component import ImageTransform
@@ -24,6 +26,7 @@ from components.validation.statistics import statistics_options
 from components.validation.validator import ImageValidator
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
+from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
 from pipeline_def.model.weights_file import weights_version
@@ -113,6 +116,8 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             model=config.model,
             training=config.training,
             transfer=config.transfer,
+            # A bound for the Evaluator: another one needs no other training.
+            export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
             checkpoints=layout.checkpoints,
             weights_version=weights_version(config.model) if _is_local(config) else "",
         ),
@@ -131,6 +136,7 @@ def _evaluate_and_push(
         model=model,
         baseline_model=baseline.outputs["baseline"],
         config=config.evaluation,
+        max_lite_drop=config.export.max_drop,
     ).with_id("Evaluator")
     report = ImageReport(
         pipeline=config.name,
@@ -139,8 +145,8 @@ def _evaluate_and_push(
         rejects=example_gen.outputs["rejects"],
         anomalies=validator.outputs["anomalies"],
         transformed_examples=transform.outputs["transformed_examples"],
+        model=model,
         model_run=trainer.outputs["model_run"],
-        baseline=baseline.outputs["baseline"],
         evaluation=evaluator.outputs["evaluation"],
     )
     pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
@@ -150,4 +156,21 @@ def _evaluate_and_push(
         card=report.outputs["card"],
         push_destination=pusher_pb2.PushDestination(filesystem=pushed),
     ).with_id("Pusher")
-    return [baseline, evaluator, report, pusher]
+    steps = [baseline, evaluator, report, pusher]
+    if config.predict.folder:
+        blessing = evaluator.outputs["blessing"]
+        steps.append(_predict(config, config.predict.folder, model=model, blessing=blessing))
+    return steps
+
+
+def _predict(
+    config: Config, folder: str, *, model: BaseChannel, blessing: BaseChannel
+) -> BaseComponent:
+    """Label a folder of other images, where the configuration names one."""
+    return ImagePredictor(
+        folder=folder,
+        model=model,
+        model_blessing=blessing,
+        config=dataclasses.replace(config.predict, folder=None),
+        options=config.ingest,
+    )

@@ -5,10 +5,13 @@ Nothing here imports TensorFlow or TFX before a test asks for it.
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before TensorFlow is imported: errors only, as there is no GPU to report on.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+# tf_keras in place of Keras 3, which nothing here uses, as in the runners.
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Several processes share the cores: threads of each would only get in the way of the others.
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -18,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline_def.startup import quick_imports
 from tests.pictures import write_folder
 
 if TYPE_CHECKING:
@@ -32,9 +34,8 @@ _TESTS = Path(__file__).parent
 # Folders whose tests take longest; the others fill the gaps at the end.
 _LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
 
-# The modules of the tests are imported as the runners import theirs.
-_imports = quick_imports()
-_imports.__enter__()
+# Importing TensorFlow and TFX makes millions of objects, none of which is garbage.
+gc.disable()
 
 
 # A wrapper, as pytest-xdist reads the groups in this very hook, before those of any conftest.
@@ -52,8 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """End what is done for imports."""
-    _imports.__exit__(None, None, None)
+    """Look for garbage from here on, but not among what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def _folder(item: pytest.Item) -> str:

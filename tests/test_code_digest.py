@@ -26,19 +26,19 @@ STEPS = list(code_digest._ENTRIES)
 def test_every_step_has_a_digest_of_its_own_and_those_of_others_have_none(
     original: dict[str, str],
 ) -> None:
-    assert len(set(original.values())) == len(STEPS) == 11
+    assert len(set(original.values())) == len(STEPS) == 12
     assert code_digest.code_digest("CsvExampleGen") == ""
 
 
-INGEST = {"ImageExampleGen"}
+READERS = {"ImageExampleGen", "ImagePredictor"}
 STORES = {*STEPS} - {"StatisticsGen", "SchemaGen", "Transform", "Evaluator"}
 
 
 @pytest.mark.parametrize(
     ("file", "stale"),
     [
-        ("components/images/check.py", INGEST),
-        ("components/images/canonical.py", {"Transform", "Trainer", "ImageReport"}),
+        ("components/images/check.py", READERS),
+        ("components/images/canonical.py", {"Transform", "Trainer", "Evaluator", "ImageReport"}),
         ("pipeline_def/model/networks.py", {"Trainer"}),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),
@@ -46,7 +46,10 @@ STORES = {*STEPS} - {"StatisticsGen", "SchemaGen", "Transform", "Evaluator"}
         ("components/report/page/templates/style.css", {"ImageReport"}),
         ("components/report/card/templates/card.md.j2", {"ImageReport"}),
         ("components/evaluation/metrics/metric_counts.py", {"Evaluator", "ImageReport"}),
-        ("components/contract/example.py", {*STEPS} - {"BaselineFinder", "Pusher"}),
+        (
+            "components/contract/example.py",
+            {*STEPS} - {"BaselineFinder", "ImagePredictor", "Pusher"},
+        ),
         ("README.md", set()),
     ],
 )
@@ -66,7 +69,7 @@ def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
         other = re.sub(r'(name = "simplejpeg"\nversion = )"[^"]+"', r'\1"0.0.1"', text)
         lock.write_text(other)
         code_digest._locked_versions.cache_clear()
-        assert stale_steps(original) == {"ImageExampleGen", "Trainer", "ImageReport"}
+        assert stale_steps(original) == {*READERS, "Trainer", "ImageReport"}
     code_digest._locked_versions.cache_clear()
 
 

@@ -25,6 +25,7 @@ COMPONENTS = [
 ]
 REQUIRED = {
     "ImageExampleGen": {"folder": "photos"},
+    "ImagePredictor": {"folder": "photos"},
     "ImagePusher": {
         "push_destination": PushDestination(
             filesystem=PushDestination.Filesystem(base_directory="pushed")
@@ -34,7 +35,7 @@ REQUIRED = {
     "ImageTrainer": {"config": TrainerConfig(transform=TransformConfig(size=32))},
 }
 # Resolved by the driver, not given.
-INTERNAL = {"found_baseline"}
+INTERNAL = {"found_baseline", "found_files"}
 
 
 class Facts(NamedTuple):

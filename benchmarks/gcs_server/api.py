@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from benchmarks.gcs_server.objects import ApiError, Bucket, FolderBucket, Item, Json
+from benchmarks.gcs_server.objects import ApiError, Bucket, FolderBucket, Item, Json, crc32c
 
 CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d*|\*)/(\d+|\*)")
 REASONS = {400: "invalid", 404: "notFound", 412: "conditionNotMet", 429: "rateLimitExceeded"}
@@ -83,11 +83,16 @@ class JsonApi:
             name: self._folder_bucket(name, path) for name, path in folders.items()
         }
         self._uploads: dict[str, Upload] = {}
+        self.damages_next = False
 
     def put(self, bucket: str, name: str, data: bytes, content_type: str = "image/jpeg") -> None:
         """Write an object, in a new bucket in memory if there is no such bucket."""
         target = self._buckets.setdefault(bucket, Bucket(bucket))
         target.put(name, data, {"contentType": content_type})
+
+    def add_bucket(self, name: str) -> Bucket:
+        """Add an empty bucket in memory."""
+        return self._buckets.setdefault(name, Bucket(name))
 
     def find(self, call: Call) -> tuple[str, Handler, list[str]]:
         """Return the kind of a request, what answers it, and the names in its path; count it."""
@@ -234,6 +239,12 @@ class JsonApi:
         """Write an object and describe it."""
         target, name = self._bucket(bucket), properties.get("name") or call.query["name"]
         target.check(name, call.query)
+        if self.damages_next and data:
+            data = bytes([data[0] ^ 1]) + data[1:]
+        # As the real one does for what a client says of its own upload.
+        given = properties.pop("crc32c", None)
+        if given not in (None, crc32c(data)):
+            raise ApiError(400, f"Provided CRC32C {given} doesn't match calculated CRC32C.")
         kind = properties.get("contentType") or "application/octet-stream"
         target.put(name, data, properties | {"contentType": kind})
         return web.json_response(target.item(name).resource(self.endpoint))

@@ -31,9 +31,13 @@ class ApiError(Exception):
     """A request that is answered with this HTTP status and message."""
 
 
+def crc32c(data: bytes) -> str:
+    """Return the checksum of an object as Google writes it."""
+    return b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
 def _hashes(data: bytes) -> dict[str, str]:
-    crc = google_crc32c.value(data).to_bytes(4, "big")
-    return {"crc32c": b64encode(crc).decode(), "md5": b64encode(md5(data).digest()).decode()}
+    return {"crc32c": crc32c(data), "md5": b64encode(md5(data).digest()).decode()}
 
 
 @cache
@@ -134,6 +138,10 @@ class Bucket:
     def delete(self, name: str) -> None:
         """Remove an object."""
         del self._items[name]
+
+    def names(self) -> list[str]:
+        """Return the names of all objects, in the order in which they were first written."""
+        return list(self._names(""))
 
     def item(self, name: str, generation: str | None = None) -> Item:
         """Return an object that has to be there, in that generation if one is given."""

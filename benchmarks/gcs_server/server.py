@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,9 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks.gcs_server.api import Call, JsonApi, error_response
 
-# What a download meets instead of a good answer: that HTTP status, a reset connection, a body
-# shorter than its Content-Length, or a wrong byte.
-Fault = int | Literal["reset", "short", "corrupt"]
+# What a request meets instead of a good answer: that HTTP status, a connection that is reset, or
+# falls silent, after the request was carried out; a body shorter than its Content-Length; a wrong
+# byte in the content of an object, on its way in or out.
+Fault = int | Literal["reset", "stall", "short", "corrupt"]
+
+# HTTP statuses that only requests for an object meet.
+OBJECT_STATUSES = (403, 404)
+READS = ("media", "metadata")
 
 CHUNK = 64 * 1024
 
@@ -47,9 +54,14 @@ class GcsServer(JsonApi):
         super().__init__(folders or {})
         self.latency_ms = latency_ms
         self.stream_mbps = stream_mbps
+        self.stall_seconds = 60.0
         # What the next downloads of an object meet; what every k-th download of all meets.
         self.faults: dict[str, list[Fault]] = {}
         self.fault_every: dict[int, Fault] = {}
+        # The share of all requests that meet a fault.
+        self.fault_rates: dict[Fault, float] = {}
+        self.met: Counter[Fault] = Counter()
+        self._dice = random.Random(0)
         self._port = port
 
     def __enter__(self) -> Self:
@@ -63,8 +75,13 @@ class GcsServer(JsonApi):
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    def write_key(self, file: Path) -> None:
-        """Write a throw-away service account key, for clients that insist on credentials."""
+    def write_key(self, file: Path, *, token_uri: str = "") -> None:
+        """Write a throw-away service account key, for clients that insist on credentials.
+
+        Args:
+            file: to write.
+            token_uri: where clients fetch a token for it; "": from this server, over plain HTTP.
+        """
         pem = rsa.generate_private_key(65537, 2048).private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -75,7 +92,7 @@ class GcsServer(JsonApi):
             "project_id": "test",
             "client_email": "test@test.iam.gserviceaccount.com",
             "private_key": pem.decode(),
-            "token_uri": f"{self.endpoint}/token",
+            "token_uri": token_uri or f"{self.endpoint}/token",
         }
         file.write_text(json.dumps(key))
 
@@ -99,13 +116,30 @@ class GcsServer(JsonApi):
         await asyncio.sleep(self.latency_ms / 1000)
         call = Call.of(request.method, request.raw_path, request.headers, body)
         kind, handler, names = self.find(call)
-        fault = self._next_fault(names[1]) if kind == "media" else None
+        fault = (self._next_fault(names[1]) if kind == "media" else None) or self._throw_dice(kind)
         if isinstance(fault, int):
             return error_response(fault, "Asked for by the test")
+        # What is sent here arrives with a wrong byte.
+        self.damages_next = (kind, fault) == ("upload", "corrupt")
         response = self.run(handler, call, names)
+        if self.damages_next:
+            fault = None
         if response.status < 300 and (fault or (kind == "media" and self.stream_mbps)):
             return await self._send(request, response, fault)
         return response
+
+    def _throw_dice(self, kind: str) -> Fault | None:
+        """Return the fault that a request of a kind meets by chance."""
+        chance = self._dice.random()
+        for fault, rate in self.fault_rates.items():
+            chance -= rate
+            if chance < 0:
+                fits = kind in READS or fault not in OBJECT_STATUSES
+                if fault == "corrupt":
+                    fits = kind in ("media", "upload")
+                self.met[fault] += fits
+                return fault if fits else None
+        return None
 
     def _next_fault(self, name: str) -> Fault | None:
         if self.faults.get(name):
@@ -124,8 +158,11 @@ class GcsServer(JsonApi):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             request.transport.abort()
             return response
-        assert isinstance(response.body, bytes)
-        data = bytearray(response.body)
+        if fault == "stall":
+            await asyncio.sleep(self.stall_seconds)
+            request.transport.abort()
+            return response
+        data = bytearray(response.body if isinstance(response.body, bytes) else b"")
         stream = web.StreamResponse(status=response.status, headers=response.headers)
         stream.content_length = len(data)
         await stream.prepare(request)

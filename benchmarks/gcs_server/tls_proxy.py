@@ -155,6 +155,21 @@ class TlsGcsServer(GcsServer):
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "x",
         }
 
+    def python_environment(self, folder: Path) -> dict[str, str]:
+        """Return the variables with which clients in Python find this server as Google's.
+
+        The certificate and a key of a service account are written to `folder`.
+        """
+        tensorflow = self.tensorflow_environment(folder)
+        key = folder / "key.json"
+        self.write_key(key, token_uri=f"https://{HOSTS[2]}/token")
+        return {
+            **{name: tensorflow[name] for name in ("https_proxy", "no_proxy")},
+            "SSL_CERT_FILE": tensorflow["CURL_CA_BUNDLE"],
+            "REQUESTS_CA_BUNDLE": tensorflow["CURL_CA_BUNDLE"],
+            "GOOGLE_APPLICATION_CREDENTIALS": str(key),
+        }
+
     async def _listen(self) -> None:
         self._certificate, key = make_certificate()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -28,6 +28,9 @@ VERSION_PROPERTY = "version"
 SPLIT_PROPERTY = "split"
 """Of the evaluation: the split that judged the model."""
 
+BASELINE_PROPERTY = "baseline_version"
+"""Of the evaluation: the version of the model in use that it compares with, if there is one."""
+
 MAJORITY_PROPERTY = "share_of_most_frequent_class"
 """Of the evaluation: the majority-class accuracy on that split, 0 to 1."""
 
@@ -37,6 +40,12 @@ class ImageRejects(types.Artifact):
 
     # Kubeflow Pipelines takes names of the form <namespace>.<Type> only.
     TYPE_NAME = "images.ImageRejects"
+
+
+class ImagePredictions(types.Artifact):
+    """A model's answers to the files of a folder: Parquet tables, and `summary.json`."""
+
+    TYPE_NAME = "images.ImagePredictions"
 
 
 class Html(types.Artifact):

@@ -30,7 +30,8 @@ def check_types(config: Any, section: str) -> None:
     Raises:
         ConfigurationError: quotes the value that is wrong.
     """
-    for name, kind in _find_kinds(type(config)).items():
+    owner: Any = type(config)
+    for name, kind in _find_kinds(owner).items():
         value = getattr(config, name)
         if not _fits(value, kind):
             place = f"{section}.{name}" if section else name
@@ -38,7 +39,7 @@ def check_types(config: Any, section: str) -> None:
 
 
 @functools.cache
-def _find_kinds(owner: type) -> dict[str, Any]:
+def _find_kinds(owner: Any) -> dict[str, Any]:
     hints = get_type_hints(owner)
     return {field.name: hints[field.name] for field in dataclasses.fields(owner)}
 

@@ -68,6 +68,13 @@ def stop_with(sentence: str) -> None:
         signal.signal(number, stop)
 
 
+def leave_to_server() -> None:
+    """Give the signals back to Python: a server ends what has begun before it stops."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _ignore() -> None:
     for number in _SIGNALS:
         # Only the main thread may.

@@ -7,38 +7,21 @@ looks into the folder that Pusher writes to, and leaves the candidate out.
 
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from tfx import types
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import standard_artifacts
 from tfx.utils import io_utils, path_utils
 
 from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.lookup_driver import LookupDriver
-from components.storage.saved_model import model_digest, whole_versions
+from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.storage.text_artifact import write_text
 from components.storage.tfx_filesystem import register_object_stores
 
-# The execution property that the driver resolves: the folder of the baseline, or "".
-FOUND_KEY = "found_baseline"
-
 _NOTE = "README.txt"
 _NOTHING_FOUND = "No other model has been pushed, so there is no baseline to compare with.\n"
-
-
-def find_baseline(pushed_models: str, candidate: str) -> str:
-    """Return the newest version in `pushed_models` that is not `candidate`, or "".
-
-    Args:
-        pushed_models: folder whose subfolders are versions, named by number.
-        candidate: folder of the SavedModel to be evaluated.
-    """
-    versions = list(whole_versions(pushed_models)) if pushed_models else []
-    same = model_digest(candidate) if versions else ""
-    return next((version for version in versions if model_digest(version) != same), "")
 
 
 def _find(pushed_models: str, model: types.Artifact) -> str:
@@ -49,16 +32,9 @@ def _find(pushed_models: str, model: types.Artifact) -> str:
 class Driver(LookupDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
+    LOOKUP = staticmethod(look_up)
     LOOKED_UP_FROM = ("pushed_models",)
-
-    @staticmethod
-    def look_up(
-        input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Find the folder of the baseline."""
-        candidate = artifact_utils.get_single_instance(input_dict["model"])
-        # TFX does not pass on what was left at its default.
-        return {FOUND_KEY: _find(exec_properties.get("pushed_models", ""), candidate)}
+    LOOKED_AT = ("model",)
 
 
 @component

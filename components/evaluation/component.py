@@ -13,7 +13,7 @@ from tfx.dsl.components.base import executor_spec
 
 from components.contract.configuration import to_json
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.executor import CONFIG_KEY, Executor
+from components.evaluation.executor import CONFIG_KEY, MAX_LITE_DROP_KEY, Executor
 from components.evaluation.tfma import hooks as evaluation_hooks
 
 
@@ -44,6 +44,7 @@ class ImageEvaluator(component.Evaluator):
         model: types.BaseChannel,
         baseline_model: types.BaseChannel | None = None,
         config: EvaluationConfig | None = None,
+        max_lite_drop: float = 0.01,
     ) -> None:
         """Judge a model on the split `test` where there is one, else on `eval`.
 
@@ -52,6 +53,8 @@ class ImageEvaluator(component.Evaluator):
             model: of ImageTrainer.
             baseline_model: of BaselineFinder: the model in use, if there is one.
             config: when a model is blessed; None: `EvaluationConfig()`.
+            max_lite_drop: how far the accuracy of a small version may lie below that of the model,
+                0 to 1, for it to be pushed.
         """
         super().__init__(
             examples=examples,
@@ -62,3 +65,4 @@ class ImageEvaluator(component.Evaluator):
             module_path=evaluation_hooks.__name__,
         )
         self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())
+        self.exec_properties[MAX_LITE_DROP_KEY] = max_lite_drop

@@ -73,10 +73,9 @@ class Threshold:
             require(
                 value is None or 0 <= value <= most, f"{name}: {bound} is {value}: it must {limit}."
             )
-        require(
-            None in (self.at_least, self.at_most) or self.at_least <= self.at_most,
-            f"{name}: at_least is {self.at_least}, above at_most, {self.at_most}.",
-        )
+        lowest = 0.0 if self.at_least is None else self.at_least
+        highest = float("inf") if self.at_most is None else self.at_most
+        require(lowest <= highest, f"{name}: at_least is {lowest}, above at_most, {highest}.")
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,13 @@ class EvaluationConfig:
     """Slicings of the images, on each slice of which the metrics are measured: class; size (shorter
     side); luminance (mean brightness); format of the file; folder that the file came from."""
 
+    smoke_images: int = 8
+    """Images that the exported model, loaded in a process of its own, has to answer as it was
+    evaluated before it is blessed. 0: none, and no such process."""
+
+    smoke_seconds: float = 300.0
+    """Time limit of that process, from the beginning of the evaluation, seconds."""
+
     thresholds: list[Threshold] = field(default_factory=list)
     """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,
     at_least: 0.7} or {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
@@ -114,6 +120,14 @@ class EvaluationConfig:
         require(
             len(set(self.slices)) == len(self.slices),
             f"evaluation.slices is {self.slices}: name each slicing once.",
+        )
+        require(
+            self.smoke_images >= 0,
+            f"evaluation.smoke_images is {self.smoke_images}: it must not be negative.",
+        )
+        require(
+            self.smoke_seconds > 0,
+            f"evaluation.smoke_seconds is {self.smoke_seconds}: it must be above 0.",
         )
         for threshold in self.thresholds:
             require(

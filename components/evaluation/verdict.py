@@ -69,6 +69,12 @@ def judge(
     return Verdict("blessed", _blessing(measured, max_drop), reasons)
 
 
+def refuse_broken(verdict: Verdict, broken: str) -> Verdict:
+    """Return the verdict on a model that failed its smoke test, whatever its metrics are."""
+    headline = "Not blessed: the exported model failed its smoke test."
+    return Verdict("refused", headline, [broken, *verdict.reasons])
+
+
 def _refusal(measured: Measured) -> str:
     if measured.accuracy < measured.majority_accuracy:
         return "Not blessed: worse than always answering with the most frequent class."

@@ -13,30 +13,39 @@ from components.evaluation.blessing import explain_blessing
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.intervals import paired_interval, wilson_interval
 from components.evaluation.metrics.predictions import Evaluated
-from components.evaluation.prediction_file import read_predictions
-from components.evaluation.verdict import Measured, Verdict, judge
+from components.evaluation.verdict import Measured, Verdict, judge, refuse_broken
 
 _FILE = "verdict.json"
 
 
 def make_verdict(
-    evaluation_uri: str, config: EvaluationConfig, majority_accuracy: float, *, holds: bool
+    evaluation_uri: str,
+    evaluated: Evaluated,
+    config: EvaluationConfig,
+    majority_accuracy: float,
+    *,
+    holds: bool,
+    broken: str = "",
 ) -> Verdict:
     """Judge the model of an evaluation, and keep the verdict with it.
 
     Args:
-        evaluation_uri: output folder of the Evaluator, with the predictions joined.
+        evaluation_uri: output folder of the Evaluator.
+        evaluated: the predictions that are kept there.
         config: of the evaluation.
         majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
         holds: whether the measured values meet every threshold.
+        broken: why the exported model failed its smoke test; "" if it did not.
     """
     verdict = judge(
-        measure_accuracy(read_predictions(evaluation_uri), majority_accuracy),
+        measure_accuracy(evaluated, majority_accuracy),
         explained=explain_blessing(evaluation_uri, majority_accuracy),
         holds=holds,
         max_drop=config.max_accuracy_drop,
         strict=config.decide_by == "interval",
     )
+    if broken:
+        verdict = refuse_broken(verdict, broken)
     with tf.io.gfile.GFile(os.path.join(evaluation_uri, _FILE), "w") as file:
         file.write(json.dumps(asdict(verdict), indent=1) + "\n")
     return verdict

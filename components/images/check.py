@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
@@ -26,6 +28,14 @@ _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
 _EXIF_ORIENTATION = 0x0112
+# What a PNG calls the places where it may say how it is to be turned.
+_PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
+
+# What TensorFlow puts around its messages: the node and the operation that failed.
+_TENSORFLOWS_OWN = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
+
+# Pillow's own limit, in pixels, which it has to be told if ours is above it.
+_PILLOWS_LIMIT = 89_478_485
 
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others; nobody
 # knows which range of 32-bit pixels is black to white.
@@ -45,31 +55,51 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     """
     if data.startswith(jpeg_check.START) and (checked := jpeg_check.check_jpeg(data, config)):
         return checked
-    image = _open(data, config)
-    with _rejecting(image):
+    image = open_image(data, config)
+    with rejecting(image):
         return _check_opened(data, image, config)
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Check what Pillow has opened."""
-    orientation = _orientation(data, image)
-    # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    plain = orientation == 1 and "transparency" not in image.info
-    if plain and image.mode in _KEPT_MODES.get(image.format or "", ()):
+    if shows_as_it_is(data, image):
         return _check_kept(data, image, config)
-    seen = as_seen(image, orientation=orientation)
+    seen = as_seen(image, orientation=find_orientation(data, image))
     if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
                 return _as_it_is(data, image, mean_luminance(pixels))
-    return store(seen, config)
+    return _store(seen, config)
+
+
+def _store(seen: Pixels, config: ImageOptions) -> CheckedImage:
+    """Transcode `seen`, and check the result with the decoder that will read it."""
+    stored = store(seen, config)
+    decoded = _decode_with_tensorflow(stored.encoded, None)
+    if decoded.shape != (stored.height, stored.width, 3):
+        raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
+    return stored
+
+
+def _differ(pixels: Pixels, others: Pixels) -> bool:
+    """Say whether two decoders of JPEGs disagree by more than they round."""
+    return pixels.shape != others.shape or int(cv2.absdiff(pixels, others).max()) > 1
+
+
+def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
+    """Say whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
+    # Transparency shows the background, which TensorFlow does not know; rotation neither.
+    plain = "transparency" not in image.info and find_orientation(data, image) == 1
+    return plain and image.mode in _KEPT_MODES.get(image.format or "", ())
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Check a JPEG or PNG that TensorFlow shows as it is."""
     gray = image.mode in _GRAY_MODES
     if _STORED_FORMAT[str(image.format)] == "jpeg":
+        if not jpeg_check.is_in_order(data):
+            return _store(as_seen(image, orientation=1), config)
         # It came here for its EXIF data only, unless libjpeg-turbo found something odd.
         if checked := jpeg_check.decode_jpeg(data, *image.size, gray=gray, config=config):
             return checked
@@ -78,6 +108,8 @@ def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> Checke
         return _as_it_is(data, image, None)
     # Transform decodes with TensorFlow: what that cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
+    if image.format != "PNG" and _differ(pixels, seen := as_seen(image, orientation=1)):
+        return _store(seen, config)
     if config.shrink and config.is_shrunk(*image.size):
         small = shrink(pixels, side=config.shrink)
         return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
@@ -90,16 +122,20 @@ def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> Check
     return CheckedImage(data, kind, image.height, image.width, channels, luminance)
 
 
-def _decode_with_tensorflow(data: bytes, image: Image.Image) -> Pixels:
-    """Return [height, width, 3] RGB, as Transform will see it."""
+def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
+    """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
     import tensorflow as tf
 
+    from components.images.canonical import decode_file
+
     try:
-        decoded = tf.io.decode_image(data, channels=3, expand_animations=False)
+        decoded = decode_file(tf.constant(data))
     except tf.errors.InvalidArgumentError as error:
-        image.load()  # Usually says what is wrong in plainer words.
-        reason = error.message.splitlines()[0]
-        raise Rejected(Category.UNREADABLE, f"{image.format}: {reason}") from error
+        if image:
+            image.load()  # Usually says what is wrong in plainer words.
+        reason = _TENSORFLOWS_OWN.sub("", error.message.splitlines()[0])
+        name = image.format if image else "transcoded"
+        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
     pixels: Pixels = decoded.numpy()
     return pixels
 
@@ -122,7 +158,7 @@ def probe_header(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does, for what the header shows.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     return Probe(str(image.format), *image.size, len(data))
 
 
@@ -132,9 +168,9 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
     Raises:
         Rejected: as `check_image` does.
     """
-    image = _open(data, config)
+    image = open_image(data, config)
     stored = len(data)
-    with _rejecting(image):
+    with rejecting(image):
         if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
             stored = len(checked.encoded)
         else:
@@ -143,7 +179,7 @@ def probe_image(data: bytes, config: ImageOptions) -> Probe:
 
 
 @contextlib.contextmanager
-def _rejecting(image: Image.Image) -> Iterator[None]:
+def rejecting(image: Image.Image) -> Iterator[None]:
     """Turn what a decoder raises into a rejection."""
     try:
         yield
@@ -155,10 +191,12 @@ def _rejecting(image: Image.Image) -> Iterator[None]:
         raise Rejected(_broken_category(error), f"{image.format}: {error}") from error
 
 
-def _open(data: bytes, config: ImageOptions) -> Image.Image:
+def open_image(data: bytes, config: ImageOptions) -> Image.Image:
     """Read the header alone and check the size it states."""
     if not data:
         raise Rejected(Category.NOT_AN_IMAGE, "the file is empty")
+    # The same for all threads of a run; it warns above, and refuses twice as many.
+    Image.MAX_IMAGE_PIXELS = max(_PILLOWS_LIMIT, int(config.max_image_mpixels * 1e6))
     try:
         image = Image.open(io.BytesIO(data))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -173,8 +211,9 @@ def _open(data: bytes, config: ImageOptions) -> Image.Image:
     return image
 
 
-def _orientation(data: bytes, image: Image.Image) -> int:
-    if image.format == "PNG" and b"eXIf" not in data:
+def find_orientation(data: bytes, image: Image.Image) -> int:
+    """Return how metadata say that an image is to be turned, 1 to 8; 1 is upright."""
+    if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
         return 1  # Pillow would decode the whole image to find out.
     try:
         return int(image.getexif().get(_EXIF_ORIENTATION, 1))

@@ -54,12 +54,20 @@ class CheckedImage:
     """Mean luma, 0 to 255; None when the pixels were not decoded."""
 
 
+MAX_SIDE = 65_500
+"""Pixels; what a JPEG can have. TensorFlow's PNG decoder stops at a million."""
+
+
 def check_size(width: int, height: int, config: ImageOptions) -> None:
     """Raise `Rejected` when the header states a size, in pixels, that is not wanted."""
     if width * height > config.max_image_mpixels * 1e6:
         raise Rejected(
             Category.TOO_LARGE,
             f"{width} x {height} pixels, above {config.max_image_mpixels:g} million",
+        )
+    if max(width, height) > MAX_SIDE:
+        raise Rejected(
+            Category.TOO_LARGE, f"{width} x {height} pixels, longer side above {MAX_SIDE}"
         )
     if min(width, height) < config.min_image_pixels:
         raise Rejected(

@@ -11,6 +11,13 @@ from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 START = b"\xff\xd8"
 _END = b"\xff\xd9"
 _SCAN = b"\xda"
+_FRAMES = frozenset(bytes([code]) for code in range(0xC0, 0xD0)) - {b"\xc4", b"\xc8", b"\xcc"}
+_WITHOUT_LENGTH = frozenset({b"", *(bytes([code]) for code in (0, 1, *range(0xD0, 0xDA)))})
+_PLAIN_FRAMES = frozenset({b"\xc0", b"\xc1", b"\xc2"})
+_ORIENTATIONS = (b"Exif\0\0", b"tiff:Orientation")
+
+# Progressive JPEGs have about ten; each passes over the whole image.
+_MOST_SCANS = 250
 
 # How far before the end of the file the end of the image is looked for: cameras pad with zeros.
 _TAIL = 4096
@@ -33,21 +40,49 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
     except Exception:  # KeyError for a rare subsampling, MemoryError for sizes that lie.
         return None
-    # Whether it has to be turned is in its EXIF data, which Pillow reads.
-    if colours not in ("YCbCr", "RGB", "Gray") or _has_exif(data):
+    check_scans(data)
+    # Whether it has to be turned is in its metadata, which Pillow reads.
+    if colours not in ("YCbCr", "RGB", "Gray") or not (is_in_order(data) and _is_plain(data)):
         return None
     check_size(width, height, config)
     return decode_jpeg(data, width, height, gray=colours == "Gray", config=config)
 
 
-def _has_exif(data: bytes) -> bool:
-    """Say whether the segments before the image hold EXIF data; all of the file would take long."""
+def check_scans(data: bytes) -> None:
+    """Reject a JPEG with so many scans that a small file could take minutes to decode."""
+    scans = data.count(b"\xff" + _SCAN)
+    if scans > _MOST_SCANS:
+        raise Rejected(Category.UNSUPPORTED, f"JPEG: {scans} scans, above {_MOST_SCANS}")
+
+
+def is_in_order(data: bytes) -> bool:
+    """Say whether segment follows segment up to the frame, as the served model has it.
+
+    Some decoders pass over bytes in between.
+    """
     end = 2
+    while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] not in _FRAMES:
+        code = data[end + 1 : end + 2]
+        if code in _WITHOUT_LENGTH or code == _SCAN:
+            return False
+        end += 1 if code == b"\xff" else 2 + int.from_bytes(data[end + 2 : end + 4], "big")
+    return data[end : end + 1] == b"\xff"
+
+
+def _is_plain(data: bytes) -> bool:
+    """Say whether the segments before the image ask for no more than any decoder gives.
+
+    No orientation, and a frame of 8 bits, sequential or progressive: TensorFlow's libjpeg has no
+    arithmetic decoder, nor a lossless one.
+    """
+    end, plain = 2, True
     while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] != _SCAN:
+        if data[end + 1 : end + 2] in _FRAMES:
+            plain = data[end + 1 : end + 2] in _PLAIN_FRAMES and data[end + 4 : end + 5] == b"\x08"
         end += 2 + int.from_bytes(data[end + 2 : end + 4], "big")
     if data[end : end + 1] != b"\xff":
         end = len(data)  # No plain sequence of segments.
-    return data.find(b"Exif\0\0", 0, end) >= 0
+    return plain and all(data.find(word, 0, end) < 0 for word in _ORIENTATIONS)
 
 
 def decode_jpeg(

@@ -6,7 +6,11 @@ model's do. Most files say nothing: that is found out for the whole batch at onc
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
+
+from components.images.jpeg_segments import HEAD_BYTES, find_segments
 
 # Where a JPEG has its metadata, and a PNG its XMP. A file of 110 KB takes 20 µs to search so.
 _HEAD = 65_536
@@ -17,8 +21,16 @@ _XMP_VALUE = r"(?s)\A\C*?tiff:Orientation(?:=\"|>)([1-8])\C*\z"
 _ORIENTATION_TAG = 0x0112
 _BYTE, _SHORT, _LONG = 1, 3, 4
 _ENTRY_BYTES = 12
-# More than any writer of EXIF data has tags or segments.
-_MOST_ENTRIES, _MOST_SEGMENTS = 1024, 1024
+# What a segment of a JPEG has room for.
+_MOST_EXIF = 65_536
+# More tags than any writer of EXIF data has.
+_MOST_ENTRIES = 1024
+
+
+# Hardly ever run, and so left out of the graphs around it: tf.data makes those ready at every call.
+_apart = functools.partial(
+    tf.function, autograph=False, experimental_attributes={"_noinline": True}
+)
 
 
 def read_orientations(encoded: tf.Tensor) -> tf.Tensor:
@@ -29,19 +41,32 @@ def read_orientations(encoded: tf.Tensor) -> tf.Tensor:
     Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6; PNG (third edition), 11.3.4.5.
     """
     heads = tf.strings.substr(encoded, 0, _HEAD)
-    is_png = tf.equal(tf.strings.substr(encoded, 0, 4), b"\x89PNG")
-    png = tf.where(is_png, encoded, "")
-    stated = _contains(heads, _JPEG_EXIF) | _contains(heads, _XMP) | _contains(png, _PNG_EXIF)
-    spec = tf.TensorSpec([], tf.int32)
-
-    def read(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        return tf.cond(row[1], lambda: _read_orientation(row[0]), lambda: 1)
-
+    stated = (
+        _contains(heads, _JPEG_EXIF)
+        | _contains(heads, _XMP)
+        | _contains(tf.where(_is_png(encoded), encoded, ""), _PNG_EXIF)
+    )
     return tf.cond(
         tf.reduce_any(stated),
-        lambda: tf.map_fn(read, (encoded, stated), fn_output_signature=spec),
+        lambda: _read_stated(encoded, stated),
         lambda: tf.ones_like(stated, tf.int32),
     )
+
+
+@_apart
+def _read_stated(encoded: tf.Tensor, stated: tf.Tensor) -> tf.Tensor:
+    """Read the orientations of the files that are `stated`, bool [batch], to have any."""
+    places = tf.where(stated)
+    files = tf.boolean_mask(encoded, stated)
+    starts = tf.where(_is_png(files), _find_in_png(files), _find_in_jpeg(files))
+    spec = tf.TensorSpec([], tf.int32)
+    found = tf.map_fn(_read_exif, (files, starts), fn_output_signature=spec)
+    found = tf.where(found > 0, found, _read_xmp(files))
+    return tf.tensor_scatter_nd_update(tf.ones_like(stated, tf.int32), places, found)
+
+
+def _is_png(files: tf.Tensor) -> tf.Tensor:
+    return tf.equal(tf.strings.substr(files, 0, 4), b"\x89PNG")
 
 
 def _contains(texts: tf.Tensor, pattern: str) -> tf.Tensor:
@@ -50,6 +75,7 @@ def _contains(texts: tf.Tensor, pattern: str) -> tf.Tensor:
     return tf.strings.length(without) < tf.strings.length(texts)
 
 
+@_apart
 def turn_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Turn and mirror [height, width, channels] as `orientation`, 1 to 8, says that it is seen."""
 
@@ -61,50 +87,34 @@ def turn_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.cond(among(3, 4, 7, 8), lambda: tf.reverse(image, [0]), lambda: image)
 
 
-def _read_orientation(file: tf.Tensor) -> tf.Tensor:
-    """Read it from the EXIF data of one file, or else from its XMP."""
-    # What is read beyond the end of a file that breaks off is zero.
-    content = tf.concat([tf.io.decode_raw(file, tf.uint8), tf.zeros([16], tf.uint8)], axis=0)
-    is_png = tf.equal(tf.strings.substr(file, 0, 4), b"\x89PNG")
-    start = tf.cond(is_png, lambda: _find_in_png(file), lambda: _find_in_jpeg(content))
-    found = tf.cond(start > 0, lambda: _read_tiff(content[start:]), lambda: 0)
-    return tf.cond(found > 0, lambda: found, lambda: _read_xmp(file))
+def _find_in_png(files: tf.Tensor) -> tf.Tensor:
+    """Return where the EXIF data of each PNG begin, or 0."""
+    before = tf.strings.split(files, _PNG_EXIF, maxsplit=1)
+    places = tf.strings.length(before[:, :1].flat_values) + len(_PNG_EXIF)
+    return tf.where(before.row_lengths() > 1, places, 0)
 
 
-def _find_in_png(file: tf.Tensor) -> tf.Tensor:
-    """Return where the EXIF data of a PNG begin, or 0."""
-    pieces = tf.strings.split(file, _PNG_EXIF, maxsplit=1)
-    place = tf.strings.length(pieces[0]) + len(_PNG_EXIF)
-    return tf.where(tf.size(pieces) > 1, place, 0)
+def _find_in_jpeg(files: tf.Tensor) -> tf.Tensor:
+    """Return where the EXIF data of each JPEG begin, or 0."""
+
+    def is_exif(heads: tf.Tensor) -> tf.Tensor:
+        said = tf.reduce_all(tf.equal(heads[:, 4:10], list(b"Exif\0\0")), axis=1)
+        return said & tf.equal(heads[:, 1], 0xE1)
+
+    places = find_segments(files, is_exif)[1]
+    return tf.where(places > 0, places + HEAD_BYTES, 0)
 
 
-def _find_in_jpeg(content: tf.Tensor) -> tf.Tensor:
-    """Return where the EXIF data of a JPEG begin, or 0: the segments up to the scan are walked."""
-    end = tf.size(content) - 16
-
-    def goes_on(position: tf.Tensor, found: tf.Tensor) -> tf.Tensor:
-        marker = _bytes(content, position, 2)
-        return (
-            tf.equal(found, 0)
-            & (position < end)
-            & tf.equal(marker[0], 0xFF)
-            & tf.not_equal(marker[1], 0xDA)
-        )
-
-    def step(position: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        head = _bytes(content, position, 10)
-        is_exif = tf.reduce_all(tf.equal(head[4:], list(b"Exif\0\0"))) & tf.equal(head[1], 0xE1)
-        # Any number of bytes 0xFF may precede a marker.
-        length = tf.where(tf.equal(head[1], 0xFF), 1, 2 + head[2] * 256 + head[3])
-        return position + length, tf.where(is_exif, position + 10, found)
-
-    start = (tf.constant(2), tf.constant(0))
-    return tf.while_loop(goes_on, step, start, maximum_iterations=_MOST_SEGMENTS)[1]
+def _read_exif(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    """Return the orientation that the EXIF data say which begin somewhere in a file, or 0."""
+    file, start = row
+    tiff = tf.io.decode_raw(tf.strings.substr(file, start, _MOST_EXIF), tf.uint8)
+    return tf.where((start > 0) & (tf.size(tiff) > 8), _read_tiff(tiff), 0)
 
 
 def _read_tiff(tiff: tf.Tensor) -> tf.Tensor:
     """Return the orientation in the first directory of EXIF data, uint8 [bytes]; 0 without one."""
-    little = tf.equal(tiff[0], ord("I"))
+    little = tf.reduce_all(tf.equal(tiff[:1], ord("I")))
     directory = _number(tiff, tf.constant(4), 4, little)
     count = tf.minimum(_number(tiff, directory, 2, little), _MOST_ENTRIES)
     places = directory + 2 + _ENTRY_BYTES * tf.range(count)
@@ -120,10 +130,11 @@ def _read_tiff(tiff: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.where(is_it & (value >= 1) & (value <= 8), value, 0), axis=0)
 
 
-def _read_xmp(file: tf.Tensor) -> tf.Tensor:
-    digit = tf.strings.regex_replace(tf.strings.substr(file, 0, _HEAD), _XMP_VALUE, r"\1")
-    is_digit = tf.equal(tf.strings.length(digit), 1)
-    return tf.strings.to_number(tf.where(is_digit, digit, "1"), tf.int32)
+def _read_xmp(files: tf.Tensor) -> tf.Tensor:
+    digits = tf.strings.regex_replace(tf.strings.substr(files, 0, _HEAD), _XMP_VALUE, r"\1")
+    return tf.strings.to_number(
+        tf.where(tf.equal(tf.strings.length(digits), 1), digits, "1"), tf.int32
+    )
 
 
 def _bytes(content: tf.Tensor, places: tf.Tensor, length: int) -> tf.Tensor:

@@ -9,22 +9,16 @@ from typing import Literal
 
 from components.contract.configuration import require
 from components.contract.kinds import LARGEST
-from components.contract.machine import available_cpus
 from components.contract.splits import is_split_name
-from components.images.options import ImageOptions
+from components.images.file_options import FileOptions
 
-_COUNTS = {
-    "min_shards": 100_000,
-    "min_shard_images": LARGEST,
-    "requests": 65_536,
-    "threads": 1_024,
-}
+_COUNTS = {"min_shards": 100_000, "min_shard_images": LARGEST}
 # A shard below a tenth of a mebibyte is hardly more than its name; a TFRecord holds up to 2 GiB.
-_SIZES = {"shard_mib": (0.1, 1_048_576), "max_image_mib": (0.001, 1_024)}
+_SHARD_MIB = (0.1, 1_048_576)
 
 
 @dataclass(frozen=True)
-class IngestConfig(ImageOptions):
+class IngestConfig(FileOptions):
     """How image files become sharded TFRecords."""
 
     manifest: str | None = None
@@ -58,34 +52,19 @@ class IngestConfig(ImageOptions):
     max_reject_fraction: float = 0.01
     """Stop the run when more than this fraction of the files (0 to 1) are not usable images."""
 
-    max_image_mib: float = 64.0
-    """Reject larger files (MiB) without reading them."""
-
-    threads: int | None = None
-    """Shards written at the same time by one worker; reading, decoding and hashing release the
-    interpreter lock. Unset: one per core."""
-
-    requests: int = 512
-    """Files of a remote store that one worker has under way at the same time; gcsfs opens 100
-    connections, so the others wait their turn or are being read."""
-
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
         super().__post_init__()
         if self.splits is not None:
             self._check_splits(dict(self.splits))
-        for name, (low, high) in _SIZES.items():
-            value = getattr(self, name)
-            require(
-                low <= value <= high,
-                f"ingest.{name} is {value}: it must be from {low} to {high:,}.",
-            )
+        low, high = _SHARD_MIB
+        require(
+            low <= self.shard_mib <= high,
+            f"ingest.shard_mib is {self.shard_mib}: it must be from {low} to {high:,}.",
+        )
         for name, most in _COUNTS.items():
             value = getattr(self, name)
-            require(
-                value is None or 1 <= value <= most,
-                f"ingest.{name} is {value}: it must be from 1 to {most:,}.",
-            )
+            require(1 <= value <= most, f"ingest.{name} is {value}: it must be from 1 to {most:,}.")
         require(
             0 <= self.max_reject_fraction <= 1,
             f"ingest.max_reject_fraction is {self.max_reject_fraction}: it must be from 0 to 1.",
@@ -105,8 +84,3 @@ class IngestConfig(ImageOptions):
             all(v > 0 for v in splits.values()) and math.isclose(sum(splits.values()), 1.0),
             f"ingest.splits is {splits}: each fraction must be above 0 and all must add up to 1.",
         )
-
-    @property
-    def workers(self) -> int:
-        """Threads of one worker: `threads`, or one per core that this process may use."""
-        return self.threads or available_cpus()

@@ -22,6 +22,7 @@ from components.ingest.manifest import Row, read_manifest
 from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits
 from components.storage.folder import MISSING, Found, find_files
+from components.storage.litter import explain_litter
 
 # Names that people give to the folders of a split, and the split of the pipeline they mean.
 SPLIT_OF_FOLDER = {
@@ -35,9 +36,6 @@ SPLIT_OF_FOLDER = {
     "test": "test",
     "testing": "test",
 }
-
-# Files that systems leave in folders.
-_LITTER = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
 
 
 class ImageFile(NamedTuple):
@@ -133,7 +131,7 @@ def list_images(
         raise DataError(explain_archive(folder))
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
-    litter = {entry.path: reason for entry in found if (reason := _litter(entry))}
+    litter = {entry.path: reason for entry in found if (reason := explain_litter(entry))}
     visible = [entry for entry in found if entry.path not in litter]
     files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
     if not files:
@@ -144,16 +142,6 @@ def list_images(
     choice = choose_splits(collections.Counter(file.split for file in files), fractions)
     chosen = sorted(file._replace(split=choice.splits[file.split]) for file in files)
     return Listing(folder, tuple(chosen), tuple(skipped), choice.fractions, choice.note)
-
-
-def _litter(entry: Found) -> str:
-    """Return why an entry is not a candidate; an empty text if it is one."""
-    parts = entry.path.split("/")
-    if not entry.is_file:
-        return "not a regular file"
-    if any(part.startswith(".") for part in parts):
-        return "hidden"
-    return "left by the system" if not _LITTER.isdisjoint(parts) else ""
 
 
 def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:

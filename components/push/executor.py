@@ -12,6 +12,13 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
 from components.contract.artifacts import Artifacts
+from components.contract.lite import (
+    LABELS_FILE,
+    LITE_FOLDER,
+    LITE_PROPERTY,
+    PUSHED_LITE,
+    lite_file,
+)
 from components.push.versions import push_model
 from components.storage.text_artifact import CARD_FILE, read_text
 from components.storage.tfx_filesystem import register_object_stores
@@ -26,7 +33,7 @@ class Executor(executor.Executor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Push a blessed model and its card; do nothing for any other.
+        """Push a blessed model, its small versions and its card; do nothing for any other.
 
         The newest version stays the newest when it holds the same model already, be it that only
         the card has changed, that an earlier run was killed after the copy, or that another run has
@@ -46,6 +53,7 @@ class Executor(executor.Executor):
         version = push_model(model, _find_folder(exec_properties))
         if text is not None:
             _write_card(text, version)
+        _copy_lite(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
 
 
@@ -72,3 +80,16 @@ def _write_card(text: str, version: str) -> None:
     with fileio.open(unfinished, "w") as file:
         file.write(text)
     fileio.rename(unfinished, os.path.join(version, PUSHED_CARD), overwrite=True)
+
+
+def _copy_lite(input_dict: Artifacts, version: str) -> None:
+    """Copy the small versions that are good enough, and their labels, into the model's folder."""
+    blessing = artifact_utils.get_single_instance(input_dict["model_blessing"])
+    kinds = blessing.get_string_custom_property(LITE_PROPERTY) or ""
+    if not kinds:
+        return
+    source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), LITE_FOLDER)
+    target = os.path.join(version, PUSHED_LITE)
+    fileio.makedirs(target)
+    for name in (*map(lite_file, kinds.split(",")), LABELS_FILE):
+        fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)

@@ -20,10 +20,12 @@ _INPUTS = {
     "rejects": ImageRejects,
     "anomalies": standard_artifacts.ExampleAnomalies,
     "transformed_examples": standard_artifacts.Examples,
+    "model": standard_artifacts.Model,
     "model_run": standard_artifacts.ModelRun,
-    "baseline": standard_artifacts.Model,
     "evaluation": standard_artifacts.ModelEvaluation,
 }
+# Without the model there are no heat maps.
+_OPTIONAL = frozenset({"model"})
 _OUTPUTS = {
     "html": Html,
     "metrics": Metrics,
@@ -40,7 +42,7 @@ class ImageReportSpec(component_spec.ComponentSpec):
         for name in ("pipeline", "code", "preview_fn")
     }
     INPUTS = {
-        name: component_spec.ChannelParameter(type=kind, optional=name == "baseline")
+        name: component_spec.ChannelParameter(type=kind, optional=name in _OPTIONAL)
         for name, kind in _INPUTS.items()
     }
     OUTPUTS = {name: component_spec.ChannelParameter(type=kind) for name, kind in _OUTPUTS.items()}
@@ -85,8 +87,8 @@ class ImageReport(base_component.BaseComponent):
             pipeline: its name.
             code: digest of all our source files, if anyone has taken it.
             preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
-            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name; `baseline`
-                may be missing.
+            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name; `model` may
+                be missing.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}
         super().__init__(

@@ -11,6 +11,7 @@ import numpy as np
 
 from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
 from components.contract.splits import EVAL, sort_splits
+from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
@@ -72,6 +73,8 @@ class AnsweredImage:
     probability: float
     """Probability of `label`, 0 to 1."""
     picture: Picture | None
+    heat_map: Picture | None = None
+    """Where the image spoke for `predicted`, over what the model saw of it."""
 
     @property
     def is_right(self) -> bool:
@@ -133,6 +136,8 @@ class ReportFacts:
     """The worst mistakes, the most confident first."""
     images: tuple[AnsweredImage, ...] = ()
     """Images to browse: of each pair of true and predicted class the most informative ones."""
+    lite: tuple[LiteResult, ...] = ()
+    """Small versions of the model."""
     baseline_version: str = ""
     """Version of the model in use; "" when there is none."""
     notes: tuple[str, ...] = ()

@@ -17,15 +17,16 @@ import tensorflow as tf
 from tfx import types
 
 from components.contract.artifacts import (
+    BASELINE_PROPERTY,
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
-    VERSION_PROPERTY,
 )
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.evaluation.blessing import describe_thresholds, read_config
+from components.evaluation.lite.result_file import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
@@ -79,8 +80,9 @@ def gather_facts(
         anomalies=read_anomalies(given["anomalies"]),
         history=_read_json(given["model_run"].uri, HISTORY_FILE),
         comparison=comparison,
-        baseline_version=_baseline_version(given),
+        baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=_read_model(given["model_run"].uri),
+        lite=read_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
             given,
@@ -91,13 +93,6 @@ def gather_facts(
             preview_fn=properties["preview_fn"],
         ),
     )
-
-
-def _baseline_version(given: Mapping[str, types.Artifact]) -> str:
-    """Return the version of the model in use; "" if there is none."""
-    if "baseline" not in given:
-        return ""
-    return given["baseline"].get_string_custom_property(VERSION_PROPERTY) or ""
 
 
 def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling | None:

@@ -7,7 +7,6 @@ import base64
 import collections
 import hashlib
 import os
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol, TypeVar
@@ -17,8 +16,9 @@ import google_crc32c
 from fsspec import AbstractFileSystem
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
+from components.contract.errors import StorageError
+from components.storage import retry
 from components.storage.folder import MISSING, is_local, open_folder
-from components.storage.object_store import read_unchanged, was_changed
 
 
 class ListedFile(Protocol):
@@ -74,13 +74,14 @@ _BATCH_BYTES = 8 * 2**20
 # Held in memory at once, unless a single file is larger.
 _WINDOW_BYTES = 64 * 2**20
 
+# Of what arrives damaged or seems to have gone; what a store refuses is asked again by its client.
 _ATTEMPTS = 4
-_FIRST_PAUSE_SECONDS = 0.2
-# For one attempt, within which gcsfs makes up to six of its own.
+# For one attempt with any other file system than Cloud Storage and S3.
 _PATIENCE_SECONDS = 180.0
 
 
 _CHANGED = Unread("it has changed since it was listed")
+_DAMAGED = "it arrives damaged"
 _GONE = Unread("it has gone since it was listed")
 
 
@@ -187,7 +188,7 @@ def _batch_reader(
         fs = AsyncFileSystemWrapper(fs)
 
     async def read(file: ListedFile) -> Content:
-        return _refusal(file, config) or await _read_remote(fs, f"{root}/{file.path}", file, first)
+        return _refusal(file, config) or await read_remote(fs, f"{root}/{file.path}", file, first)
 
     async def read_batch(batch: list[_File]) -> list[Content]:
         return await asyncio.gather(*map(read, batch))
@@ -195,52 +196,63 @@ def _batch_reader(
     return lambda batch: asyncio.run_coroutine_threadsafe(read_batch(batch), loop)
 
 
-async def _read_remote(
-    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None
+async def read_remote(
+    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None = None
 ) -> Content:
     """Read a file; try again after errors, short reads and wrong checksums, with longer pauses.
 
-    gcsfs itself tries again after 429, 5xx and lost connections, not after the rest.
+    Raises:
+        StorageError: the store is out of order, which says nothing of the file.
     """
-    reason = ""
     size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):
-        if attempt:
-            pause = _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-        try:
-            # gcsfs itself would wait for ever.
-            data = await asyncio.wait_for(_ask(fs, path, file, size), _PATIENCE_SECONDS)
-        except FileNotFoundError:
-            return _GONE
-        except Exception as error:  # Each file system has errors of its own.
-            if _is_s3(fs) and was_changed(error):
-                return _CHANGED
-            reason = " ".join(str(error).split()) or type(error).__name__
-            # gcsfs raises a plain OSError for 403, with the text of the answer.
-            if isinstance(error, PermissionError) or "Forbidden" in reason:
-                break
-            continue
-        if len(data) == size and (size < file.size or _checksum_holds(data, file.checksum)):
-            return data
-        reason = f"{_CHANGED.reason}, or arrives damaged: {len(data)} of {size} bytes"
-    return Unread(reason)
+        found = await _read_once(fs, path, file, size)
+        if not isinstance(found, Unread) or found.reason == _CHANGED.reason or _is_refused(found):
+            break
+        if attempt < _ATTEMPTS - 1:
+            pause = retry.PATIENCE.pause(attempt)
+            known = found.reason.startswith((_GONE.reason, _DAMAGED))
+            cause = found.reason.partition(":")[0] if known else "an error"
+            retry.note_retry(cause, f"GET {path}", pause)
+            await asyncio.sleep(pause)
+    return found
+
+
+async def _read_once(fs: AbstractFileSystem, path: str, file: ListedFile, size: int) -> Content:
+    try:
+        data = await _ask(fs, path, file, size)
+    except StorageError:
+        raise
+    except FileNotFoundError:
+        return _GONE
+    except FileExistsError:
+        return _CHANGED
+    except Exception as error:  # Each file system has errors of its own.
+        return Unread(" ".join(str(error).split()) or type(error).__name__)
+    if len(data) == size and (size < file.size or checksum_holds(data, file.checksum)):
+        return data
+    return Unread(f"{_DAMAGED}: {len(data)} of {size} bytes")
+
+
+def _is_refused(found: Unread) -> bool:
+    # gcsfs raises a plain OSError for 403, with the text of the answer.
+    return any(word in found.reason for word in ("Forbidden", "Access Denied", "Permission denied"))
 
 
 async def _ask(fs: AbstractFileSystem, path: str, file: ListedFile, size: int) -> bytes:
-    """Ask once for the first `size` bytes of a file."""
+    """Ask once for the first `size` bytes of a file, as it was listed where a store can tell."""
     end = size if 0 < size < file.size else None
-    if _is_s3(fs):
-        return await read_unchanged(fs, path, file.version, end)
-    data: bytes = await fs._cat_file(path, start=0 if end else None, end=end)
+    if hasattr(fs, "read_version"):
+        return bytes(await fs.read_version(path, file.version, end))
+    start = 0 if end else None
+    # Nobody knows how long such a file system would wait by itself.
+    ask = fs._cat_file(path, start=start, end=end)
+    data: bytes = await asyncio.wait_for(ask, _PATIENCE_SECONDS)
     return data
 
 
-def _is_s3(fs: AbstractFileSystem) -> bool:
-    return "s3" in fs.protocol
-
-
-def _checksum_holds(data: bytes, checksum: str) -> bool:
+def checksum_holds(data: bytes, checksum: str) -> bool:
+    """Compare with the checksum of a listing; one that it lacks always holds."""
     kind, _, expected = checksum.partition(":")
     if kind == "crc32c":
         found = google_crc32c.value(data).to_bytes(4, "big")

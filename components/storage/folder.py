@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import stat
@@ -13,7 +14,10 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from components.contract.errors import DataError, StorageError
-from components.storage.object_store import SCHEMES, explain_error, open_store
+from components.storage import object_store
+
+CLOUD_STORAGE = ("gs://", "gcs://")
+"""Begins the URLs of Google Cloud Storage."""
 
 MISSING = "missing"
 """The version of what is named but is not there, such as a broken link."""
@@ -44,8 +48,15 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
         StorageError: there is no such kind of file system, or its package is missing.
     """
     try:
-        is_store = folder.startswith(SCHEMES)
-        fs, root = open_store(folder) if is_store else fsspec.core.url_to_fs(folder)
+        if folder.startswith(object_store.SCHEMES):
+            fs, root = object_store.open_store(folder)
+        elif folder.startswith(CLOUD_STORAGE):
+            # It takes half a second to import.
+            from components.storage.cloud_storage import open_cloud_storage
+
+            fs, root = open_cloud_storage(folder)
+        else:
+            fs, root = fsspec.core.url_to_fs(folder)
     except (ImportError, ValueError) as error:
         raise StorageError(f"Cannot open {folder}: {error}.") from error
     return fs, root.rstrip("/")
@@ -73,6 +84,33 @@ def find_files(folder: str) -> list[Found]:
     return sorted(_find_local(root))
 
 
+def find_file(path: str) -> Found | None:
+    """Describe a file by its name in the folder that it lies in; None if `path` is a folder.
+
+    Args:
+        path: of this machine, or a URL.
+
+    Raises:
+        DataError: there is neither a file nor a folder of this name.
+        StorageError: the store cannot be asked.
+    """
+    fs, place = open_folder(path)
+    name = place.rsplit("/", 1)[-1]
+    try:
+        if is_local(fs):
+            status = os.stat(path)
+            is_file = stat.S_ISREG(status.st_mode)
+            found = Found(name, is_file, status.st_size, str(status.st_mtime_ns), "")
+            return None if stat.S_ISDIR(status.st_mode) else found
+        fs.invalidate_cache()
+        info = fs.info(place)
+        return None if info["type"] == "directory" else _describe_object(name, info)
+    except FileNotFoundError as error:
+        raise DataError(f"There is no file or folder {path}.") from error
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", path, error) from error
+
+
 def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
@@ -90,11 +128,61 @@ def list_folders(folder: str) -> list[str]:
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
 
 
+def is_file(url: str) -> bool:
+    """Say whether there is a file at `url`, a path or URL.
+
+    Raises:
+        StorageError: this cannot be found out.
+    """
+    fs, path = open_folder(url)
+    try:
+        # Not `exists`, which takes any error for an absence.
+        return str(fs.info(path)["type"]) == "file"
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", url, error) from error
+
+
+def read_bytes(url: str) -> bytes:
+    """Return what is in a small file, at a path or URL.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    fs, path = open_folder(url)
+    try:
+        return bytes(fs.cat_file(path))
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("read", url, error) from error
+
+
+def write_json(url: str, content: Any) -> None:
+    """Write a small file of JSON at a path or URL, and the folder that it is in.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    fs, path = open_folder(url)
+    try:
+        fs.makedirs(os.path.dirname(path), exist_ok=True)
+        fs.pipe_file(path, json.dumps(content).encode())
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("write", url, error) from error
+
+
 def storage_error(task: str, url: str, error: Exception) -> StorageError:
     """Say in one sentence that `task`, such as "list", cannot be done with `url`, and why."""
-    if url.startswith(SCHEMES) and (explained := explain_error(url, error)):
-        return explained
-    return StorageError(f"Cannot {task} {url}: {reason_of(error)}.")
+    if isinstance(error, StorageError):
+        return error
+    explained = None
+    if url.startswith(object_store.SCHEMES):
+        explained = object_store.explain_error(url, error)
+    elif url.startswith(CLOUD_STORAGE):
+        from components.storage import cloud_storage
+
+        explained = cloud_storage.explain_error(url, error)
+    return explained or StorageError(f"Cannot {task} {url}: {reason_of(error)}.")
 
 
 def reason_of(error: Exception) -> str:
@@ -109,13 +197,19 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
         fs.invalidate_cache()
         objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
     except Exception as error:  # Each file system has errors of its own.
+        if isinstance(error, FileNotFoundError) and folder.startswith(CLOUD_STORAGE):
+            bucket = root.partition("/")[0]
+            raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
         raise storage_error("list", folder, error) from error
     for path, info in objects.items():
-        is_file = info["type"] == "file" and not path.endswith("/")
-        version = info.get("generation") or info.get("etag") or info.get("ETag")
-        version = version or info.get("mtime") or info.get("LastModified") or ""
-        relative = path.removeprefix(root).removeprefix("/")
-        yield Found(relative, is_file, int(info["size"] or 0), str(version), _checksum(info))
+        yield _describe_object(path.removeprefix(root).removeprefix("/"), info)
+
+
+def _describe_object(path: str, info: dict[str, Any]) -> Found:
+    is_file = info["type"] == "file" and not path.endswith("/")
+    version = info.get("generation") or info.get("etag") or info.get("ETag")
+    version = version or info.get("mtime") or info.get("LastModified") or ""
+    return Found(path, is_file, int(info["size"] or 0), str(version), _checksum(info))
 
 
 def _checksum(info: dict[str, Any]) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import fsspec
 from fsspec import AbstractFileSystem
 
 from components.contract.errors import StorageError
+from components.storage.retry import PATIENCE
 
 SCHEMES = ("s3://", "minio://")
 
@@ -27,12 +27,11 @@ _STORE_PORT = 9000
 # Every pod with a service account has it.
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-# With pauses of up to 7 s together, an address that drops every packet is given up within 27 s, a
-# store that never answers within 67 s.
 _CONNECTION = {
     "connect_timeout": 5,
-    "read_timeout": 15,
-    "retries": {"mode": "standard", "total_max_attempts": 4},
+    "read_timeout": PATIENCE.silence,
+    # `S3Client` asks again.
+    "retries": {"total_max_attempts": 1},
     "max_pool_connections": 64,
     # Kubeflow's MinIO is of 2019 and rejects uploads that carry the checksums of today.
     "request_checksum_calculation": "when_required",
@@ -89,36 +88,13 @@ def open_store(url: str) -> tuple[AbstractFileSystem, str]:
     Raises:
         ImportError: s3fs is missing.
     """
+    # It takes half a second to import.
+    from components.storage.s3_client import S3Client
+
     options: dict[str, Any] = {"config_kwargs": _CONNECTION, "use_listings_cache": False}
     if endpoint := find_endpoint(url):
         options["endpoint_url"] = endpoint
-    fs = fsspec.filesystem("s3", **options)
-    # Its own attempts would multiply those above.
-    fs.retries = 1
-    return fs, url.partition("://")[2].rstrip("/")
-
-
-async def read_unchanged(fs: AbstractFileSystem, path: str, tag: str, end: int | None) -> bytes:
-    """Read an object, or its first `end` bytes, if it is still the one whose ETag was `tag`.
-
-    A listing of S3 has no checksums, so this is how a change since then is noticed.
-
-    Raises:
-        OSError: `was_changed` says whether it is for a change.
-    """
-    bucket, _, key = path.partition("/")
-    wanted = {"IfMatch": tag, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
-    answer = await fs._call_s3("get_object", Bucket=bucket, Key=key, **wanted)
-    try:
-        data: bytes = await answer["Body"].read()
-    finally:
-        answer["Body"].close()
-    return data
-
-
-def was_changed(error: Exception) -> bool:
-    """Say whether `error` is the answer to a request that an object be unchanged."""
-    return _error_code(error) in ("PreconditionFailed", "412")
+    return S3Client(**options), url.partition("://")[2].rstrip("/")
 
 
 def explain_error(url: str, error: Exception) -> StorageError | None:
@@ -132,7 +108,7 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     reason = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, PermissionError):
         return StorageError(f"Access to {url} in {store} was refused ({reason}): check {_KEYS}.")
-    if _error_code(error) == "NoSuchBucket":
+    if error_code(error) == "NoSuchBucket":
         bucket = url.partition("://")[2].partition("/")[0]
         return StorageError(
             f"There is no bucket {bucket} in {store}: create it or correct its name."
@@ -165,6 +141,7 @@ def _without_login(endpoint: str | None) -> str:
     return endpoint.replace(f"{urlsplit(endpoint).netloc.rpartition('@')[0]}@", "", 1)
 
 
-def _error_code(error: Exception) -> str:
+def error_code(error: Exception) -> str:
+    """Return what S3 calls the error of an answer; "" if it is none of its own."""
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

@@ -87,15 +87,6 @@ def _text(path: _Path) -> str:
     return os.fsdecode(path).rstrip("/")
 
 
-def _read(fs: AbstractFileSystem, path: str) -> bytes:
-    """Read an object; once more if the connection breaks on the way."""
-    from botocore import exceptions  # type: ignore[import-untyped]
-
-    with contextlib.suppress(exceptions.HTTPClientError):
-        return bytes(fs.cat_file(path))
-    return bytes(fs.cat_file(path))
-
-
 def _objects_below(fs: AbstractFileSystem, root: str) -> list[str]:
     """Return the paths of all objects below `root`, those that stand for folders among them."""
     return [path for path in fs.find(root) if path.startswith(f"{root}/")]
@@ -130,7 +121,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
             upload = _Upload(url)
             return upload if mode == "wb" else _TextUpload(upload, "utf-8", newline="\n")
         with _store(url) as (fs, path):
-            content = io.BytesIO(_read(fs, path))
+            content = io.BytesIO(fs.cat_file(path))
         return content if mode == "rb" else io.TextIOWrapper(content, "utf-8", newline="\n")
 
     @staticmethod

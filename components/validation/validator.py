@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow_data_validation as tfdv
@@ -20,42 +19,32 @@ from tfx.types import artifact_utils
 from tfx.utils import writer_utils
 
 from components.contract.artifacts import Artifacts
-from components.contract.configuration import from_json, to_json
+from components.contract.configuration import to_json
 from components.contract.lookup_driver import LookupDriver
 from components.contract.splits import TRAIN
 from components.validation.config import ValidationConfig
 from components.validation.drift import Reference, explain_drift, raise_thresholds
 from components.validation.feature_statistics import Statistics
-from components.validation.record_checks import check_images, check_label_changes, check_labels
-from components.validation.statistics import read_statistics
-from components.validation.statistics_history import (
-    find_earlier,
+from components.validation.history_lookup import (
+    CONFIG_KEY,
+    FOUND_KEY,
+    HISTORY_KEY,
+    is_drift_off,
+    look_up,
     read_entry,
     read_entry_statistics,
-    span_of,
 )
-
-# The execution property that the driver resolves: the folder of earlier statistics, or "".
-FOUND_KEY = "found_statistics"
-
-_HISTORY_KEY = "statistics_history"
-_CONFIG_KEY = "config"
+from components.validation.record_checks import check_images, check_label_changes, check_labels
+from components.validation.statistics import read_statistics
+from components.validation.statistics_history import span_of
 
 
 class Driver(LookupDriver):
     """Finds earlier statistics before the cache is looked up, so that they are part of its key."""
 
-    LOOKED_UP_FROM = (_HISTORY_KEY, _CONFIG_KEY)
-
-    @staticmethod
-    def look_up(
-        input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Find the folder of earlier statistics."""
-        if _is_drift_off(exec_properties) or not exec_properties[_HISTORY_KEY]:
-            return {FOUND_KEY: ""}
-        statistics = artifact_utils.get_single_instance(input_dict["statistics"])
-        return {FOUND_KEY: find_earlier(exec_properties[_HISTORY_KEY], statistics)}
+    LOOKUP = staticmethod(look_up)
+    LOOKED_UP_FROM = (HISTORY_KEY, CONFIG_KEY)
+    LOOKED_AT = ("statistics",)
 
 
 class Executor(executor.Executor):
@@ -67,7 +56,7 @@ class Executor(executor.Executor):
         """Write the anomalies of every split, as ExampleValidator does."""
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         self._skew = self._drift = None
-        if not _is_drift_off(exec_properties):
+        if not is_drift_off(exec_properties):
             self._skew = Reference("skew", "in train", read_statistics(statistics, TRAIN))
             found = exec_properties.get(FOUND_KEY)
             if found is None:
@@ -89,10 +78,6 @@ class Executor(executor.Executor):
         path = os.path.join(folder, executor.DEFAULT_FILE_NAME)
         writer_utils.write_anomalies(path, anomalies)
         return anomalies
-
-
-def _is_drift_off(exec_properties: Mapping[str, Any]) -> bool:
-    return from_json(ValidationConfig, exec_properties[_CONFIG_KEY]).drift == "off"
 
 
 def _validate(
@@ -154,5 +139,5 @@ class ImageValidator(component.ExampleValidator):
             config: what counts as drift; None: `ValidationConfig()`.
         """
         super().__init__(statistics=statistics, schema=schema)
-        self.exec_properties[_HISTORY_KEY] = statistics_history
-        self.exec_properties[_CONFIG_KEY] = to_json(config or ValidationConfig())
+        self.exec_properties[HISTORY_KEY] = statistics_history
+        self.exec_properties[CONFIG_KEY] = to_json(config or ValidationConfig())

@@ -12,9 +12,11 @@ from components.contract.configuration import require
 from components.contract.kinds import check_types
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
+from components.predict.config import PredictConfig
 from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ModelConfig
@@ -34,7 +36,13 @@ class Config:
     test). Unset: a built-in sample, 1,797 handwritten digits."""
 
     output: str = "output"
-    """Folder for everything the pipeline writes; run again with the same one to reuse results."""
+    """Folder for everything the pipeline writes; run again with the same one to reuse results. A
+    folder, gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."""
+
+    working_copy: str | None = None
+    """Folder on this machine in which a local run works if `output` is in a store; all of it is
+    copied there after every step. Unset: one named after the URL, below `$XDG_STATE_HOME` or
+    `~/.local/state`."""
 
     name: str = "images"
     """Name of the pipeline."""
@@ -50,7 +58,9 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
+    export: ExportConfig = field(default_factory=ExportConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
     given: list[str] = field(default_factory=list)
@@ -78,3 +88,10 @@ class Config:
         for name in ("data", "output"):
             value = getattr(self, name)
             require(value is None or bool(value.strip()), f"{name} is empty: name a folder.")
+        require(
+            self.training.balance != "sampling"
+            or self.input.reader != "streamed"
+            or self.input.cache != "none",
+            "training.balance is 'sampling', which takes records in any order: it needs "
+            "input.reader indexed, or input.cache decoded.",
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.network_choice import resolve
@@ -24,6 +25,9 @@ class TrainerConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
+
+    export: ExportConfig = field(default_factory=ExportConfig)
+    """Its `max_drop` is the Evaluator's."""
 
     checkpoints: str = ""
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:

@@ -15,11 +15,12 @@ _RANGES = {
     "clip_norm": (0, 1e6),
     "ema": (0, 0.99999),
     "warmup_epochs": (0, 1e4),
+    # The largest that is known to train well; a batch is an array of the reader.
+    "batch_size": (1, 65_536),
 }
 _AT_LEAST = {
     "epochs": 1,
     "patience": 1,
-    "batch_size": 1,
     "accumulate": 1,
     "steps_per_call": 0,
     "checkpoint_steps": 0,

@@ -58,7 +58,7 @@ def check_size(text: str, where: str) -> None:
             _add(open_ones, size)
         elif isinstance(event, yaml.AliasEvent):
             endless = any(anchor == event.anchor for anchor, _ in open_ones)
-            _add(open_ones, MOST_VALUES if endless else sizes.get(event.anchor, 1))
+            _add(open_ones, MOST_VALUES if endless else sizes.get(str(event.anchor), 1))
         elif isinstance(event, yaml.ScalarEvent):
             sizes |= {event.anchor: 1} if event.anchor else {}
             _add(open_ones, 1)

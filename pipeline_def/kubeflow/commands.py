@@ -56,7 +56,9 @@ def compile_(arguments: list[str]) -> int:
     parser.add_argument(
         "--output", default="pipeline.yaml", metavar="FILE", help="File to write: pipeline.yaml."
     )
-    choices = make_parser("kfp_runner.py compile", parser.format_help(), hidden={"output"})
+    choices = make_parser(
+        "kfp_runner.py compile", parser.format_help(), hidden={"output", "working_copy"}
+    )
     if any(word.startswith(("-h", "--help")) for word in arguments):
         parse(choices, arguments)
     own, rest = parser.parse_known_args(arguments)

@@ -70,7 +70,7 @@ class StepInterface:
     """Dotted path of the executor class."""
 
     lookup: str = ""
-    """Instead of an executor: dotted path of the class that looks up execution properties."""
+    """Instead of an executor: dotted path of the function that looks up execution properties."""
 
     pipeline: str = ""
     """Name of the pipeline."""

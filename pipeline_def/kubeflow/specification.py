@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Spec = dict[str, Any]
 
@@ -14,16 +15,41 @@ Target = Literal["oss", "vertex"]
 
 @dataclass(frozen=True)
 class Specification:
-    """What the two documents say; empty where they say nothing."""
+    """What the two documents say; empty where they say nothing.
+
+    One layer of it at a time: the tasks of the root, or those of a component that is a sub-DAG.
+    """
 
     spec: Spec
     platform: Spec = field(default_factory=dict)
+    sub_dag: str = ""
+    """Component whose tasks are meant; "" for the root."""
+
+    @property
+    def layer(self) -> Spec:
+        """The component that the tasks are in: its inputs are what they can be given."""
+        if self.sub_dag:
+            return self.components[self.sub_dag]
+        root: Spec = self.spec.get("root", {})
+        return root
 
     @property
     def tasks(self) -> dict[str, Spec]:
         """Task → its specification."""
-        tasks: dict[str, Spec] = self.spec.get("root", {}).get("dag", {}).get("tasks", {})
+        tasks: dict[str, Spec] = self.layer.get("dag", {}).get("tasks", {})
         return tasks
+
+    def layers(self) -> Iterator[Self]:
+        """Yield the specification once for the root, and once for each sub-DAG."""
+        yield dataclasses.replace(self, sub_dag="")
+        for name in sorted(self.components):
+            if "dag" in self.components[name]:
+                yield dataclasses.replace(self, sub_dag=name)
+
+    def given(self, kind: str) -> dict[str, Spec]:
+        """Return the inputs of the layer, parameters or artifacts, that its tasks may refer to."""
+        found: dict[str, Spec] = self.layer.get("inputDefinitions", {}).get(kind, {})
+        return found
 
     @property
     def run_parameters(self) -> dict[str, Spec]:

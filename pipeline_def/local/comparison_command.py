@@ -26,7 +26,7 @@ from pipeline_def.runs.table import print_json
 # In each direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
 # Not settings: where a run wrote to, what the page says of the images, and what was typed.
-_NO_SETTINGS = ("data", "output", "given")
+_NO_SETTINGS = ("data", "output", "working_copy", "given")
 
 
 def show_comparison(

@@ -206,6 +206,9 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
         yield "", summary.training["advice"]
+    if retries := summary.store_retries:
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
+        yield "Retries", f"{sum(retries.values()):,} requests to stores were repeated: {causes}"
 
 
 def _places(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:

@@ -17,17 +17,26 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.console import RunDisplay, redirect_output
+from pipeline_def.local.output import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
 from pipeline_def.startup import quick_imports
 
 
-def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
+def execute(
+    config: Config, *, output: Output | None = None, last: str | None = None
+) -> RunRecord | None:
     """Run the steps, up to `last`; return the record, or None after a bug, which is printed.
+
+    Args:
+        config: with a folder of this machine for its output.
+        output: what brings that folder into a store; None: nothing does.
+        last: name of the last step; None: all of them run.
 
     Raises:
         UserError: the user can mend what stopped the run.
     """
+    output = output or Output(config.output)
     logs = Layout(config.output).logs
     os.makedirs(logs, exist_ok=True)
     log_file = os.path.join(logs, time.strftime("run-%Y%m%d-%H%M%S.log"))
@@ -36,7 +45,8 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
         display = RunDisplay(terminal)
         try:
             logging.basicConfig(level=logging.INFO)
-            return _run_recorded(config, display, last)
+            with output.storing():
+                return _run_recorded(config, output, display, last)
         except Exception as error:
             if on_disk(config.output) and (full := explain_full_disk(error, config.output)):
                 raise full from error
@@ -50,7 +60,9 @@ def execute(config: Config, *, last: str | None = None) -> RunRecord | None:
     return None
 
 
-def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunRecord:
+def _run_recorded(
+    config: Config, output: Output, display: RunDisplay, last: str | None
+) -> RunRecord:
     """Run the steps; whatever ends the run is written into its record."""
     with quick_imports():
         from pipeline_def.local.results import read_results
@@ -82,6 +94,7 @@ def _run_recorded(config: Config, display: RunDisplay, last: str | None) -> RunR
                 if step.state == "done":
                     note_files(layout, step)
                 recorder.step_ended(name, step, **read_results(recorder.record, name, step))
+                output.store_step()
                 display.step_ended(name, step)
     recorder.end("stopped" if last else "done")
     return recorder.record

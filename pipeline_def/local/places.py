@@ -12,8 +12,8 @@ from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import on_disk
 from pipeline_def.config.config import Config
 
-OUTPUT_SCHEMES: Sequence[str] = ()
-"""Stores that a local run can write to: none, as steps, metadata and lock need files."""
+OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
+"""Stores that a local run can write to, through a working copy on this machine."""
 
 _FILE = "file://"
 # Of fsspec's protocols, those that hold no folders of images, ask for a password or need a wrapper.
@@ -28,8 +28,10 @@ _NO_STORES = {
     "filecache",
     "simplecache",
 }
-# A path may hold a colon, but hardly ever a word before one and a slash.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//?)(.*)", re.DOTALL)
+# A path may hold a colon, but hardly ever a word before one and a slash, or a store's name.
+_URL = re.compile(
+    rf"([A-Za-z][A-Za-z0-9+.-]+(?=:/)|{'|'.join(OUTPUT_SCHEMES)}):(/{{0,2}})(.*)", re.DOTALL
+)
 
 
 def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
@@ -56,7 +58,10 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
         raise ConfigurationError(
             f"--{option} is {place}: write it as {scheme}://{rest.strip('/') or 'bucket/folder'}."
         )
-    return place
+    if schemes is not None and {"", ".", ".."} & set(rest.rstrip("/").split("/")):
+        # The working copy is named after it.
+        raise ConfigurationError(f"--{option} is {place}, which has a part that is empty, . or ...")
+    return place.rstrip("/")
 
 
 def _data_schemes() -> set[str]:

@@ -32,19 +32,20 @@ def make_absolute(config: Config) -> Config:
     """
     output = locate(config.output, "output", OUTPUT_SCHEMES)
     data = None if config.data is None else locate(config.data, "data", None)
-    config = dataclasses.replace(config, data=data, output=output)
+    copy = None if config.working_copy is None else os.path.abspath(config.working_copy)
+    config = dataclasses.replace(config, data=data, output=output, working_copy=copy)
     check_apart(config)
     return config
 
 
-def check_writable(config: Config) -> None:
-    """Raise an error unless the output can be written."""
+def check_writable(folder: str) -> None:
+    """Raise an error unless `folder`, that of the output, can be written."""
     try:
-        os.makedirs(config.output, exist_ok=True)
-        tempfile.TemporaryFile(dir=config.output).close()
+        os.makedirs(folder, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise StorageError(
-            f"Cannot write to {config.output} ({error.strerror}): choose another --output."
+            f"Cannot write to {folder} ({error.strerror}): choose another --output."
         ) from error
 
 

@@ -22,6 +22,7 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
+from components.contract.errors import ConfigurationError
 from pipeline_def.runs.record import Output, Step, now
 
 # What ML Metadata or TFX notes of every artifact, and says nothing about it.
@@ -57,14 +58,22 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     store = deployment.metadata_connection_config
     connection = getattr(store, store.WhichOneof("connection_config"))
     started, began = now(), time.monotonic()
-    info = launcher.Launcher(
+    step = launcher.Launcher(
         pipeline_node=node,
         mlmd_connection=metadata.Metadata(connection),
         pipeline_info=pipeline.pipeline_info,
         pipeline_runtime_spec=pipeline.runtime_spec,
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
-    ).launch()
+    )
+    try:
+        info = step.launch()
+    except SystemExit as error:
+        # Beam reads its options by argparse, which ends the process for a wrong one.
+        raise ConfigurationError(
+            f"{name} was ended with status {error.code}, as by an option in beam_pipeline_args "
+            "that Apache Beam does not take: the log says which."
+        ) from error
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])

@@ -13,6 +13,7 @@ from components.contract.model_run import INPUT_FILE
 from components.contract.splits import EVAL, TRAIN
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.report.metrics_file import METRICS_FILE
+from components.storage.retry import count_retries
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Output, RunRecord
 
@@ -60,6 +61,8 @@ class Summary:
     looked_at: list[str]
     """What was looked at, whether something was found or not."""
     pushed_model: str | None
+    store_retries: dict[str, int]
+    """Requests that a store was asked again, by what had gone wrong."""
     nodes: dict[str, dict[str, Any]]
     """Step → seconds, cached."""
     paths: dict[str, str]
@@ -103,6 +106,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         findings=report["examination"]["findings"],
         looked_at=report["examination"]["looked_at"],
         pushed_model=record.pushed.destination if record.pushed else None,
+        store_retries=count_retries(),
         nodes={
             name: {"seconds": step.seconds, "cached": step.state == "cached"}
             for name, step in record.steps.items()

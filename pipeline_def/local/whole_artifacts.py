@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from ml_metadata.proto import metadata_store_pb2
+from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
 from components.storage.artifact_files import on_disk
@@ -19,9 +19,6 @@ from pipeline_def.runs.record import Step
 
 _Files = Mapping[str, int]
 """Path below the artifact's folder → bytes."""
-
-_Artifact = metadata_store_pb2.Artifact
-_Execution = metadata_store_pb2.Execution
 
 
 def note_files(layout: Layout, step: Step) -> None:
@@ -51,17 +48,17 @@ def drop_lost(layout: Layout) -> list[str]:
     noted = dict(_read_notes(layout.files))
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
-        artifacts = [a for a in handle.store.get_artifacts() if a.state == _Artifact.LIVE]
+        artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
         lost = [artifact for artifact in artifacts if not _is_whole(artifact, noted)]
         for artifact in lost:
-            artifact.state = _Artifact.DELETED
+            artifact.state = Artifact.DELETED
         running = [
             execution
             for execution in handle.store.get_executions()
-            if execution.last_known_state == _Execution.RUNNING
+            if execution.last_known_state == Execution.RUNNING
         ]
         for execution in running:
-            execution.last_known_state = _Execution.FAILED
+            execution.last_known_state = Execution.FAILED
         handle.store.put_artifacts(lost)
         handle.store.put_executions(running)
     gone = {artifact.uri for artifact in lost}
@@ -70,7 +67,7 @@ def drop_lost(layout: Layout) -> list[str]:
     return sorted(gone)
 
 
-def _is_whole(artifact: _Artifact, noted: Mapping[str, _Files]) -> bool:
+def _is_whole(artifact: Artifact, noted: Mapping[str, _Files]) -> bool:
     if not on_disk(artifact.uri):
         # A request for each file would cost more than a step that fails for one.
         return True

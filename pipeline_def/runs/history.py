@@ -74,7 +74,8 @@ def _list_changes(before: dict[str, Any], new: dict[str, Any]) -> Iterator[Chang
 def _list_facts(record: RunRecord) -> dict[str, Any]:
     facts = dict(flatten(record.configuration))
     # The folder that the runs lie in is the same for all, also after it was moved.
-    facts.pop("output", None)
+    for place in ("output", "working_copy"):
+        facts.pop(place, None)
     facts |= {f"{CODE}{step}": digest for step, digest in record.code.items()}
     if record.data.fingerprint:
         facts[IMAGES] = record.data.fingerprint

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from pipeline_def.serving.faults import all_within_limits, describe_damage, find_faults
+from pipeline_def.serving.faults import are_sound, describe_damage, find_faults
 
 # Images decoded at the same time when each is decoded by itself, as `tf.map_fn` does.
 _PARALLEL = 10
@@ -41,45 +41,45 @@ def decode_good(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], size
         numbers = tf.range(tf.size(files, out_type=tf.int64))
         return Decoded(images, numbers, tf.fill(tf.shape(files), ""))
 
-    decoded = tf.cond(tf.size(images) > 0, of_all, lambda: _decode_each(files, decode, size))
-    return Decoded(*decoded)
+    # A function that is left out of the graph around it costs nothing where it is not called.
+    @tf.function(autograph=False, experimental_attributes={"_noinline": True})
+    def of_each() -> Decoded:
+        return _decode_each(files, decode, size)
+
+    return Decoded(*tf.cond(tf.size(images) > 0, of_all, of_each))
 
 
 def _decode_together(
     files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], size: int
 ) -> tf.Tensor:
     """Decode all of `files` at once, the fast way for good ones; no image if that fails."""
-
-    def checked(files: tf.Tensor) -> tf.Tensor:
-        check = tf.debugging.Assert(all_within_limits(files), ["a file is too large"])
-        with tf.control_dependencies([check]):
-            return decode(tf.identity(files))
-
-    attempt = tf.data.Dataset.from_tensors(files).map(checked).ignore_errors()
+    all_sound = tf.reduce_all(are_sound(files))
+    attempted = tf.cond(all_sound, lambda: files, lambda: files[:0])
+    attempt = tf.data.Dataset.from_tensors(attempted).map(decode).ignore_errors()
     nothing = tf.data.Dataset.from_tensors(tf.zeros([0, size, size, 3], tf.uint8))
     return _run(attempt.concatenate(nothing).take(1))
 
 
 def _decode_each(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], size: int) -> Decoded:
     """Decode each of `files` by itself."""
-    black = tf.zeros([size, size, 3], tf.uint8)
+    faults = find_faults(files)
+    numbers = tf.where(tf.equal(faults, ""))[:, 0]
+    candidates = (numbers, tf.gather(files, numbers))
 
-    def one(place: tf.Tensor, file: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        [fault] = tf.unstack(find_faults(file[tf.newaxis]), 1)
-        image = tf.cond(tf.equal(fault, ""), lambda: decode(file[tf.newaxis])[0], lambda: black)
-        return place, fault, image
+    def one(number: tf.Tensor, file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return number, decode(file[tf.newaxis])[0]
 
-    count = tf.size(files, out_type=tf.int64)
-    found = tf.data.Dataset.from_tensor_slices(files).enumerate().map(one, _PARALLEL)
+    found = tf.data.Dataset.from_tensor_slices(candidates).map(one, _PARALLEL).ignore_errors()
     # So that there is a batch, and an image for the model, in any case.
-    last = tf.data.Dataset.from_tensors((count, "", black))
-    places, faults, images = _run(found.ignore_errors().concatenate(last).batch(count + 1))
-    # What is missing among the places has failed.
-    errors = tf.concat([describe_damage(files), [""]], axis=0)
-    errors = tf.tensor_scatter_nd_update(errors, places[:, tf.newaxis], faults)
-    good = tf.equal(faults, "")
-    images, places = tf.boolean_mask(images, good), tf.boolean_mask(places, good)
-    return Decoded(images[: tf.maximum(tf.size(places) - 1, 1)], places[:-1], errors[:-1])
+    black = tf.zeros([size, size, 3], tf.uint8)
+    last = tf.data.Dataset.from_tensors((tf.constant(-1, tf.int64), black))
+    batch = found.concatenate(last).batch(tf.size(files, tf.int64) + 1)
+    places, images = _run(batch)
+    places = places[:-1]
+    errors = tf.where(tf.equal(faults, ""), describe_damage(files), faults)
+    no_error = tf.fill(tf.shape(places), "")
+    errors = tf.tensor_scatter_nd_update(errors, places[:, tf.newaxis], no_error)
+    return Decoded(images[: tf.maximum(tf.size(places), 1)], places, errors)
 
 
 def _run(dataset: tf.data.Dataset) -> tf.Tensor:

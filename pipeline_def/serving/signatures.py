@@ -12,9 +12,11 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
+from components.images.canonical_form import CHANNELS
 from components.transform.config import TransformConfig
 from components.transform.preprocessing import LABEL_VOCABULARY
-from pipeline_def.serving.isolation import decode_good
+from pipeline_def.serving.explanation import make_explain
+from pipeline_def.serving.isolation import Decoded, decode_good
 
 
 def export_model(
@@ -39,6 +41,7 @@ def export_model(
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
+        explain: `image_bytes` likewise → where an image speaks for its label, see `make_explain`.
     """
     transform = SavedModelLoader(transform_output.transform_savedmodel_dir)
     signatures = _make_signatures(
@@ -122,12 +125,24 @@ def _make_signatures(
         # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
         return decode(transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED], config)
 
+    @tf.function(input_signature=bytes_input, autograph=False)
+    def decoded(files: tf.Tensor) -> Decoded:
+        return decode_good(files, pixels, config.seen_size)
+
+    def see(files: tf.Tensor) -> tf.Tensor:
+        # Black in place of those that cannot be decoded.
+        images, places, _ = decoded(files)
+        rows = tf.cast(places, tf.int32)[:, tf.newaxis]
+        shape = tf.concat([tf.shape(files), tf.shape(images)[1:]], axis=0)
+        seen = tf.scatter_nd(rows, images[: tf.size(places)], shape)
+        return tf.ensure_shape(seen, [None, config.seen_size, config.seen_size, CHANNELS])
+
     def probabilities(images: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax(answer(model, images, views) / temperature)
 
     @tf.function(input_signature=bytes_input, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, places, errors = decode_good(image_bytes, pixels, config.seen_size)
+        images, places, errors = decoded(image_bytes)
         scores = probabilities(images)[: tf.size(places)]
         shape = tf.stack([tf.size(image_bytes), len(labels)])
         scores = tf.scatter_nd(tf.cast(places, tf.int32)[:, tf.newaxis], scores, shape)
@@ -150,5 +165,12 @@ def _make_signatures(
         features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
-    functions = (serving_default, serving_examples, transform_features)
-    return {function.__name__: function for function in functions}
+    # Traced once, for itself and for the heat maps.
+    answering = serving_default.get_concrete_function()
+    functions = {
+        "serving_default": answering,
+        "serving_examples": serving_examples,
+        "transform_features": transform_features,
+        "explain": make_explain(model, see, answering),
+    }
+    return {name: function for name, function in functions.items() if function is not None}

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ import tensorflow_transform as tft
 import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
+from components.contract.lite import LITE_FOLDER
 from components.contract.machine import available_cpus, bound_cpus
 from components.contract.model_run import (
     HISTORY_FILE,
@@ -32,7 +34,9 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.weights_file import name_network
+from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.serving.warmup import write_warmup
 from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
@@ -51,6 +55,9 @@ from pipeline_def.training.workers import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+
+# For TensorFlow Serving; small, as each model that is pushed holds them.
+_WARMUP_IMAGES = 4
 
 BuildModel = Callable[[], tf_keras.Model]
 
@@ -120,12 +127,35 @@ def _train_and_export(
         views=choices.model.views,
         temperature=calibration.temperature if calibration else 1.0,
     )
+    write_warmup(fn_args.serving_model_dir, data.first_images(_WARMUP_IMAGES))
+    if choices.export.lite and is_chief(strategy):
+        _export_lite(exported, training, fn_args, calibration)
     exported_bytes = _sum_bytes(fn_args.serving_model_dir)
     size = {"parameters": exported.count_params(), "bytes": exported_bytes}
     _write(size, run_dir, MODEL_FILE)
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
+
+
+def _export_lite(
+    model: tf_keras.Model, training: Training, fn_args: Any, calibration: Calibration | None
+) -> None:
+    """Write the small versions beside the SavedModel."""
+    data, choices = training.data, training.data.choices
+    # Shuffled: the shards of the first classes alone would not show the others' ranges.
+    batches = data.read(0, tf.distribute.InputContext()).as_numpy_iterator()
+    images = (image for batch in batches for image in batch[0])
+    export_lite(
+        model,
+        choices.export.lite,
+        os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
+        labels=training.labels,
+        images=itertools.islice(images, choices.export.calibration_images),
+        config=choices.transform,
+        views=choices.model.views,
+        temperature=calibration.temperature if calibration else 1.0,
+    )
 
 
 def _limit_threads() -> None:

@@ -105,6 +105,11 @@ class TrainingInput:
         """Return the covariance, [12, 12], of patches of two by two training pixels."""
         return patch_covariance(self._unshuffled())
 
+    def first_images(self, count: int) -> list[bytes]:
+        """Return the first training images as the model sees them, PNG files; any would do."""
+        images = next(iter(self._unshuffled()))[0][:count]
+        return [tf.io.encode_png(image).numpy() for image in images]
+
     def _unshuffled(self) -> tf.data.Dataset:
         return self._dataset(self.train, self.batch_size, InputConfig(cache="none"))
 

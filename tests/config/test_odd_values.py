@@ -21,7 +21,7 @@ from components.evaluation.config import Threshold
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.mistakes import check_file
+from pipeline_def.config.mistakes import check_file, check_values
 from pipeline_def.config.yaml_file import DEEPEST, MOST_BYTES, MOST_VALUES
 
 SCALARS = (
@@ -38,7 +38,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
     max_leaves=6,
 )
-CLASSES = {
+CLASSES: dict[str, Any] = {
     "": Config,
     **{
         name: kind
@@ -72,11 +72,15 @@ def build(section: str, name: str, value: Any) -> None:
     assert from_json(kind, to_json(made)) == made
 
 
-QUICK = {"deadline": None, "derandomize": True, "database": None}
-ALL_CHECKS = list(HealthCheck)
+QUICK: Any = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
 
 
-@settings(max_examples=150, suppress_health_check=ALL_CHECKS, **QUICK)
+@settings(max_examples=150, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
     build(*field, value)
@@ -85,7 +89,7 @@ def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
 def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=100, suppress_health_check=ALL_CHECKS, **QUICK)
+    @settings(max_examples=100, **QUICK)
     @given(VALUES)
     def check(value: Any) -> None:
         build(section, name, value)
@@ -151,6 +155,8 @@ def test_an_odd_file_is_refused_at_once(tmp_path: Path, text: str, message: str)
 WRONG = {
     "training: {epochs: null}": "training.epochs is null: it must be a whole number",
     "training: {seed: -1}": "training.seed is -1",
+    "training: {batch_size: 1000000000}": "training.batch_size is 1000000000: it must be from 1",
+    "{training: {balance: sampling}, input: {reader: streamed, cache: none}}": "takes records in",
     "training: {momentum: .nan}": "training.momentum is nan: it must be a number, and finite",
     "ingest: {shard_mib: 1e400}": "ingest.shard_mib is .1e400.: it must be a number",
     "ingest: {shard_mib: 1.0e+400}": "ingest.shard_mib is inf: it must be a number, and finite",
@@ -181,7 +187,7 @@ def test_a_wrong_value(text: str, message: str) -> None:
     "text",
     [
         "training: {epochs: null}",
-        'data: "\\0"',
+        pytest.param('data: "\\0"', marks=pytest.mark.slow),
         pytest.param("name: ../x", marks=pytest.mark.slow),
         pytest.param("ingest: {splits: {train: .nan, eval: 0.5}}", marks=pytest.mark.slow),
         pytest.param(
@@ -200,12 +206,17 @@ def test_a_wrong_value_in_a_file(tmp_path: Path, text: str) -> None:
 def test_an_odd_value_on_the_command_line(value: str) -> None:
     for argv in (["--data", value], [f"--evaluation.thresholds={value}"]):
         with pytest.raises(ConfigurationError) as caught:
-            parse(make_parser("run.py", "Runs."), argv)
+            check_values(argv)
         check_sentence(caught.value)
 
 
+def test_the_parser_checks_the_values(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nested more than"):
+        parse(make_parser("run.py", "Runs."), ["--data", "[" * 3_000])
+
+
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=ALL_CHECKS, **QUICK)
+@settings(max_examples=60, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_in_a_file(
     tmp_path_factory: pytest.TempPathFactory, field: tuple[str, str], value: Any

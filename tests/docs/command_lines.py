@@ -24,6 +24,7 @@ from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import command_options, run_commands
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
+from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT, Command
 
 RUN = (
@@ -78,13 +79,17 @@ def stopped_runners() -> Iterator[None]:
 
     def make_once(prog: str, screen: str, *, hidden: Any = ()) -> Any:
         key = (prog, *sorted(hidden))
-        # `schema` and `runs` add options of their own to theirs.
-        if key not in parsers or prog.endswith(("schema", "runs")):
+        # `schema`, `runs` and `predict` add options of their own to theirs.
+        if key not in parsers or prog.endswith(("schema", "runs", "predict")):
             parsers[key] = make_parser(prog, screen, hidden=hidden)
         return parsers[key]
 
     def parse_and_stop(*arguments: Any) -> Any:
         raise Parsed(parse(*arguments)[0])
+
+    def parse_options_and_stop(arguments: list[str]) -> Any:
+        parse_options(arguments)
+        raise Parsed
 
     class Parser(command_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
@@ -97,6 +102,7 @@ def stopped_runners() -> Iterator[None]:
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
+        patch.setattr(local_commands, "parse_options", parse_options_and_stop)
         # Takes two seconds to import, and is not asked.
         patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield
@@ -104,7 +110,8 @@ def stopped_runners() -> Iterator[None]:
 
 def is_parsed(program: str) -> bool:
     """Whether `check_arguments` knows a program."""
-    return program in RUNNERS or program == "pytest" or program.startswith("benchmarks.")
+    known = program in RUNNERS or program in ("pytest", "e2e")
+    return known or program.startswith("benchmarks.")
 
 
 def check_arguments(command: str) -> str:
@@ -122,7 +129,8 @@ def _ask_program(program: str, arguments: list[str]) -> str:
             if program in RUNNERS:
                 RUNNERS[program].main(arguments)
             else:
-                importlib.import_module(program)._parser().parse_args(arguments)
+                module = "e2e.__main__" if program == "e2e" else program
+                importlib.import_module(module)._parser().parse_args(arguments)
         except Parsed as parsed:
             return _resolve(parsed.config) if parsed.config else ""
         except SystemExit as ended:

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))
+PAGES = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")),
+)
 
 INLINE = "inline"
 SHELL = frozenset({"sh", "bash", "console"})

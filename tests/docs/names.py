@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator
 
-from benchmarks import ingest, input_pipeline, report, training
+from benchmarks import ingest, input_pipeline, report, serving, training
+from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
 from pipeline_def.kubeflow.commands import check_parser
 from pipeline_def.kubeflow.run_commands import PARSERS
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
+from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
 
 # Of commands that add them as they run, of the steps on Kubeflow, and of `docker build`.
 _OTHER_OPTIONS = (
-    *("--config", "--help", "--help-all", "--lineage", "--compare", "--json", "--to"),
+    *("--config", "--help", "--help-all", "--lineage", "--compare", "--json", "--to", "--repair"),
     *("--image", "--interface", "--build-arg"),
 )
 _OF_BEAM = re.compile(r"--(runner|project|region|temp_location|environment_\w+|sdk_\w+)\b")
@@ -35,12 +38,14 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
+    programs = (ingest, input_pipeline, report, serving, training, e2e)
     parsers = [
         *(make() for make in (check_parser, *PARSERS)),
-        *(b._parser() for b in (ingest, input_pipeline, report, training)),
+        *(program._parser() for program in programs),
     ]
     known = {name for parser in parsers for name in parser._option_string_actions}
-    return known.union(_OTHER_OPTIONS, (f"--{name}" for name in list_options()))
+    served = (field.name for field in dataclasses.fields(ServerOptions))
+    return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -37,7 +38,7 @@ def is_run(command: Command) -> bool:
     if command.needs or command.tested_by or command.text in WHOLE_RUNS:
         return False
     if program == "local_runner.py":
-        return arguments[0] in ("inspect", "schema", "runs", "--help")
+        return arguments[0] in ("inspect", "predict", "schema", "runs", "--help")
     if program == "kfp_runner.py":
         return arguments[0] == "check" or (command.where, arguments[0]) == (_compiled(), "compile")
     return program in RUN
@@ -154,3 +155,20 @@ def _serving_if_asked(place: Place, text: str) -> AbstractContextManager[tuple[i
     from tests.docs.model_server import serving
 
     return serving(place.summary["pushed_model"], "images")
+
+
+def test_the_server_answers_the_documented_request(place: Place) -> None:
+    [request] = {command.text for command in ALL if "curl --silent" in command.text}
+    arguments = [sys.executable, "-u", "local_runner.py", "serve", "--port", "0"]
+    with subprocess.Popen(
+        arguments, cwd=place.root, env=_environment(), stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout
+        try:
+            page = next(line for line in server.stdout if line.startswith("Page"))
+            port = page.rstrip("/\n").rpartition(":")[2]
+            [prediction] = json.loads(place.run(request.replace("8501", port)))["predictions"]
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=60) == 0
+    assert prediction["label"] == "7"

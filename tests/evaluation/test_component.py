@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn import metrics
 from tfx import types
 
@@ -212,3 +213,31 @@ def test_values_that_are_good_enough_and_too_few_images_to_tell(tmp_path: Path) 
     _, blessing = evaluate(tmp_path / "by value", examples, model, config=config)
     assert blessing.get_int_custom_property("blessed")
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
+
+
+class Turned(Model):
+    """Serves other answers than those that are evaluated."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def serving_default(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        answer = Model.serving_default.python_function(self, image_bytes)
+        return {**answer, "probabilities": answer["probabilities"][:, ::-1]}
+
+
+def test_a_model_that_serves_other_answers_than_it_was_evaluated_with_is_not_blessed(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    examples = write_examples(tmp_path / "examples", "test", predictions)
+    model = Turned(LABELS).save(tmp_path / "model")
+    evaluation, blessing = evaluate(tmp_path / "served", examples, model)
+    assert not blessing.get_int_custom_property("blessed")
+    verdict = read_verdict(evaluation.uri)
+    assert (verdict.outcome, verdict.headline) == (
+        "refused",
+        "Not blessed: the exported model failed its smoke test.",
+    )
+    assert "answers 8 of 8 images otherwise" in verdict.reasons[0]
+    _, blessing = evaluate(
+        tmp_path / "unserved", examples, model, config=EvaluationConfig(smoke_images=0)
+    )
+    assert blessing.get_int_custom_property("blessed")

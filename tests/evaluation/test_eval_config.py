@@ -7,7 +7,7 @@ import tensorflow_model_analysis as tfma
 from tfx.types import standard_artifacts
 
 from components.contract.artifacts import FOUND_PROPERTY
-from components.evaluation.baseline import find_baseline
+from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.blessing import describe_thresholds
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import _without_empty_baseline, require_majority_accuracy

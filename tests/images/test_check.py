@@ -4,16 +4,21 @@ import dataclasses
 import io
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 import tensorflow as tf
 from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
+from components.images.canonical import decode_file
 from components.images.check import check_image
 from components.images.check_result import Category, Rejected
 from components.ingest.config import IngestConfig
+from pipeline_def.data.host_decode import _DECODERS
 from tests.pictures import encode, picture
 
 CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)
@@ -99,6 +104,102 @@ def test_every_exif_orientation_is_what_a_person_sees(orientation: int) -> None:
     seen = ImageOps.exif_transpose(Image.open(io.BytesIO(camera(orientation)))).convert("RGB")
     decoded = tf.io.decode_image(checked.encoded, channels=3).numpy()
     assert np.abs(decoded.astype(int) - np.asarray(seen)).max() <= 3
+
+
+XMP = '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+HEX = struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 0x0112, 3, 1, 6, 0, 0).hex()
+
+
+def turned_by_text(name: str, text: str) -> bytes:
+    chunks = PngInfo()
+    if name == "XML:com.adobe.xmp":
+        chunks.add_itxt(name, text)
+    else:
+        chunks.add_text(name, text)
+    return encode(picture(1), "PNG", pnginfo=chunks)
+
+
+ORIENTED = {
+    "PNG, EXIF as text": turned_by_text("Raw profile type exif", f"\nexif\n{len(HEX)}\n{HEX}\n"),
+    "PNG, XMP": turned_by_text("XML:com.adobe.xmp", XMP),
+    "JPEG, XMP": encode(picture(1), "JPEG", xmp=XMP.encode()),
+}
+
+
+@pytest.mark.parametrize("data", ORIENTED.values(), ids=ORIENTED.keys())
+def test_orientation_outside_of_exif_is_applied(data: bytes) -> None:
+    checked = check_image(data, CONFIG)
+    assert (checked.height, checked.width) == (32, 24)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    assert np.array_equal(seen_by_a_person(checked.encoded), np.asarray(upright))
+
+
+def jpegs() -> Iterator[tuple[str, bytes]]:
+    """Yield JPEGs of all subsamplings and kinds, with odd sides."""
+    random = np.random.default_rng(0)
+    noise = random.integers(0, 256, (33, 17, 3), np.uint8)
+    smooth = np.asarray(picture(1, height=17, width=33))
+    for pixels in (noise, smooth):
+        for name in ("444", "422", "420", "440", "411"):
+            yield name, simplejpeg.encode_jpeg(pixels, quality=60, colorsubsampling=name)
+        image = Image.fromarray(pixels)
+        for sampling in (0, 1, 2):
+            for options in ({}, {"progressive": True}, {"restart_marker_blocks": 1}):
+                for mode in ("RGB", "L", "CMYK"):
+                    kind = f"{sampling} {options} {mode}"
+                    yield kind, encode(image.convert(mode), "JPEG", subsampling=sampling, **options)
+        yield "RGB", encode(image, "JPEG", keep_rgb=True)
+
+
+def test_transform_dataset_and_pillow_agree_on_every_jpeg_to_one_level() -> None:
+    for kind, data in jpegs():
+        stored = check_image(data, CONFIG).encoded
+        found = decode_file(tf.constant(stored)).numpy().astype(int)
+        assert np.abs(found - seen_by_a_person(data)).max() <= 1, kind
+        if stored == data:
+            read = np.empty(found.shape, np.uint8)
+            _DECODERS["jpeg"](memoryview(stored), read)
+            assert np.abs(found - read).max() <= 1, kind
+
+
+def test_a_jpeg_with_bytes_between_its_segments_is_transcoded() -> None:
+    """The served model would take it for damaged."""
+    checked = check_image(data := JPEG[:20] + b"\0\0" + JPEG[20:], CONFIG)
+    assert checked.format == "png"
+    assert np.array_equal(seen_by_a_person(checked.encoded), seen_by_a_person(data))
+
+
+def test_a_jpeg_of_very_many_scans_is_rejected_before_it_is_decoded() -> None:
+    data = encode(picture(1), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    with pytest.raises(Rejected, match="scans, above"):
+        check_image(data[:last] + data[last:-2] * 300 + b"\xff\xd9", CONFIG)
+
+
+def test_limits_above_those_of_pillow() -> None:
+    wide = dataclasses.replace(CONFIG, max_image_mpixels=400)
+    data = bomb(20_000, 15_000)
+    with pytest.raises(Rejected) as caught:
+        check_image(data, wide)
+    # It is looked at, and its few bytes are too few.
+    assert caught.value.category != Category.TOO_LARGE
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_a_side_that_no_decoder_takes_is_rejected_with_its_size(kind: str) -> None:
+    data = encode(Image.new("RGBA", (1_000_001, 1)), kind)
+    with pytest.raises(Rejected, match="1000001 x 1 pixels, longer side above 65500") as caught:
+        check_image(data, IngestConfig())
+    assert caught.value.category == Category.TOO_LARGE
+
+
+def test_reasons_are_without_names_of_tensorflows_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow usually says it in plainer words, but not where it takes what TensorFlow refuses."""
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: None)
+    with pytest.raises(Rejected, match=r"^PNG: ") as caught:
+        check_image(PNG[: len(PNG) // 2], CONFIG)
+    assert "{{" not in str(caught.value)
+    assert "[Op:" not in str(caught.value)
 
 
 def test_transcoding_to_jpeg_takes_fewer_bytes() -> None:

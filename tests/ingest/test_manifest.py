@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -120,6 +123,33 @@ def test_mistakes_are_named(tmp_path: Path, name: str, content: str | None, mess
         list_images(str(touch(tmp_path / "images", "a")), str(tmp_path / name))
 
 
+GARBAGE = """
+import random, sys
+from components.contract.errors import UserError
+from components.ingest.manifest import read_manifest
+whole = open(sys.argv[1], "rb").read()
+for seed in range(40):
+    random.seed(seed)
+    data = bytearray(whole if seed % 2 else b"PAR1" + random.randbytes(500) + b"PAR1")
+    for _ in range(5):
+        data[random.randrange(len(data))] = random.randrange(256)
+    open(sys.argv[1], "wb").write(data)
+    try:
+        read_manifest(sys.argv[1])
+    except UserError:
+        print("refused")
+"""
+
+
+def test_garbage_in_parquet_is_refused_and_ends_no_process(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.parquet", ROWS)
+    done = subprocess.run([sys.executable, "-c", GARBAGE, path], capture_output=True, text=True)
+    # An abort comes as the process exits.
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("refused") > 20
+    assert not done.stderr
+
+
 def test_paths_that_lead_out_of_the_folder_find_nothing(tmp_path: Path) -> None:
     touch(tmp_path, "secret.jpg", "images/a/1.jpg")
     rows: list[dict[str, str | None]] = [
@@ -137,3 +167,25 @@ def test_a_manifest_with_one_class_is_a_users_mistake(tmp_path: Path) -> None:
     assert isinstance(listing.files[0], ImageFile)
     with pytest.raises(UserError, match="one class only, 'cat'"):
         check_labels(listing)
+
+
+class Intruder(pa.PyExtensionType):
+    """A type of Python's, which a reader of the file would unpickle."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(pa.string())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (self.path, "w")
+
+
+def test_a_parquet_file_runs_no_code(tmp_path: Path) -> None:
+    mark, path = tmp_path / "mark", tmp_path / "manifest.parquet"
+    column = pa.array(["red/1.png"])
+    odd = pa.ExtensionArray.from_storage(Intruder(str(mark)), column)
+    table = pa.table({"path": column, "label": odd})
+    pq.write_table(table, path)
+    with pytest.raises(UserError, match="Cannot read the manifest"):
+        read_manifest(str(path))
+    assert not mark.exists()

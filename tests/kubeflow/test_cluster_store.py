@@ -64,13 +64,13 @@ def test_a_step_without_inputs_takes_the_configured_store(
     kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
     images = {"inputs": {"parameterValues": {"data": "minio://bucket/images"}}}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
-    entrypoint._register_stores(images)
+    entrypoint._choose_endpoint(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://given"
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     asked = len(kubernetes.requests)
-    entrypoint._register_stores({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
+    entrypoint._choose_endpoint({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
     assert (len(kubernetes.requests), os.environ.get("AWS_ENDPOINT_URL")) == (asked, None)
-    entrypoint._register_stores(images)
+    entrypoint._choose_endpoint(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
     kubernetes.role.clear()
     assert configured_endpoint() is None

@@ -29,8 +29,9 @@ from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow.check.spec_check import find_problems
 from pipeline_def.kubeflow.compile import compiler, parameters, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
+from pipeline_def.kubeflow.compile.stages import drop_implied
 from pipeline_def.kubeflow.contract import StepInterface
-from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.specification import Spec, Specification
 from tests.kubeflow.conftest import MINIMAL, compile_file
 from tests.nodes import NODES
 
@@ -52,9 +53,16 @@ def spec(compiled: list[Spec]) -> Spec:
     return compiled[0]
 
 
+def steps(spec: Spec) -> dict[str, Spec]:
+    """The tasks that run containers, those of all stages."""
+    layers = Specification(spec).layers()
+    return {
+        name: layer.tasks[name] for layer in layers for name in layer.tasks if layer.executor(name)
+    }
+
+
 def task(spec: Spec, name: str) -> Spec:
-    found: Spec = spec["root"]["dag"]["tasks"][name]
-    return found
+    return steps(spec)[name]
 
 
 def container(spec: Spec, name: str) -> Spec:
@@ -80,11 +88,62 @@ def test_kfp_itself_reads_both_documents(compiled_file: Path, compiled: list[Spe
 
 def test_the_dag_is_the_local_one_and_its_lookups(spec: Spec) -> None:
     assert spec["schemaVersion"] == "2.1.0"
-    assert set(spec["root"]["dag"]["tasks"]) == {*NODES, *LOOKUPS}
-    assert "AnomalyGate" in task(spec, "Transform")["dependentTasks"]
-    for name in spec["root"]["dag"]["tasks"]:
+    assert set(steps(spec)) == {*NODES, *LOOKUPS}
+    for name in steps(spec):
         assert container(spec, name)["image"] == "registry/image:1"
         assert container(spec, name)["command"][-1] == "pipeline_def.kubeflow.step.entrypoint"
+
+
+def test_a_person_sees_six_stages_that_open_into_their_steps(spec: Spec) -> None:
+    root, *stages = Specification(spec).layers()
+    assert {name: set(root.component(name)["dag"]["tasks"]) for name in root.tasks} == {
+        "data": {
+            *("ImageExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "AnomalyGate"),
+            *("ImageExampleGen-lookup", "ExampleValidator-lookup"),
+        },
+        "transform": {"Transform"},
+        "train": {"Trainer"},
+        "evaluate": {"BaselineFinder-lookup", "BaselineFinder", "Evaluator"},
+        "report": {"ImageReport"},
+        "push": {"Pusher"},
+    }
+    # KFP 2.5 looks producers up by the names that people see, in all layers at once.
+    names = [(name, t["taskInfo"]["name"]) for s in (root, *stages) for name, t in s.tasks.items()]
+    assert all(name == label for name, label in names)
+    assert len(set(names)) == len(NODES) + len(LOOKUPS) + 6
+    # Every line that the interface would draw beside those of artifacts and parameters.
+    assert [t for s in (root, *stages) for t in s.tasks.values() if "dependentTasks" in t] == []
+    read = {name: producer_of(root, name) for name in root.tasks}
+    assert read == {
+        "data": set(),
+        "transform": {"data"},
+        "train": {"transform"},
+        "evaluate": {"data", "train"},
+        "report": {"data", "transform", "train", "evaluate"},
+        "push": {"train", "evaluate", "report"},
+    }
+
+
+def producer_of(layer: Specification, name: str) -> set[str]:
+    sources = layer.sources(name, "artifacts").values()
+    return {source["taskOutputArtifact"]["producerTask"] for source in sources}
+
+
+def test_a_dependency_that_nothing_implies_stays() -> None:
+    tasks: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
+    dag: Spec = {name: {"dependentTasks": list(waits)} for name, waits in tasks.items()}
+    output = {"producerTask": "a", "outputArtifactKey": "x"}
+    dag["c"]["inputs"] = {"artifacts": {"x": {"taskOutputArtifact": output}}}
+    drop_implied(SpecDocument({"root": {"dag": {"tasks": dag}}}))
+    waits = {name: task.get("dependentTasks", []) for name, task in dag.items()}
+    assert waits == {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
+
+
+def test_vertex_gets_the_flat_form_that_tfx_compiles_for_it() -> None:
+    choices = config(pipeline_root="gs://bucket/root")
+    [made] = compiler.compile_documents(choices, target="vertex", image="i")
+    assert set(made["root"]["dag"]["tasks"]) == {*NODES, *LOOKUPS}
+    assert "AnomalyGate" in task(made, "Transform")["dependentTasks"]
 
 
 @pytest.mark.slow
@@ -101,14 +160,13 @@ def test_the_same_choices_give_the_same_bytes(tmp_path: Path, compiled_file: Pat
 
 
 def test_only_lookups_are_never_cached_and_their_result_is_part_of_the_key(spec: Spec) -> None:
-    for name, definition in spec["root"]["dag"]["tasks"].items():
+    for name, definition in steps(spec).items():
         enabled = definition.get("cachingOptions", {}).get("enableCache", False)
         assert enabled is (name not in LOOKUPS), name
     for name in LOOKUPS:
         consumer = task(spec, name.removesuffix("-lookup"))
         source = consumer["inputs"]["parameters"]["resolved"]["taskOutputParameter"]
         assert source == {"producerTask": name, "outputParameterKey": "resolved"}
-        assert name in consumer["dependentTasks"]
 
 
 def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
@@ -122,12 +180,9 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
     for name, step in (("data", "ImageExampleGen"), ("data", "ImageExampleGen-lookup")):
         source = task(spec, step)["inputs"]["parameters"][name]
         assert source == {"componentInputParameter": name}
-    used = {
-        source.get("componentInputParameter")
-        for definition in spec["root"]["dag"]["tasks"].values()
-        for source in definition["inputs"].get("parameters", {}).values()
-    }
-    assert used - {None} == set(found)
+    for layer in Specification(spec).layers():
+        used = {source.get("componentInputParameter") for *_, source in layer.inputs("parameters")}
+        assert used - {None} == set(layer.given("parameters"))
 
 
 def test_a_parameter_whose_place_has_moved_is_noticed() -> None:
@@ -246,7 +301,8 @@ def test_resources_on_vertex() -> None:
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
     """Steps that get a secret."""
-    document = platform.platform_document(SpecDocument(spec), choices, "oss")
+    flat = {**spec, "root": {"dag": {"tasks": steps(spec)}}}
+    document = platform.platform_document(SpecDocument(flat), choices, "oss")
     if document is None:
         return set()
     executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

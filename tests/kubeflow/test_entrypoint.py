@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tfx.dsl.components.base import base_executor
 
 from components.contract.configuration import to_json
 from components.contract.errors import UserError
+from components.contract.lookup import LookupInput
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import Setting, StepInterface
 from pipeline_def.kubeflow.step import entrypoint
@@ -49,15 +51,12 @@ class Refusing(base_executor.BaseExecutor):
         raise UserError("There are no images.")
 
 
-class Finder:
-    """Looks things up."""
-
-    @staticmethod
-    def look_up(inputs: dict[str, list[types.Artifact]], properties: dict[str, Any]) -> Any:
-        return {"span": 3, "seen": describe(properties), "model": inputs["model"][0].type_name}
+def find(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Look things up."""
+    return {"span": 3, "seen": describe(properties), "model": Path(inputs["model"].uri).read_text()}
 
 
-def describe(properties: dict[str, Any]) -> dict[str, str]:
+def describe(properties: Mapping[str, Any]) -> dict[str, str]:
     return {key: f"{type(value).__name__} {value}" for key, value in properties.items()}
 
 
@@ -118,16 +117,14 @@ def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_lookup_gives_a_parameter(tmp_path: Path) -> None:
-    finder = StepInterface(
-        lookup=f"{__name__}.Finder", inputs={"model": MODEL}, integers=("count",)
-    )
+    finder = StepInterface(lookup=f"{__name__}.find", inputs={"model": MODEL}, integers=("count",))
     argv = arguments(tmp_path, finder, count=5.0, fraction=1.0)
     assert entrypoint.main(argv) == 0
     found = json.loads(output(tmp_path)["parameterValues"]["resolved"])
     assert found == {
         "span": 3,
         "seen": {"count": "int 5", "fraction": "float 1.0"},
-        "model": "Model",
+        "model": "weights",
     }
 
 

@@ -228,6 +228,9 @@ def test_our_own_pipeline_is_taken(tmp_path: Path, release: Release) -> None:
     templates = {template["name"]: template for template in workflow["spec"]["templates"]}
     tasks = {task["name"] for task in templates["root"]["dag"]["tasks"]}
     assert tasks >= {f"{name}-driver" for name in spec["root"]["dag"]["tasks"]}
+    for name, component in spec["components"].items():
+        for step in component.get("dag", {}).get("tasks", {}):
+            assert f"{step}-driver" in {t["name"] for t in templates[name]["dag"]["tasks"]}
     driver = templates["entrypoint"]["dag"]["tasks"][0]["arguments"]["parameters"]
     config = next(value["value"] for value in driver if value["name"] == "runtime-config")
     given = json.loads(config)["parameterValues"]

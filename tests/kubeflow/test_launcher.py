@@ -245,6 +245,60 @@ def _local(uri: str) -> str:
     return f"/{'gcs' if scheme == 'gs' else scheme}/{rest}"
 
 
+def nested(file: Path) -> Path:
+    """Put the steps a and b of a file into a sub-DAG each, and give them to each other by these."""
+    documents = list(yaml.safe_load_all(file.read_text()))
+    spec = documents[0]
+    steps, kind = spec["root"]["dag"]["tasks"], {"artifactType": EXAMPLES}
+    for name, step in steps.items():
+        step["taskInfo"]["name"] = name
+    output = {"producerTask": "first", "outputArtifactKey": "x"}
+    selector = {"producerSubtask": "a", "outputArtifactKey": "x"}
+    steps["b"]["inputs"]["artifacts"]["i"] = {"componentInputArtifact": "x"}
+    outputs = {"artifacts": {"x": {"artifactSelectors": [selector]}}}
+    spec["components"]["one"] = {
+        "dag": {"tasks": {"a": steps.pop("a")}, "outputs": outputs},
+        "outputDefinitions": {"artifacts": {"x": kind}},
+    }
+    spec["components"]["two"] = {
+        "dag": {"tasks": {"b": steps.pop("b")}},
+        "inputDefinitions": {"artifacts": {"x": kind}},
+    }
+    inputs = {"artifacts": {"x": {"taskOutputArtifact": output}}}
+    steps["first"] = {"taskInfo": {"name": "first"}, "componentRef": {"name": "one"}}
+    steps["second"] = {
+        "taskInfo": {"name": "second"},
+        "componentRef": {"name": "two"},
+        "inputs": inputs,
+    }
+    file.write_text(yaml.safe_dump_all(documents))
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", list(Release))
+def test_sub_dags_pass_artifacts_on_and_are_skipped_as_a_whole(
+    tmp_path: Path, compile_steps: Compile, release: Release
+) -> None:
+    cluster = Cluster(tmp_path / "store", release=release, publish_logs=False)
+    show = _shell('cat "$1/f"', "{{$.inputs.artifacts['i'].path}}")
+    make = _shell('mkdir -p "$1"; echo hi > "$1/f"', "{{$.outputs.artifacts['x'].path}}")
+    first = {"command": make, "outputs": {"x": {"artifactType": EXAMPLES}}, "cache": True}
+    second = {"command": show, "artifacts": {"i": ("a", "x")}, "cache": True}
+    spec = nested(compile_steps({"a": first, "b": second}))
+    run = cluster.run(spec)
+    assert run.succeeded, run.tasks
+    assert run.tasks["b"].log == "hi\n"
+    assert {name: one.state for name, one in run.sub_dags.items()} == {
+        "first": "SUCCEEDED",
+        "second": "SUCCEEDED",
+    }
+    assert [one.state for one in cluster.run(spec).tasks.values()] == ["CACHED", "CACHED"]
+    failing = nested(compile_steps({"a": {**first, "command": ["false"]}, "b": second}))
+    states = {name: task.state for name, task in cluster.run(failing).tasks.items()}
+    assert states == {"a": "FAILED", "b": "SKIPPED"}
+
+
 @pytest.mark.slow
 def test_the_executor_output_is_merged_and_dependants_of_a_failure_are_skipped(
     cluster: Cluster, compile_steps: Compile

@@ -26,6 +26,7 @@ def container(step: str) -> Spec:
     return {"container": {"image": "r/i:1", "command": ["python"], "args": arguments}}
 
 
+STRING = {"parameterType": "STRING"}
 SPEC: Spec = {
     "pipelineInfo": {"name": "images"},
     "schemaVersion": "2.1.0",
@@ -108,6 +109,23 @@ def tasks(spec: Spec) -> Spec:
     return found
 
 
+def nest(spec: Spec) -> Spec:
+    """Put Train into a sub-DAG, and return its component."""
+    inputs = {"artifacts": {"examples": artifact()}, "parameters": {}}
+    train = tasks(spec)["Train"]
+    tasks(spec)["train"] = {
+        "componentRef": {"name": "stage"},
+        "taskInfo": {"name": "train"},
+        "inputs": {"artifacts": copy.deepcopy(train["inputs"]["artifacts"])},
+    }
+    train["inputs"]["artifacts"]["examples"] = {"componentInputArtifact": "examples"}
+    train["inputs"]["parameters"]["found"] = {"runtimeValue": {"constant": "x"}}
+    train["dependentTasks"] = []
+    stage = {"inputDefinitions": inputs, "dag": {"tasks": {"Train": tasks(spec).pop("Train")}}}
+    spec["components"]["stage"] = stage
+    return stage
+
+
 def executors(spec: Spec) -> Spec:
     found: Spec = spec["deploymentSpec"]["executors"]
     return found
@@ -159,7 +177,7 @@ OSS_MISTAKES: dict[str, Callable[[Spec], Any]] = {
     "parameter-type": lambda s: s["components"]["Train"]["inputDefinitions"]["parameters"].update(
         steps={"type": "INT"}
     ),
-    "run-parameter": lambda s: parameter(s, "found", {"componentInputParameter": "fuond"}),
+    "layer-input": lambda s: parameter(s, "found", {"componentInputParameter": "fuond"}),
     "runtime-value": lambda s: parameter(
         s, "steps", {"runtimeValue": {"constantValue": {"intValue": "5"}}}
     ),
@@ -260,6 +278,34 @@ def test_what_kubeflow_takes_is_not_refused(correct: Callable[[Spec], Any]) -> N
     spec = copy.deepcopy(SPEC)
     correct(spec)
     assert codes([spec], "oss") == set()
+
+
+def give_gone(stage: Spec) -> None:
+    selector = {"producerSubtask": "Train", "outputArtifactKey": "model"}
+    stage["dag"]["outputs"] = {"artifacts": {"model": {"artifactSelectors": [selector]}}}
+
+
+def read_other(stage: Spec) -> None:
+    sources = stage["dag"]["tasks"]["Train"]["inputs"]["artifacts"]
+    sources["examples"] = {"componentInputArtifact": "exmaples"}
+
+
+NESTED_MISTAKES: list[tuple[str, Callable[[Spec], Any]]] = [
+    ("output", give_gone),
+    ("layer-input", read_other),
+    ("dependency", lambda stage: stage["dag"]["tasks"]["Train"].update(dependentTasks=["Gen"])),
+    ("no-tasks", lambda stage: stage["dag"]["tasks"].clear()),
+    ("missing-input", lambda s: s["inputDefinitions"]["parameters"].update(a=STRING)),
+]
+
+
+@pytest.mark.parametrize(("code", "mistake"), NESTED_MISTAKES)
+def test_mistakes_are_found_in_sub_dags(code: str, mistake: Callable[[Spec], Any]) -> None:
+    spec = copy.deepcopy(SPEC)
+    stage = nest(spec)
+    assert codes([spec], "oss") == set()
+    mistake(stage)
+    assert codes([spec], "oss") == {code}
 
 
 def test_what_only_vertex_runs_is_no_mistake_there() -> None:

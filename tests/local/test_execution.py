@@ -15,7 +15,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
-from components.contract.errors import DataError
+from components.contract.errors import ConfigurationError, DataError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
@@ -36,6 +36,8 @@ def Consume(used: InputArtifact[standard_artifacts.Model], failure: Parameter[st
         raise DataError("The images are gone.")
     if failure == "bug":
         raise ValueError("Boom.\nMore of it.")
+    if failure == "option":
+        sys.exit(2)
     if failure == "Ctrl-C":
         raise KeyboardInterrupt
 
@@ -180,6 +182,13 @@ def test_a_run_up_to_a_step(config: Config) -> None:
     [
         ("mistake", DataError, "failed", "The images are gone."),
         ("Ctrl-C", KeyboardInterrupt, "stopped", ""),
+        (
+            "option",
+            ConfigurationError,
+            "failed",
+            "Consume was ended with status 2, as by an option in beam_pipeline_args that Apache "
+            "Beam does not take: the log says which.",
+        ),
     ],
 )
 def test_what_stops_a_run_is_recorded(

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import local_runner
+from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
-from pipeline_def.local.repair import check_metadata, find_problem, set_leftovers_aside
+from pipeline_def.local.repair import check_metadata, find_problem, repair, set_leftovers_aside
 from tests.local.run_samples import write_run
 
 
@@ -46,13 +47,23 @@ HOW = ["garbage", "cut short", "overwritten", "another program's", "a folder"]
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_damaged_metadata_is_seen_and_set_aside(tmp_path: Path, how: str) -> None:
+    layout = Layout(str(tmp_path))
+    damage(Path(layout.metadata), how)
+    with pytest.raises(StorageError, match=r"metadata.sqlite cannot be used: .*--repair"):
+        check_metadata(layout)
+    [sentence] = repair(layout)
+    assert "were moved to" in sentence
+    check_metadata(layout)
+
+
 def test_damaged_metadata_is_one_sentence_and_a_way_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], image_folder: Path, how: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], image_folder: Path
 ) -> None:
     layout = Layout(str(tmp_path / "out"))
     (tmp_path / "out" / "artifacts" / "Trainer").mkdir(parents=True)
     (tmp_path / "out" / "pushed" / "17").mkdir(parents=True)
-    damage(Path(layout.metadata), how)
+    damage(Path(layout.metadata), "garbage")
     options = ["--output", layout.output]
     assert local_runner.main(["--data", str(image_folder), *options]) == 2
     [sentence] = capsys.readouterr().err.splitlines()

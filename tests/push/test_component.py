@@ -20,7 +20,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 
 from components.contract.artifacts import Html, Markdown
-from components.evaluation.baseline import find_baseline
+from components.evaluation.baseline_lookup import find_baseline
 from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.text_artifact import CARD_FILE, read_text, write_text
@@ -60,11 +60,13 @@ def push(
     *,
     card: types.Artifact | None,
     blessed: bool = True,
+    lite: str = "",
 ) -> types.Artifact:
     """Push the model that lies in `model`/Format-Serving."""
     artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
     artifact.uri = str(model)
     blessing.set_int_custom_property("blessed", int(blessed))
+    blessing.set_string_custom_property("lite", lite)
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(archive)
     Executor().Do(
@@ -108,6 +110,22 @@ def test_a_pipeline_without_a_card_pushes_the_model_alone(tmp_path: Path) -> Non
     push(tmp_path / "model", str(tmp_path / "pushed"), tmp_path / "archive", card=None)
     [version] = (tmp_path / "pushed").iterdir()
     assert sorted(os.listdir(version)) == ["saved_model.pb", "variables"]
+
+
+def test_small_versions_that_are_good_enough_are_pushed_with_the_model(tmp_path: Path) -> None:
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
+    lite = tmp_path / "model" / "Format-Lite"
+    lite.mkdir()
+    for name in ("float16.tflite", "int8.tflite", "labels.txt", "lite.json"):
+        (lite / name).write_bytes(name.encode())
+    for kinds, expected in (("", None), ("int8", ["int8.tflite", "labels.txt"])):
+        # The second time the version is there already, as after a kill in between.
+        pushed = tmp_path / "pushed"
+        push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, lite=kinds)
+        [version] = pushed.iterdir()
+        found = sorted(os.listdir(version / "lite")) if (version / "lite").exists() else None
+        assert found == expected
+    assert (version / "lite" / "int8.tflite").read_bytes() == b"int8.tflite"
 
 
 def test_the_card_makes_no_other_model_of_it(tmp_path: Path) -> None:

@@ -70,12 +70,17 @@ class Page:
 
     def open(self, path: Path, *, width: int, scheme: str = "light") -> None:
         """Open a file in a window of `width` CSS pixels and a "light" or "dark" theme."""
+        self.visit(path.as_uri(), width=width, scheme=scheme)
+
+    def visit(self, address: str, *, width: int, scheme: str = "light") -> None:
+        """Open an address likewise."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         self.choose_scheme(scheme)
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
-        loaded = "document.readyState === 'complete' && location.protocol === 'file:'"
+        self.call("Page.navigate", url=address)
+        protocol = address.partition("//")[0]
+        loaded = f"document.readyState === 'complete' && location.protocol === '{protocol}'"
         wait = f"new Promise(done => {{ const see = () => {loaded} ? done() : setTimeout(see, 20);"
         self.evaluate(f"{wait} see(); }})")
 
@@ -90,9 +95,10 @@ class Page:
 
 
 @contextmanager
-def browse(folder: Path) -> Iterator[Page]:
+def browse(folder: Path, *flags: str) -> Iterator[Page]:
     """Start Chromium with a profile in `folder`, and end it."""
-    command = [str(find_chromium()), *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+    profile = f"--user-data-dir={folder}"
+    command = [str(find_chromium()), *_FLAGS, *flags, profile, "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
             port, path = _wait_for_port(folder / "DevToolsActivePort", process)

@@ -11,9 +11,14 @@ from sklearn.datasets import load_digits
 
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Floats
+from components.images.heat_map import lay_over
 from components.images.picture import Picture
+from components.images.thumbnails import picture_of
 from components.report.facts import AnsweredImage, ClassSample, Reject, SameImage
 from tests.pictures import encode, picture
+
+# Mistakes of a report, at most, if they are to have heat maps.
+_EXPLAINED = 50
 
 
 def thumbnail(image: Image.Image) -> Picture:
@@ -39,8 +44,19 @@ def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, 
         label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
         name = f"train/{label}/picture-{place:05d}-with-a-name-as-cameras-give-them.jpg"
         sure = 0.9996 * 0.97**place
-        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, digit(place)))
+        heat_map = draw_heat_map(place) if number <= _EXPLAINED else None
+        picture = digit(place)
+        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, picture, heat_map))
     return tuple(found)
+
+
+def draw_heat_map(number: int) -> Picture:
+    """A hot spot somewhere on a digit."""
+    pixels = (_load_digits()[number % 1797] * 255 / 16).astype(np.uint8)
+    seen = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC).convert("RGB")
+    across, down = np.meshgrid(np.arange(32), np.arange(32))
+    heat = np.exp(-((across - 8 - number % 16) ** 2 + (down - 16) ** 2) / 30).astype(np.float32)
+    return picture_of(lay_over(heat, np.asarray(seen)), side=192)
 
 
 def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[AnsweredImage, ...]:

@@ -10,9 +10,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from components.contract.printable import make_printable
+from components.evaluation.lite.result import LiteResult
 from components.report.card.card import MOST_CLASSES, write_card
 from components.report.card.markdown import dump_yaml, escape, fence
 from components.report.facts import ReportFacts
+from components.report.page.document import render_section
 from tests.report.report_cases import NASTY_LABELS, make_facts
 
 FACTS = make_facts()
@@ -47,6 +49,21 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
             title = text_of(tokens[place + 1])
         found.setdefault(title, []).append(token)
     return found
+
+
+def test_small_versions_and_why_one_is_not_pushed() -> None:
+    versions = (
+        LiteResult("int8", 1_234, 0.91, 0.004, 0.987, 1_512.4),
+        LiteResult("float16", reason="it cannot be made: <b>no | way"),
+    )
+    head, first, second = rows_of(sections(replace(FACTS, lite=versions))["Small versions"])
+    assert len(head) == 7
+    assert first == ["int8", "1,234", "0.9100", "0.0040", "98.7%", "1,512", "yes"]
+    assert (second[0], second[-1]) == ("float16", "no: it cannot be made: <b>no | way")
+    assert "Small versions" not in sections(FACTS)
+    page = str(render_section("metrics", replace(FACTS, lite=versions)))
+    assert "no: it cannot be made: &lt;b&gt;no | way" in page
+    assert "Small versions" not in str(render_section("metrics", FACTS))
 
 
 def rows_of(tokens: list[Token]) -> list[list[str]]:

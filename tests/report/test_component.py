@@ -76,7 +76,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, types.Artifact]
         "anomalies": anomalies,
         "transformed_examples": transformed,
         "model_run": write_model_run(folder / "model_run"),
-        "baseline": standard_artifacts.Model(),
         "evaluation": write_evaluation(folder / "evaluation", records),
     }
 
@@ -204,8 +203,7 @@ def classification_of(predictions: Predictions) -> dict[str, Any]:
 def test_the_page_the_numbers_and_the_card_of_a_run(
     given: dict[str, types.Artifact], tmp_path: Path
 ) -> None:
-    # Other people's pipelines may have no BaselineFinder.
-    outputs = run({n: of for n, of in given.items() if n != "baseline"}, tmp_path)
+    outputs = run(given, tmp_path)
     answers = read_predictions(given["evaluation"].uri).candidate
     predicted = answers.probabilities.argmax(axis=1)
     mistakes = int((predicted != answers.ids).sum())

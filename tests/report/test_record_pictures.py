@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import simplejpeg
 from PIL import Image
 
 from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail, picture_of
 from components.report.facts import AnsweredImage
 from components.report.pictures.answered_images import choose, show
@@ -129,6 +130,26 @@ def test_mistakes_and_images_are_read_together(examples_uri: str) -> None:
     for image in (*mistakes, *browsed):
         assert image.picture == make_thumbnail(images[image.filename], side=192)
         assert image.is_right == (answers[image.filename][1] == {0: 0.9})
+
+
+def test_mistakes_alone_are_explained_by_the_files_themselves(examples_uri: str) -> None:
+    files = {record.filename: record.encoded for record in RECORDS}
+    names = sorted(files)
+    evaluated = evaluate({name: (0, {int(name == names[0]): 0.9}) for name in names})
+    asked: list[Mapping[str, bytes]] = []
+    heat_map = picture_of(np.zeros((8, 8, 3), np.uint8))
+
+    def explain(given: Mapping[str, bytes]) -> Mapping[str, Picture]:
+        asked.append(given)
+        return dict.fromkeys(given, heat_map)
+
+    chosen = choose(evaluated, mistakes=9, images=99)
+    mistakes, browsed = show(evaluated, chosen, examples_uri, "eval", explain)
+    assert asked == [{names[0]: files[names[0]]}]
+    assert [mistake.heat_map for mistake in mistakes] == [heat_map]
+    assert not any(image.heat_map for image in browsed)
+    unseen = AnsweredImage("a", "a", "b", 0.5, 0.5, None, heat_map)
+    assert keep_within([unseen, unseen], len(heat_map.jpeg)) == (unseen,)
 
 
 def test_pictures_beyond_the_limit_are_left_out() -> None:

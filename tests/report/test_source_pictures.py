@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fsspec
 import pytest
 
 from benchmarks.gcs_server import GcsServer
@@ -18,6 +17,7 @@ from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
 from components.report.pictures import source_pictures
 from components.report.pictures.source_pictures import show_rejects, show_same_images
 from tests.pictures import encode, picture
+from tests.storage.gs_client import point_to
 
 JPEG = encode(picture(1), "JPEG")
 
@@ -110,18 +110,10 @@ def test_no_more_is_read_when_the_time_is_over(
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+def server() -> Iterator[GcsServer]:
     """A Cloud Storage server that every gs:// of the test goes to."""
-    with GcsServer() as server:
-        options = {"endpoint_url": server.endpoint, "token": "anon"}
-        monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        # gcsfs's own first pause is of a second and more.
-        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -0.99))
+    with GcsServer() as server, point_to(server):
         yield server
-        fs = fsspec.filesystem("gs")
-        if fs.session:
-            fsspec.asyn.sync(fs.loop, fs.session.close)
-        type(fs).clear_instance_cache()
 
 
 def test_files_of_a_bucket_are_shown(server: GcsServer, tmp_path: Path) -> None:

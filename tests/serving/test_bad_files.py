@@ -73,6 +73,10 @@ FAULTS = {
     "WebP": (encode(picture(1), "WEBP"), "WebP is not decoded: convert it to PNG or JPEG"),
     "TIFF": (encode(picture(1), "TIFF"), "TIFF is not decoded: convert it to PNG or JPEG"),
     "AVIF": (encode(picture(1), "AVIF"), "HEIC or AVIF is not decoded: convert it to PNG or JPEG"),
+    "JPEG with bytes between its segments": (
+        JPEG[:20] + b"\0" + JPEG[20:],
+        "JPEG: damaged or cut off",
+    ),
     "PNG bomb": (png_bomb(20_000, 20_000), "20000 x 20000 pixels, above 50 million"),
     "JPEG bomb": (lying_jpeg(JPEG), "60000 x 60000 pixels, above 50 million"),
     "sides whose product overflows": (

@@ -11,6 +11,8 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
+from components.storage.s3_client import S3Client
+
 ACCESS_KEY = "the-access-key"
 SECRET_KEY = "the-secret-key"
 
@@ -62,7 +64,8 @@ def empty(endpoint: str, *buckets: str) -> None:
 
 def forget_clients() -> None:
     """Close what fsspec remembers; it keeps the credentials of its first request."""
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    for client in (fsspec.get_filesystem_class("s3"), S3Client):
+        client.clear_instance_cache()
 
 
 def _files(endpoint: str) -> Any:

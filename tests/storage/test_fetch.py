@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -15,28 +14,20 @@ from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, list_images
 from components.ingest.spans import find_span
-from components.storage import fetch
+from components.storage import retry
 from components.storage.fetch import Content, Unread, read_files
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
+from tests.storage.gs_client import point_to
 
 CONFIG = IngestConfig()
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+def server() -> Iterator[GcsServer]:
     """A Cloud Storage server that every gs:// of the test goes to."""
-    with GcsServer() as server:
-        options = {"endpoint_url": server.endpoint, "token": "anon"}
-        monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        monkeypatch.setattr(fetch, "_FIRST_PAUSE_SECONDS", 0.01)
-        # gcsfs's own pauses are of a second and more.
-        monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -32))
+    with GcsServer() as server, point_to(server):
         yield server
-        fs = fsspec.filesystem("gs")
-        if fs.session:
-            fsspec.asyn.sync(fs.loop, fs.session.close)
-        type(fs).clear_instance_cache()
 
 
 def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
@@ -116,7 +107,6 @@ def test_tries_again(server: GcsServer, faults: list[Fault]) -> None:
 
 LASTING: dict[str, tuple[list[Fault], str]] = {
     "forbidden": ([403] * 100, "Forbidden"),
-    "gone": ([404], "gone since it was listed"),
     "damaged in the store": (["corrupt"] * 100, "arrives damaged"),
 }
 
@@ -142,6 +132,18 @@ def test_an_object_that_changes_after_the_listing_is_rejected(server: GcsServer)
     rejected, _ = content(listing.root, listing.files)
     assert isinstance(rejected, Unread)
     assert not rejected.too_large
+
+
+def test_an_object_that_goes_after_the_listing_is_rejected(server: GcsServer) -> None:
+    for name in ("a/1.jpg", "b/1.jpg"):
+        server.put("bucket", name, b"as listed")
+    listing = list_images("gs://bucket")
+    server.add_bucket("bucket").delete("a/1.jpg")
+    server.faults["b/1.jpg"] = [404, 404]
+    rejected, late = content(listing.root, listing.files)
+    assert rejected == Unread("it has gone since it was listed")
+    # The store said so of this one too, and still described it.
+    assert late == b"as listed"
 
 
 def test_a_large_object_is_rejected_unread(server: GcsServer) -> None:
@@ -268,3 +270,19 @@ def test_a_file_that_may_not_be_read_is_rejected(tmp_path: Path) -> None:
         os.seteuid(0)
     assert isinstance(rejected, Unread)
     assert rejected == Unread("Permission denied")
+
+
+def test_a_token_that_the_store_no_longer_takes_is_renewed_once(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write_key(tmp_path / "key.json")
+    options = {"endpoint_url": server.endpoint, "token": str(tmp_path / "key.json")}
+    monkeypatch.setitem(fsspec.config.conf, "gs", options)
+    for number in range(100):
+        server.put("bucket", f"a/{number}.jpg", b"x")
+    listing = list_images("gs://bucket")
+    assert server.counts["token"] == 1
+    server.faults["a/7.jpg"] = [401]
+    assert content(listing.root, listing.files) == [b"x"] * 100
+    assert server.counts["token"] == 2
+    assert retry.count_retries() == {"an expired token (401)": 1}

@@ -25,6 +25,7 @@ from tfx.utils import io_utils
 from components.contract import example
 from components.contract.configuration import to_json
 from components.contract.errors import DataError
+from components.contract.lookup import LookupInput
 from components.validation import schema_gen as image_schema_gen
 from components.validation import validator as image_validator
 from components.validation.anomalies import describe_warnings, read_anomalies, read_findings
@@ -32,14 +33,14 @@ from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
 from components.validation.feature_statistics import Statistics, digest_statistics
 from components.validation.gate import AnomalyGate
-from components.validation.schema_gen import correct_schema
-from components.validation.statistics import statistics_options
-from components.validation.statistics_history import (
-    add_to_history,
+from components.validation.history_lookup import (
     find_earlier,
     list_history,
     read_entry_statistics,
 )
+from components.validation.schema_gen import correct_schema
+from components.validation.statistics import statistics_options
+from components.validation.statistics_history import add_to_history, span_of
 from tests import nodes
 from tests.storage.s3_server import serve_s3
 
@@ -187,6 +188,10 @@ class Run:
             {"statistics_history": self.history, "config": json.dumps(severities)},
         )
         assert passed.read() == 1
+
+
+def looked_at(statistics: types.Artifact) -> LookupInput:
+    return LookupInput(statistics.uri, span_of(statistics))
 
 
 def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
@@ -424,7 +429,7 @@ def test_the_span_before_is_the_one_to_compare_with(tmp_path: Path) -> None:
 
     def earlier(statistics: Statistics, span: int) -> str:
         run = Run(tmp_path / f"now{span}", statistics, span=span)
-        return os.path.basename(find_earlier(run.history, run.statistics))
+        return os.path.basename(find_earlier(run.history, looked_at(run.statistics)))
 
     assert earlier(labelled(cat=900, dog=500), 4) == names[3]
     assert earlier(samples[3], 3) == names[2]
@@ -442,7 +447,7 @@ def test_unchanged_examples_are_added_once_and_never_compared_with_themselves(
     run.validate()
     run.pass_gate()
     assert len(list_history(run.history)) == 1
-    assert find_earlier(run.history, run.statistics) == ""
+    assert find_earlier(run.history, looked_at(run.statistics)) == ""
     assert digest_statistics(labelled(cat=30, dog=30)) != digest_statistics(
         labelled(cat=31, dog=30)
     )
@@ -453,9 +458,9 @@ def test_history_in_an_object_store(tmp_path: Path) -> None:
     before, now = (Run(tmp_path / str(n), labelled(cat=5, dog=n)) for n in (5, 6))
     with serve_s3("bucket"):
         folder = "minio://bucket/pipeline/statistics"
-        assert find_earlier(folder, now.statistics) == ""
+        assert find_earlier(folder, looked_at(now.statistics)) == ""
         add_to_history(folder, before.statistics)
-        found = find_earlier(folder, now.statistics)
+        found = find_earlier(folder, looked_at(now.statistics))
         assert found.startswith(f"{folder}/")
         assert read_entry_statistics(found, "train") == labelled(cat=5, dog=5)
         assert read_entry_statistics(found, "eval") is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Hashable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ from components.report.pictures.record_thumbnails import read_thumbnails
 _MOST_ALIKE = 3
 # Few enough images to show each of them in twice the width and height.
 _FEW = 300
+
+
+Explain = Callable[[Mapping[str, bytes]], Mapping[str, Picture]]
+"""From file name → encoded image to file name → heat map."""
 
 
 class Chosen(NamedTuple):
@@ -91,7 +96,11 @@ def _take_turns(kinds: Iterable[Hashable]) -> Ints:
 
 
 def show(
-    evaluated: Evaluated, chosen: Chosen, examples_uri: str, split: str
+    evaluated: Evaluated,
+    chosen: Chosen,
+    examples_uri: str,
+    split: str,
+    explain: Explain = lambda files: {},
 ) -> tuple[tuple[AnsweredImage, ...], tuple[AnsweredImage, ...]]:
     """Read the pictures of what was chosen, all in one pass.
 
@@ -100,6 +109,7 @@ def show(
         chosen: examples to show.
         examples_uri: URI of ImageExampleGen's examples, with the images as they were found.
         split: the split that was evaluated.
+        explain: draws the heat maps of the mistakes.
 
     Returns:
         Mistakes and images, in the order in which they were chosen.
@@ -107,8 +117,19 @@ def show(
     rows = np.union1d(chosen.mistakes, chosen.images).tolist()
     names = {evaluated.filenames[row] for row in rows}
     side = 2 * SIDE if len(names) <= _FEW else SIDE
-    pictures = read_thumbnails(examples_uri, split, names, side=side)
+    wrong = {evaluated.filenames[row] for row in chosen.mistakes}
+    files: dict[str, bytes] = {}
+
+    def keep(name: str, encoded: bytes) -> None:
+        if name in wrong:
+            files[name] = encoded
+
+    pictures = read_thumbnails(examples_uri, split, names, side=side, keep=keep)
     mistakes, images = (_describe(evaluated, part.tolist(), pictures) for part in chosen)
+    heat_maps = explain(files)
+    mistakes = tuple(
+        dataclasses.replace(image, heat_map=heat_maps.get(image.filename)) for image in mistakes
+    )
     return mistakes, images
 
 

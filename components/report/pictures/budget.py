@@ -19,6 +19,6 @@ def count_bytes(pictures: Iterable[Picture | None]) -> int:
 
 def keep_within(images: Sequence[AnsweredImage], limit: int) -> tuple[AnsweredImage, ...]:
     """Return the first images whose pictures have together at most `limit` bytes."""
-    totals = itertools.accumulate(count_bytes([image.picture]) for image in images)
+    totals = itertools.accumulate(count_bytes([image.picture, image.heat_map]) for image in images)
     kept = sum(1 for total in totals if total <= limit)
     return tuple(images[:kept])

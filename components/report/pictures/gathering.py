@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from tfx import types
-from tfx.utils import import_utils
+from tfx.utils import import_utils, path_utils
 
 from components.contract.artifacts import FOLDER_PROPERTY
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Evaluated
 from components.report.facts import MATRIX_CLASSES, ClassSample
-from components.report.pictures.answered_images import choose, show
+from components.report.pictures.answered_images import Explain, choose, show
 from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
 from components.report.pictures.class_samples import sample_classes
+from components.report.pictures.heat_maps import explain_images
 from components.report.pictures.source_pictures import show_rejects, show_same_images
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
@@ -47,12 +49,12 @@ def gather_pictures(
     same_images = show_same_images(rejects_uri, root, most=_SAME_IMAGES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
     chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
-    mistakes, images = show(evaluated, chosen, examples_uri, split)
+    mistakes, images = show(evaluated, chosen, examples_uri, split, _explain(given))
     left = MOST_BYTES - sum(map(_bytes_of_sample, samples))
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(same.picture for same in same_images)
     mistakes = keep_within(mistakes, left)
-    left -= count_bytes(mistake.picture for mistake in mistakes)
+    left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
     return {
         "samples": samples,
         "rejects": rejects,
@@ -60,6 +62,13 @@ def gather_pictures(
         "mistakes": mistakes,
         "images": keep_within(images, left),
     }
+
+
+def _explain(given: Mapping[str, types.Artifact]) -> Explain:
+    """Return what draws heat maps, with the model of the run if the report was given it."""
+    if "model" not in given:
+        return lambda files: {}
+    return functools.partial(explain_images, path_utils.serving_model_path(given["model"].uri))
 
 
 def _bytes_of_sample(sample: ClassSample) -> int:

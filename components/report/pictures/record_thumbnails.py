@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from components.contract.example import ENCODED, FILENAME
@@ -15,7 +15,12 @@ _BATCH = 32
 
 
 def read_thumbnails(
-    examples_uri: str, split: str, filenames: Collection[str], *, side: int = SIDE
+    examples_uri: str,
+    split: str,
+    filenames: Collection[str],
+    *,
+    side: int = SIDE,
+    keep: Callable[[str, bytes], None] = lambda name, encoded: None,
 ) -> dict[str, Picture | None]:
     """Read the images with these names, by a pass over the split that ends with the last one.
 
@@ -24,6 +29,7 @@ def read_thumbnails(
         split: to read.
         filenames: of the images; nothing is read if there are none.
         side: of the thumbnails, pixels.
+        keep: is told the name and the content of each file.
 
     Returns:
         File name → thumbnail, None for what cannot be shown; without names that are not found.
@@ -36,6 +42,7 @@ def read_thumbnails(
             if name in wanted:
                 [encoded] = _parse(batch[row : row + 1], ENCODED).numpy()
                 pictures[wanted[name]] = make_thumbnail(encoded, side=side)
+                keep(wanted[name], encoded)
         if len(pictures) == len(wanted):
             break
     return pictures

@@ -51,7 +51,8 @@ SENTENCES = {
     "inputDefinitions.",
     "default-type": "The default of {name} is {value!r}, not a {kind}.",
     "parameter-type": "The parameter {name} of {owner} has no parameterType.",
-    "run-parameter": "{where} is {given}, which is not a parameter of the run.",
+    "layer-input": "{where} is {given}, which is an input neither of the run nor of the sub-DAG "
+    "that it is in.",
     "runtime-value": "{where} has {found} of schema 2.0.0, which are ignored: use `constant`.",
     "null-constant": "{where} is null, which the driver refuses: leave it out.",
     "constant-type": "{where} is {value!r}, not a {kind}.",

@@ -55,8 +55,8 @@ def parameter_sources(specification: Specification) -> Iterator[Problem]:
         kind = definitions.get(name, {}).get("parameterType", "")
         yield from _constant(where, source.get("runtimeValue"), kind)
         given = source.get("componentInputParameter")
-        if given is not None and given not in specification.run_parameters:
-            yield problem("run-parameter", where=where, given=given)
+        if given is not None and given not in specification.given("parameters"):
+            yield problem("layer-input", where=where, given=given)
         if output := source.get("taskOutputParameter"):
             yield from _producer(specification, where, output, "parameters", "outputParameterKey")
 
@@ -77,8 +77,21 @@ def artifact_sources(specification: Specification) -> Iterator[Problem]:
     """Every input artifact is the output of a task that exists and runs before."""
     for task, name, source in specification.inputs("artifacts"):
         where = f"The input {name} of {task}"
+        given = source.get("componentInputArtifact")
+        if given is not None and given not in specification.given("artifacts"):
+            yield problem("layer-input", where=where, given=given)
         if output := source.get("taskOutputArtifact"):
             yield from _producer(specification, where, output, "artifacts", "outputArtifactKey")
+
+
+def sub_dag_outputs(specification: Specification) -> Iterator[Problem]:
+    """Every artifact that a sub-DAG gives out is the output of one of its tasks."""
+    found = specification.layer.get("dag", {}).get("outputs", {}).get("artifacts", {})
+    for name, output in sorted(found.items()):
+        where = f"The output {name} of {specification.sub_dag}"
+        for one in output.get("artifactSelectors", []):
+            source = {**one, "producerTask": one.get("producerSubtask", "")}
+            yield from _producer(specification, where, source, "artifacts", "outputArtifactKey")
 
 
 def _producer(
@@ -134,6 +147,7 @@ RULES: tuple[Rule, ...] = (
     parameter_types,
     parameter_sources,
     artifact_sources,
+    sub_dag_outputs,
     required_inputs,
     artifact_types,
     metadata,

@@ -55,8 +55,14 @@ def find_problems(documents: list[Any], target: Target) -> list[Problem]:
     problems = list(structure_rules.check_documents(documents, target))
     if problems:
         return problems
-    specification = Specification(*documents)
-    return [problem for rule in _RULES_OF[target] for problem in rule(specification)]
+    found = (
+        problem
+        for layer in Specification(*documents).layers()
+        for rule in _RULES_OF[target]
+        for problem in rule(layer)
+    )
+    # What is wrong with the file as a whole is found once for every layer.
+    return list(dict.fromkeys(found))
 
 
 def check_documents(documents: list[Any], target: Target) -> None:

@@ -85,11 +85,12 @@ def commands(specification: Specification) -> Iterator[Problem]:
 def distinct_containers(specification: Specification) -> Iterator[Problem]:
     """The backend stores components by their containers: equal ones share inputs and outputs."""
     seen: dict[str, str] = {}
-    for task, container in specification.containers():
-        name = specification.tasks[task]["componentRef"]["name"]
-        first = seen.setdefault(json.dumps(container, sort_keys=True), name)
-        if first != name:
-            yield problem("same-container", task=task, first=first)
+    for layer in specification.layers():
+        for task, container in layer.containers():
+            name = layer.tasks[task]["componentRef"]["name"]
+            first = seen.setdefault(json.dumps(container, sort_keys=True), name)
+            if first != name:
+                yield problem("same-container", task=task, first=first)
 
 
 def accelerators(specification: Specification, *, pattern: str, example: str) -> Iterator[Problem]:

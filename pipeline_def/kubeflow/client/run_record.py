@@ -90,7 +90,8 @@ class RunWriter:
 def _find_code(spec: dict[str, Any]) -> dict[str, str]:
     """Return the digests that the compiler has given to the steps."""
     digests = {}
-    for name, task in spec["root"]["dag"]["tasks"].items():
+    steps = [step for layer in Specification(spec).layers() for step in layer.tasks.items()]
+    for name, task in steps:
         source = task.get("inputs", {}).get("parameters", {}).get("code_digest", {})
         if "runtimeValue" in source:
             digests[name] = str(source["runtimeValue"]["constant"])

@@ -22,6 +22,7 @@ from pipeline_def.kubeflow.compile.lookups import add_lookup
 from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
 from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
+from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
 from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
 from pipeline_def.kubeflow.contract import STORAGE, RecipeChoice
@@ -86,6 +87,8 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     documents = [document.spec]
     if platform := platform_document(document, config, target):
         documents.append(platform)
+    if target == "oss":
+        nest_stages(document)
     check_documents(documents, target)
     return documents
 

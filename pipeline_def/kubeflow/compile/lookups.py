@@ -18,7 +18,7 @@ from pipeline_def.kubeflow.specification import Spec
 def add_lookup(document: SpecDocument, component: Any) -> None:
     """Put a step that is never cached before `component`, if its driver looks anything up."""
     driver = component.driver_class
-    if not hasattr(driver, "look_up"):
+    if not hasattr(driver, "LOOKUP"):
         return
     task, name = component.id, lookup_of(component.id)
     consumer, label = document.tasks[task], executor_label(name)
@@ -35,11 +35,14 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
     }
     document.executors[label] = {"container": {"image": document.container(task)["image"]}}
     waits = consumer.get("dependentTasks", [])
+    own = _only(consumer, "inputs", driver)
+    # It waits for what it reads, and may run beside what only its step reads.
+    before = sorted({s["taskOutputArtifact"]["producerTask"] for s in own["artifacts"].values()})
     document.tasks[name] = {
         "componentRef": {"name": name},
         "taskInfo": {"name": name},
-        "inputs": _only(consumer, "inputs", driver),
-        **({"dependentTasks": list(waits)} if waits else {}),
+        "inputs": own,
+        **({"dependentTasks": before} if before else {}),
     }
     consumer["dependentTasks"] = sorted([*waits, name])
     output = {"producerTask": name, "outputParameterKey": RESOLVED_PARAMETER}
@@ -47,8 +50,7 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
 
 
 def _only(owner: Spec, side: str, driver: Any) -> Spec:
-    """Copy the inputs that the lookup needs: all artifacts, and the properties it names."""
+    """Copy the inputs that the lookup reads: the artifacts and the properties that it names."""
     copied: Spec = json.loads(json.dumps(owner.get(side, {})))
-    parameters = copied.get("parameters", {})
-    wanted = {name: parameters[name] for name in driver.LOOKED_UP_FROM}
-    return {**copied, "parameters": wanted}
+    wanted = {"artifacts": driver.LOOKED_AT, "parameters": driver.LOOKED_UP_FROM}
+    return {kind: {name: copied[kind][name] for name in names} for kind, names in wanted.items()}

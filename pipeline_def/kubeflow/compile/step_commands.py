@@ -54,10 +54,12 @@ def replace_command(
     )
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
+        driver = component.driver_class
+        seen = {name: common["inputs"][name] for name in driver.LOOKED_AT}
         interface = StepInterface(
-            lookup=_path(component.driver_class),
+            lookup=f"{driver.LOOKUP.__module__}.{driver.LOOKUP.__qualname__}",
             direct=direct,
-            **common,
+            **{**common, "inputs": seen},
             **_values(document, lookup, parameters),
         )
         _write(document, lookup, interface, [])

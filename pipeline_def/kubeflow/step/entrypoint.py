@@ -19,11 +19,14 @@ from typing import Any
 
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, UserError
+from components.contract.lookup import LookupInput
+from components.storage.folder import read_bytes, write_json
 from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
+from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
@@ -75,22 +78,23 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     interface = from_json(StepInterface, arguments.interface)
     given = _with_own_output(_executor_input(arguments.executor_input))
     prepared = prepare_input(given, interface)
-    _register_stores(given)
+    _choose_endpoint(given)
     output_file = given["outputs"]["outputFile"]
     if interface.lookup:
         found = _look_up(prepared, interface)
-        _write(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
+        write_json(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
+    import_libraries()
+    _register_stores()
     _check_code(arguments.step, prepared)
     if interface.workers:
         from pipeline_def.kubeflow.workers.tf_job_step import run_workers
 
-        _write(output_file, run_workers(arguments.step, given, interface))
+        write_json(output_file, run_workers(arguments.step, given, interface))
         return
     _run_executor(prepared, interface, beam_args)
-    with _open(output_file, "r") as file:
-        output = json.load(file)
-    _write(output_file, finish_output(output, given, direct=interface.direct))
+    output = json.loads(read_bytes(output_file))
+    write_json(output_file, finish_output(output, given, direct=interface.direct))
 
 
 def _executor_input(text: str) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
     return executor_input
 
 
-def _register_stores(executor_input: Mapping[str, Any]) -> None:
+def _choose_endpoint(executor_input: Mapping[str, Any]) -> None:
     if not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
         endpoint = store_endpoint(executor_input)
         # Only who needs it asks the cluster, which may have closed the way to its API.
@@ -121,6 +125,9 @@ def _register_stores(executor_input: Mapping[str, Any]) -> None:
             endpoint = configured_endpoint()
         if endpoint:
             os.environ["AWS_ENDPOINT_URL"] = endpoint
+
+
+def _register_stores() -> None:
     from components.storage.tfx_filesystem import register_object_stores
 
     register_object_stores()
@@ -164,10 +171,11 @@ def _run_executor(
     prepared: Mapping[str, Any], interface: StepInterface, beam_args: list[str]
 ) -> None:
     """Run TFX's own entrypoint, after finding out whether the image has what it imports."""
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
-
     for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
         _import(path)
+    leave_out_the_evaluator()
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+
     values = prepared["inputs"]["parameterValues"]
     # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
     integers = {*interface.integers, *(name for name, v in values.items() if isinstance(v, int))}
@@ -181,35 +189,18 @@ def _run_executor(
 
 
 def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
-    """Return the execution properties that the class of the lookup finds."""
-    from google.protobuf import json_format
-    from kfp.pipeline_spec import pipeline_spec_pb2
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-
-    message = json_format.ParseDict(
-        dict(prepared), pipeline_spec_pb2.ExecutorInput(), ignore_unknown_fields=True
-    )
-    inputs = kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict(message.inputs.artifacts)
+    """Return the execution properties that the function of the lookup finds."""
+    inputs = {}
+    for name, listed in prepared["inputs"]["artifacts"].items():
+        [artifact] = listed["artifacts"]
+        span = artifact.get("metadata", {}).get("span") or 0
+        inputs[name] = LookupInput(artifact["uri"], int(span))
     properties = dict(prepared["inputs"]["parameterValues"])
     for name in properties.keys() & set(interface.integers):
         properties[name] = int(properties[name])
-    found: dict[str, Any] = _import(interface.lookup).look_up(inputs, properties)
+    found: dict[str, Any] = _import(interface.lookup)(inputs, properties)
     print(f"Found: {json.dumps(found)}", flush=True)
     return found
-
-
-def _write(path: str, content: Mapping[str, Any]) -> None:
-    from tfx.dsl.io import fileio
-
-    fileio.makedirs(os.path.dirname(path))
-    with _open(path, "w") as file:
-        file.write(json.dumps(content))
-
-
-def _open(path: str, mode: str) -> Any:
-    from tfx.dsl.io import fileio
-
-    return fileio.open(path, mode)
 
 
 if __name__ == "__main__":

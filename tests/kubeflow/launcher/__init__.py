@@ -40,6 +40,32 @@ __all__ = ["Artifact", "Cluster", "Release", "Run", "TaskRun"]
 _UNSUPPORTED = ("triggerPolicy", "parameterIterator", "artifactIterator")
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What was submitted, and what becomes of it."""
+
+    spec: Mapping[str, Any]
+    platform: Mapping[str, Any]
+    run: Run
+
+    def component(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the component of a task."""
+        found: Mapping[str, Any] = self.spec["components"][task["componentRef"]["name"]]
+        return found
+
+    def keep(self, name: str, result: TaskRun, *, in_sight: bool) -> None:
+        """Note a task that ran or will not; the names of all layers together must be distinct."""
+        if name in (*self.run.tasks, *self.run.sub_dags):
+            raise ValueError(f"KFP 2.5 mixes up two tasks named {name}")
+        (self.run.tasks if in_sight else self.run.sub_dags)[name] = result
+
+    def skip(self, name: str, task: Mapping[str, Any]) -> TaskRun:
+        """Skip a task, with what is in it."""
+        for key, inner in self.component(task).get("dag", {}).get("tasks", {}).items():
+            self.keep(key, self.skip(key, inner), in_sight="dag" not in self.component(inner))
+        return TaskRun("SKIPPED")
+
+
 @dataclass
 class Cluster:
     """A KFP installation: object store, ML Metadata, cache; they live as long as it does."""
@@ -81,18 +107,48 @@ class Cluster:
         """Run the pipeline; raise ValueError where the API server would refuse it."""
         spec, platform = _load(Path(spec_path))
         name, run_id = spec["pipelineInfo"]["name"], str(uuid.uuid4())
-        run = Run(run_id, f"{self.root}/{name}/{run_id}", {})
+        job = _Job(spec, platform, Run(run_id, f"{self.root}/{name}/{run_id}", {}))
         values = submitted(spec["root"], parameters or {})
-        scope = Scope(values, self._constants(name, run_id), run.tasks)
-        for key, task in _ordered(spec["root"]["dag"]["tasks"]):
-            states = {run.tasks[producer].state for producer in producers(task)}
-            if states & {"FAILED", "SKIPPED"}:
-                run.tasks[key] = TaskRun("SKIPPED")
-                continue
+        self._run_layer(spec["root"], job, Scope(values, self._constants(name, run_id), {}))
+        return job.run
+
+    def _run_layer(self, layer: Mapping[str, Any], job: _Job, scope: Scope) -> None:
+        """Run the tasks of the root or of a sub-DAG; what becomes of them is in `scope.tasks`."""
+        for key, task in _ordered(layer["dag"]["tasks"]):
             start = time.monotonic()
-            run.tasks[key] = self._run_task(key, task, spec, platform, run.root, scope)
-            run.tasks[key].seconds = time.monotonic() - start
-        return run
+            sub_dag = "dag" in job.component(task)
+            if {scope.tasks[name].state for name in producers(task)} & {"FAILED", "SKIPPED"}:
+                result = job.skip(key, task)
+            elif sub_dag:
+                result = self._run_sub_dag(key, task, job, scope)
+            else:
+                result = self._run_task(key, task, job, scope)
+            result.seconds = time.monotonic() - start
+            job.keep(key, result, in_sight=not sub_dag)
+            # 2.5 finds a producer by the name that people see (driver/driver.go).
+            known = task["taskInfo"]["name"] if self.release is Release.V2_5 else key
+            scope.tasks[known] = result
+
+    def _run_sub_dag(self, name: str, task: Mapping[str, Any], job: _Job, above: Scope) -> TaskRun:
+        """Run the tasks of a sub-DAG, which gets its inputs as a step does (driver/dag.go)."""
+        component, result = job.component(task), TaskRun("FAILED")
+        constants = {**above.constants, "{{$.pipeline_task_uuid}}": str(next(self._executions))}
+        try:
+            inputs = resolve_inputs(task, component, above.of_task(name))
+        except StepError as error:
+            result.log = f"{error}\n"
+            return result
+        scope = Scope(inputs["parameterValues"], constants, {}, inputs["artifacts"])
+        self._run_layer(component, job, scope)
+        if all(one.state in ("SUCCEEDED", "CACHED") for one in scope.tasks.values()):
+            result.state = "SUCCEEDED"
+        outputs = component["dag"].get("outputs", {}).get("artifacts", {})
+        for key, output in outputs.items():
+            [selector] = output["artifactSelectors"]
+            made = scope.tasks[selector["producerSubtask"]].outputs
+            if selector["outputArtifactKey"] in made:
+                result.outputs[key] = made[selector["outputArtifactKey"]]
+        return result
 
     def _constants(self, name: str, run_id: str) -> dict[str, str]:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -108,16 +164,9 @@ class Cluster:
             constants["{{$.pipeline_job_schedule_time_utc}}"] = now
         return constants
 
-    def _run_task(
-        self,
-        name: str,
-        task: Mapping[str, Any],
-        spec: Mapping[str, Any],
-        platform: Mapping[str, Any],
-        run_root: str,
-        scope: Scope,
-    ) -> TaskRun:
-        component, container, kubernetes = _implementation(task, spec, platform)
+    def _run_task(self, name: str, task: Mapping[str, Any], job: _Job, scope: Scope) -> TaskRun:
+        spec, run_root = job.spec, job.run.root
+        component, container, kubernetes = _implementation(task, spec, job.platform)
         result = TaskRun("FAILED")
         next(self._executions)
         # The name for people was part of the URI once (driver/driver.go of 2.5).
@@ -192,8 +241,6 @@ def _implementation(
     if not task.get("taskInfo", {}).get("name"):
         raise ValueError("task spec is required: taskInfo.name is empty")
     component = spec["components"][task["componentRef"]["name"]]
-    if "dag" in component:
-        raise NotImplementedError(f"nested dag: {task['componentRef']['name']}")
     label = component["executorLabel"]
     executor = spec["deploymentSpec"]["executors"][label]
     if "container" not in executor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.kubeflow.launcher.store import local_path
@@ -40,11 +41,12 @@ class NullParameter(StepError):
 
 @dataclass
 class Scope:
-    """What the inputs of a run's tasks may refer to."""
+    """What the inputs of tasks may refer to: those of one layer, the root or a sub-DAG."""
 
     parameters: dict[str, Any]
     constants: dict[str, str]
     tasks: dict[str, TaskRun]
+    artifacts: dict[str, Any] = field(default_factory=dict)
 
     def of_task(self, name: str) -> Scope:
         """Add what only the task `name` sees."""
@@ -103,7 +105,7 @@ def resolve_inputs(
         kind = definition.get("parameterType", "PARAMETER_TYPE_ENUM_UNSPECIFIED")
         values[name] = checked_input(name, kind, values.get(name, MISSING))
     artifacts = {
-        name: {"artifacts": [_runtime(_resolve_artifact(name, spec, scope))]}
+        name: _resolve_artifact(name, spec, scope)
         for name, spec in task.get("inputs", {}).get("artifacts", {}).items()
     }
     return {"parameterValues": values, "artifacts": artifacts}
@@ -129,14 +131,18 @@ def resolve_parameter(spec: Mapping[str, Any], scope: Scope) -> Any:
     raise NotImplementedError(f"an input parameter of {', '.join(spec)}")
 
 
-def _resolve_artifact(name: str, spec: Mapping[str, Any], scope: Scope) -> Artifact:
+def _resolve_artifact(name: str, spec: Mapping[str, Any], scope: Scope) -> Any:
     match spec:
+        case {"componentInputArtifact": key}:
+            if key not in scope.artifacts:
+                raise StepError(f"parent DAG does not have input artifact {key}")
+            return copy.deepcopy(scope.artifacts[key])
         case {"taskOutputArtifact": {"producerTask": task, "outputArtifactKey": key}}:
             if key not in scope.tasks[task].outputs:
                 raise StepError(
                     f'cannot find output artifact key "{key}" in producer task "{task}"'
                 )
-            return scope.tasks[task].outputs[key]
+            return {"artifacts": [_runtime(scope.tasks[task].outputs[key])]}
     raise NotImplementedError(f"input artifact {name} of {', '.join(spec)}")
 
 

@@ -41,11 +41,12 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a run, task by task."""
+    """What became of a run, task by task; those of sub-DAGs are beside the others."""
 
     id: str
     root: str
     tasks: dict[str, TaskRun]
+    sub_dags: dict[str, TaskRun] = field(default_factory=dict)
 
     @property
     def succeeded(self) -> bool:

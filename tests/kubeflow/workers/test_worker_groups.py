@@ -72,7 +72,8 @@ def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
         "memoryRequest": 4,
     }
     assert container(spec)["image"] == "i:gpu"
-    assert spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"]["maxRetryCount"] == 3
+    trainer = spec["components"]["stage-train"]["dag"]["tasks"]["Trainer"]
+    assert trainer["retryPolicy"]["maxRetryCount"] == 3
     settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "cpu"}},

@@ -1,0 +1,72 @@
+"""Asks pip-audit for known vulnerabilities of what uv.lock names, but for the exceptions below.
+
+Without a vulnerability service that can be reached, it says so in a sentence and succeeds: a check
+that nobody can make must not keep anybody from working. pip-audit itself then calls all packages
+"not found" and succeeds as well, so a package that is known to be vulnerable is asked for first.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+# Identifier of a vulnerability → why it is no danger here. Reviewed when the lock file changes.
+EXCEPTIONS = {
+    # pyarrow 10.0.1 is what tfx-bsl 1.16 and TFDV 1.16 were built with, and the newest they take.
+    "CVE-2023-47248": "code in Parquet files: components/ingest/manifest.py imports pyarrow_hotfix",
+}
+_KNOWN_TO_BE_VULNERABLE = "pyarrow==10.0.1"
+_OPTIONS = ("--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=15", "--format=json")
+_LONGEST = 300
+
+
+def main() -> int:
+    """Audit the lock file; return 1 if it has vulnerabilities that are no exceptions."""
+    if not any(dependency.get("vulns") for dependency in _audit(_KNOWN_TO_BE_VULNERABLE)):
+        print("pip-audit: no vulnerability service answers from here, so nothing was audited.")
+        return 0
+    export = ["uv", "export", "--frozen", "--no-hashes", "--no-emit-project", "--all-extras"]
+    locked = subprocess.run(export, capture_output=True, text=True, check=True).stdout
+    dependencies = _audit(locked)
+    if not dependencies:
+        print("pip-audit: the vulnerability service stopped answering: nothing was audited.")
+        return 0
+    found = [(one["name"], vuln) for one in dependencies for vuln in one.get("vulns", ())]
+    unknown = [(name, vuln) for name, vuln in found if not _is_excepted(vuln)]
+    for name, vuln in unknown:
+        fixed = ", ".join(vuln["fix_versions"]) or "no version"
+        print(f"pip-audit: {name}: {vuln['id']}, fixed in {fixed}")
+    skipped = sum("skip_reason" in one for one in dependencies)
+    print(
+        f"pip-audit: {len(dependencies)} packages, {skipped} of them not audited; "
+        f"{len(found) - len(unknown)} vulnerabilities are exceptions, {len(unknown)} are not."
+    )
+    return 1 if unknown else 0
+
+
+def _is_excepted(vuln: dict[str, Any]) -> bool:
+    return bool(EXCEPTIONS.keys() & {vuln["id"], *vuln["aliases"]})
+
+
+def _audit(requirements: str) -> list[dict[str, Any]]:
+    """Return what pip-audit says of each package; nothing if it fails, or takes too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "requirements.txt")
+        file.write_text(requirements, encoding="utf-8")
+        command = ["pip-audit", "--requirement", str(file), *_OPTIONS]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_LONGEST, check=False
+            )
+            dependencies: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+        except (subprocess.TimeoutExpired, ValueError, LookupError):
+            return []
+    return dependencies
+
+
+if __name__ == "__main__":
+    sys.exit(main())

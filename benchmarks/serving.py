@@ -1,0 +1,202 @@
+"""`local_runner.py serve` against the pushed model called in a loop; and an hour's worth of abuse.
+
+    uv run python -m benchmarks.serving --output output
+    uv run python -m benchmarks.serving --output output --load 60
+
+The first prints requests a second and their times for 1, 8 and 64 clients, in alternation with the
+loop. The second lets 64 clients ask for that many seconds, one in a hundred for a broken file; a
+new version is pushed meanwhile. It fails if an answer is wrong or missing, or memory grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.request import urlopen
+
+from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
+from pipeline_def.local.server.model import SavedModel
+from pipeline_def.local.server.versions import find_newest
+
+_CLIENTS = (1, 8, 64)
+_IMAGES = 200
+_START = 120
+_ROOT = Path(__file__).parents[1]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", default="output", help="output folder of a run that pushed")
+    parser.add_argument("--images", help="folder of images; those of the sample")
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="each measures everything once")
+    parser.add_argument("--load", type=float, default=0, help="seconds of load instead")
+    return parser
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        """Watch a process that listens on `port`."""
+        self.process, self.port = process, port
+
+    @property
+    def memory(self) -> float:
+        """Resident memory, MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        user, system = fields.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Version → its state."""
+        with urlopen(f"http://127.0.0.1:{self.port}/v1/models/images") as answer:
+            states = json.load(answer)["model_version_status"]
+        return {one["version"]: one["state"] for one in states}
+
+
+@contextmanager
+def started(output: str) -> Iterator[Server]:
+    """Start a server of an output folder, and end it."""
+    arguments = ["serve", "--output", output, "--port", "0"]
+    command = [sys.executable, "-u", str(_ROOT / "local_runner.py"), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            lines = iter(process.stdout.readline, "")
+            page = next(line for line in lines if line.startswith("Page"))
+            yield Server(process, int(page.rstrip("/\n").rpartition(":")[2]))
+        finally:
+            process.terminate()
+
+
+def read_images(folder: Path) -> list[bytes]:
+    """Return the first images of a folder of folders, of all labels in turn."""
+    of_labels = [sorted(label.iterdir()) for label in sorted(folder.iterdir()) if label.is_dir()]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*of_labels))
+    return [path.read_bytes() for path in itertools.islice(filter(None, turns), _IMAGES)]
+
+
+def compare(model: SavedModel, server: Server, files: list[bytes], options: Any) -> None:
+    """Print a table; measurements of a round follow each other, so that all suffer alike."""
+    loops: list[Load] = []
+    loads: dict[int, list[Load]] = {clients: [] for clients in _CLIENTS}
+    for _ in range(options.rounds):
+        for clients, found in loads.items():
+            loops.append(
+                answer_in_a_loop(
+                    lambda file: model.ask("serving_default", [file]),
+                    files,
+                    seconds=options.seconds / len(_CLIENTS),
+                )
+            )
+            found.append(put_load(server.port, files, clients=clients, seconds=options.seconds))
+    rate = statistics.median(load.rate for load in loops)
+    print("| | requests/s | of the loop | p50, ms | p99, ms |\n|---|---|---|---|---|")
+    print(_row("the model in a loop", loops, rate))
+    for clients, found in loads.items():
+        print(_row(f"the server, {clients} clients", found, rate))
+    lost = sum(len(load.lost) for found in loads.values() for load in found)
+    print(f"\n{lost} requests lost")
+
+
+def _row(name: str, loads: list[Load], rate: float) -> str:
+    rates = [load.rate for load in loads]
+    middle, low, high = statistics.median(rates), min(rates), max(rates)
+    half, most = (statistics.median(load.percentile(p) for load in loads) for p in (50, 99))
+    return (
+        f"| {name} | {middle:.0f} ({low:.0f} to {high:.0f}) | {middle / rate:.2f} "
+        f"| {half:.1f} | {most:.1f} |"
+    )
+
+
+def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
+    """Ask the model for each file by itself."""
+    rows = [model.ask("serving_default", [file])[0] for file in files]
+    return [
+        dict(zip([text.decode() for text in row["labels"]], row["probabilities"], strict=True))
+        for row in rows
+    ]
+
+
+def abuse(
+    model: SavedModel, server: Server, files: list[bytes], output: str, seconds: float
+) -> int:
+    """Put load on a server and push a version meanwhile; print what came of it."""
+    memory: list[float] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        pushed = find_newest(os.path.join(output, "pushed"))
+        assert pushed
+        following = os.path.join(os.path.dirname(pushed), str(int(model.version) + 1))
+        began, is_pushed = time.monotonic(), False
+        while not done.wait(1):
+            memory.append(server.memory)
+            if not is_pushed and time.monotonic() > began + seconds / 3:
+                # At once: a server may look while files are copied one by one.
+                shutil.copytree(pushed, os.path.join(output, "unfinished"))
+                os.rename(os.path.join(output, "unfinished"), following)
+                is_pushed = True
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    load = put_load(
+        server.port, files, expect(model, files), clients=64, seconds=seconds, bad_every=100
+    )
+    done.set()
+    watching.join()
+    print(f"{load.rate:.0f} requests/s, p50 {load.percentile(50):.0f} ms, ", end="")
+    print(f"p99 {load.percentile(99):.0f} ms, the longest {load.percentile(100):.0f} ms")
+    print(f"{len(load.seconds):,} images answered, {load.refused:,} bad ones refused")
+    print(f"{len(load.wrong)} wrong, {len(load.lost)} lost: {(load.wrong + load.lost)[:3]}")
+    print(f"memory, MiB, at the end of each tenth: {[round(m) for m in _thin(memory)]}")
+    print(f"versions: {server.versions}")
+    return bool(load.wrong or load.lost or len(server.versions) != 1)
+
+
+def _thin(values: list[float]) -> list[float]:
+    step = max(1, len(values) // 10)
+    return values[step - 1 :: step]
+
+
+def main() -> int:
+    """Run what was asked for, on a copy of the pushed model."""
+    options = _parser().parse_args()
+    path = find_newest(os.path.join(options.output, "pushed"))
+    if path is None:
+        print(f"There is no pushed model in {options.output}.", file=sys.stderr)
+        return 2
+    files = read_images(Path(options.images or os.path.join(options.output, "sample")))
+    model = SavedModel(path)
+    with TemporaryDirectory() as copy:
+        shutil.copytree(path, os.path.join(copy, "pushed", model.version))
+        with started(copy) as server:
+            if options.load:
+                return abuse(model, server, files, copy, options.load)
+            compare(model, server, files, options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

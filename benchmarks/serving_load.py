@@ -1,0 +1,155 @@
+"""Clients of a server, all in one thread: what they asked, what they got, and how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+_BAD_FILES = (b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"\xff\xd8\xff\xe0broken", b"")
+
+Expected = Mapping[str, float]
+"""Label → probability."""
+
+
+@dataclass
+class Load:
+    """What came of a load."""
+
+    seconds: list[float] = field(default_factory=list)
+    """Of each request that was answered."""
+    refused: int = 0
+    """Bad images that were refused, by a 400 or by the model."""
+    wrong: list[str] = field(default_factory=list)
+    """Answers that are not what the model says of the image."""
+    lost: list[str] = field(default_factory=list)
+    """Requests without an answer."""
+    elapsed: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return (len(self.seconds) + self.refused) / self.elapsed
+
+    def percentile(self, percent: float) -> float:
+        """Return a percentile of the times, in milliseconds."""
+        return float(np.percentile(self.seconds, percent)) * 1000
+
+
+def put_load(
+    port: int,
+    files: Sequence[bytes],
+    expected: Sequence[Expected] = (),
+    *,
+    clients: int,
+    seconds: float,
+    bad_every: int = 0,
+) -> Load:
+    """Ask for one image a request, each client as soon as it has its last answer.
+
+    Args:
+        port: of the server.
+        files: images.
+        expected: what the model says of each; empty: not compared.
+        clients: at the same time, each with a connection of its own.
+        seconds: to go on for.
+        bad_every: of so many requests one has a file that is no image; 0: none.
+    """
+    return asyncio.run(_put_load(port, files, expected, clients, seconds, bad_every))
+
+
+async def _put_load(
+    port: int,
+    files: Sequence[bytes],
+    expected: Sequence[Expected],
+    clients: int,
+    seconds: float,
+    bad_every: int,
+) -> Load:
+    load, numbers = Load(), itertools.count(1)
+    good = [_request(file) for file in files]
+    bad = [_request(file) for file in _BAD_FILES]
+    began = time.monotonic()
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.monotonic() < began + seconds:
+            number = next(numbers)
+            is_bad = bool(bad_every) and number % bad_every == 0
+            place = number % len(files)
+            request = bad[number // bad_every % len(bad)] if is_bad else good[place]
+            try:
+                sent = time.monotonic()
+                status, body = await _exchange(reader, writer, request)
+            except (OSError, asyncio.IncompleteReadError) as error:
+                load.lost.append(repr(error))
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                continue
+            _judge(load, status, body, time.monotonic() - sent, is_bad, expected[place : place + 1])
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    load.elapsed = time.monotonic() - began
+    return load
+
+
+def _request(file: bytes) -> bytes:
+    body = json.dumps({"instances": [{"b64": base64.b64encode(file).decode()}]}).encode()
+    head = (
+        f"POST /v1/models/images:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+    )
+    return f"{head}\r\n\r\n".encode() + body
+
+
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+) -> tuple[int, bytes]:
+    writer.write(request)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return int(head.split(maxsplit=2)[1]), await reader.readexactly(length)
+
+
+def _judge(
+    load: Load,
+    status: int,
+    body: bytes,
+    seconds: float,
+    is_bad: bool,
+    expected: Sequence[Expected],
+) -> None:
+    if is_bad:
+        refused = status == 400 or (status == 200 and json.loads(body)["predictions"][0]["error"])
+        load.refused += bool(refused)
+        if not refused:
+            load.wrong.append(f"a bad image: {status}")
+        return
+    load.seconds.append(seconds)
+    if status != 200:
+        load.lost.append(f"{status} {body[:200]!r}")
+    elif expected:
+        [row] = json.loads(body)["predictions"]
+        found = dict(zip(row["labels"], row["probabilities"], strict=True))
+        if any(abs(found[label] - value) > 1e-5 for label, value in expected[0].items()):
+            load.wrong.append(f"{found} instead of {expected[0]}")
+
+
+def answer_in_a_loop(
+    ask: Callable[[bytes], object], files: Sequence[bytes], *, seconds: float
+) -> Load:
+    """Call a model in this process, image after image: what the server is compared with."""
+    load, began = Load(), time.monotonic()
+    for file in itertools.cycle(files):
+        sent = time.monotonic()
+        if sent > began + seconds:
+            break
+        ask(file)
+        load.seconds.append(time.monotonic() - sent)
+    load.elapsed = time.monotonic() - began
+    return load

@@ -1,0 +1,35 @@
+"""Finds the folder of the model in use; imports neither TensorFlow nor TFX."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from components.contract.lookup import LookupInput
+from components.storage.saved_model import model_digest, whole_versions
+
+FOUND_KEY = "found_baseline"
+"""The execution property that is looked up: the folder of the baseline, or ""."""
+
+# Where TFX's Trainer puts the model within its artifact.
+_SERVING = "Format-Serving"
+
+
+def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the baseline among the pushed models."""
+    candidate = os.path.join(inputs["model"].uri, _SERVING)
+    # TFX does not pass on what was left at its default.
+    return {FOUND_KEY: find_baseline(properties.get("pushed_models", ""), candidate)}
+
+
+def find_baseline(pushed_models: str, candidate: str) -> str:
+    """Return the newest version in `pushed_models` that is not `candidate`, or "".
+
+    Args:
+        pushed_models: folder whose subfolders are versions, named by number.
+        candidate: folder of the SavedModel to be evaluated.
+    """
+    versions = list(whole_versions(pushed_models)) if pushed_models else []
+    same = model_digest(candidate) if versions else ""
+    return next((version for version in versions if model_digest(version) != same), "")

@@ -1,0 +1,1 @@
+"""Small versions of the model, measured; `measurement.py` is the door."""

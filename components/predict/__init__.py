@@ -1,0 +1,1 @@
+"""Prediction: a blessed model's answers to every file of a folder."""

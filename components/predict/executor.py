@@ -1,0 +1,128 @@
+"""The executor of ImagePredictor: has Beam write a table for each part of the folder."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from tfx.dsl.components.base import base_beam_executor
+from tfx.types import artifact_utils
+from tfx.utils import path_utils
+
+from components.contract.artifacts import Artifacts
+from components.contract.configuration import from_json
+from components.images.file_options import FileOptions
+from components.predict.config import PredictConfig
+from components.predict.flow import predict
+from components.predict.outcome import Tally
+from components.predict.served_model import ServedModel
+from components.predict.sources import Source, count_files, divide, find_sources
+from components.predict.table import write_table
+from components.storage.artifact_files import list_names, make_folders, open_file, remove
+
+SUMMARY_FILE = "summary.json"
+PREDICTED_PROPERTY = "predicted"
+"""Of the predictions: 1; 0 where the model was not blessed and nobody asked it."""
+
+# Number of the shard, of all shards, and its files.
+_Shard = tuple[int, int, Source]
+
+
+class AskModel(beam.DoFn):
+    """Writes the table of each shard; yields how many of its files had which outcome.
+
+    An image never leaves its worker, which loads the model once.
+    """
+
+    def __init__(
+        self, model: str, predictions: str, config: PredictConfig, options: FileOptions
+    ) -> None:
+        """Ask the SavedModel in the folder `model`; write to the folder `predictions`."""
+        self._folder, self._predictions = model, predictions
+        self._config, self._options = config, options
+
+    def setup(self) -> None:
+        """Load the model."""
+        self._model = ServedModel(self._folder, top=self._config.top)
+
+    def process(self, shard: _Shard) -> Iterator[collections.Counter[str]]:
+        """Write the table of one shard, which appears whole: it may be written again."""
+        index, count, source = shard
+        tally = Tally(count_files([source]))
+        name = f"predictions-{index:05d}-of-{count:05d}.parquet"
+        outcomes = tally.count(predict([source], self._model, self._config, self._options))
+        path = os.path.join(self._predictions, name)
+        for _ in write_table(path, outcomes, top=self._config.top):
+            pass
+        yield tally.by_status
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Asks a blessed model about every file of a folder."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
+    ) -> None:
+        """Write the tables and `summary.json`, or nothing if the model is not blessed.
+
+        Raises:
+            DataError: there is no such folder.
+            RuntimeError: a file was lost.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        predictions = artifact_utils.get_single_instance(output_dict["predictions"])
+        blessed = _is_blessed(input_dict)
+        predictions.set_int_custom_property(PREDICTED_PROPERTY, int(blessed))
+        if not blessed:
+            return
+        config = from_json(PredictConfig, exec_properties["config"])
+        options = from_json(FileOptions, exec_properties["options"])
+        sources = find_sources([exec_properties["folder"]])
+        parts = [part for source in sources for part in divide(source, config.shard_images)]
+        _make_empty(predictions.uri)
+        model = artifact_utils.get_single_instance(input_dict["model"])
+        folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+        ask = AskModel(folder, predictions.uri, config, options)
+        self._ask(parts, ask, predictions.uri)
+
+    def _ask(self, parts: list[Source], ask: AskModel, predictions: str) -> None:
+        shards = [(index, len(parts), part) for index, part in enumerate(parts)]
+        total = count_files(parts)
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "Shards" >> beam.Create(shards, reshuffle=False)
+                | "Spread" >> beam.Reshuffle()
+                | "AskModel" >> beam.ParDo(ask)
+                | "Count" >> beam.CombineGlobally(_add)
+                | "Summarize" >> beam.Map(_write_summary, predictions, total)
+            )
+
+
+def _is_blessed(input_dict: Artifacts) -> bool:
+    """Whether the model may be used; without a blessing, anybody's may."""
+    given = input_dict.get("model_blessing")
+    return not given or bool(given[0].get_int_custom_property("blessed"))
+
+
+def _make_empty(folder: str) -> None:
+    """Remove what an earlier attempt has left: its shards may have been others."""
+    for name in list_names(folder):
+        remove(os.path.join(folder, name))
+    make_folders(folder)
+
+
+def _add(counts: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
+    return sum(counts, collections.Counter())
+
+
+def _write_summary(counts: collections.Counter[str], predictions: str, total: int) -> None:
+    if counts.total() != total:
+        raise RuntimeError(f"{total:,} files, but {counts.total():,} outcomes")
+    facts = {"files": total, **{name: counts[name] for name in ("answered", "refused", "skipped")}}
+    with open_file(os.path.join(predictions, SUMMARY_FILE), "w") as file:
+        file.write(json.dumps(facts, indent=1) + "\n")

@@ -1,0 +1,101 @@
+"""Finds statistics of an earlier run to compare with; imports neither TensorFlow nor TFX.
+
+TFX would find them in ML Metadata, which open-source Kubeflow has no resolvers for. So they are
+kept in a folder, as pushed models are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.contract.configuration import from_json
+from components.contract.lookup import LookupInput
+from components.contract.splits import TRAIN
+from components.storage.folder import is_file, list_folders, read_bytes
+from components.validation.config import ValidationConfig
+from components.validation.feature_statistics import Statistics, digest_statistics
+
+FOUND_KEY = "found_statistics"
+"""The execution property that is looked up: the folder of earlier statistics, or ""."""
+
+HISTORY_KEY = "statistics_history"
+CONFIG_KEY = "config"
+
+# Written last: an entry without it is incomplete.
+ENTRY_FILE = "kept.json"
+
+# Where StatisticsGen puts a split's statistics.
+_STATISTICS_FILE = "FeatureStats.pb"
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """A copy of what StatisticsGen wrote in one run."""
+
+    time: int
+    """Seconds since 1970-01-01; also the name of its folder."""
+    span: int
+    """Span of the examples; 0 where the data has no spans."""
+    digest: str
+    """Digest of the train split's statistics."""
+
+
+def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the folder of earlier statistics."""
+    if is_drift_off(properties) or not properties[HISTORY_KEY]:
+        return {FOUND_KEY: ""}
+    return {FOUND_KEY: find_earlier(properties[HISTORY_KEY], inputs["statistics"])}
+
+
+def is_drift_off(properties: Mapping[str, Any]) -> bool:
+    """Say whether nothing is to be compared."""
+    return from_json(ValidationConfig, properties[CONFIG_KEY]).drift == "off"
+
+
+def find_earlier(folder: str, statistics: LookupInput) -> str:
+    """Return the folder of the entry to compare `statistics` with, or "".
+
+    That is the newest entry of the latest span before; where there is none, the newest one with
+    other content, as a run on unchanged examples would otherwise be compared with itself.
+    """
+    entries = list_history(folder)
+    if not entries:
+        return ""
+    digest = digest_statistics(_read(split_file(statistics.uri, TRAIN)))
+    others = [entry for entry in entries if entry.digest != digest]
+    before = [entry for entry in others if entry.span < statistics.span]
+    if before:
+        others = [max(before, key=lambda entry: (entry.span, entry.time))]
+    return os.path.join(folder, str(others[-1].time)) if others else ""
+
+
+def list_history(folder: str) -> list[HistoryEntry]:
+    """Return the complete entries in `folder`, the oldest first."""
+    numbers = sorted(int(name) for name in list_folders(folder) if name.isdigit())
+    entries = (read_entry(os.path.join(folder, str(number))) for number in numbers)
+    return [entry for entry in entries if entry]
+
+
+def read_entry(path: str) -> HistoryEntry | None:
+    """Return the entry in folder `path`; None when it is incomplete."""
+    file = os.path.join(path, ENTRY_FILE)
+    return HistoryEntry(**json.loads(read_bytes(file))) if is_file(file) else None
+
+
+def read_entry_statistics(path: str, split: str) -> Statistics | None:
+    """Return the statistics of a split in the entry at `path`; None when it has no such split."""
+    file = split_file(path, split)
+    return _read(file) if is_file(file) else None
+
+
+def split_file(folder: str, split: str) -> str:
+    """Return the path of a split's statistics, in an entry as in StatisticsGen's output."""
+    return os.path.join(folder, f"Split-{split}", _STATISTICS_FILE)
+
+
+def _read(file: str) -> Statistics:
+    return Statistics.FromString(read_bytes(file))

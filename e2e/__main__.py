@@ -1,0 +1,45 @@
+"""The command line of the test on a real cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e import scenario
+from e2e.commands import Failure
+
+RELEASES = ("2.5.0", "2.14.3", "2.17.0")
+"""The releases that the workflow runs it on: the oldest supported, one between, the newest."""
+
+_DESCRIPTION = """Runs the pipeline on a real Kubeflow Pipelines: makes a cluster with kind,
+installs Kubeflow, builds the image, and runs it on the digits: first, all from the cache, with a
+changed image, against the pushed model, and with broken images. With --kubeconfig it takes a
+cluster that has Kubeflow and the image, and leaves it but for the bucket's e2e/ and the runs."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m e2e", description=_DESCRIPTION)
+    add = parser.add_argument
+    add("--release", default=RELEASES[-1], help=f"Of Kubeflow Pipelines: {RELEASES[-1]}.")
+    add("--kubeconfig", help="A cluster that is there already, instead of one of kind's.")
+    add("--image", default="tfx-images:e2e", help="Name of the image: tfx-images:e2e.")
+    add("--output", type=Path, default=Path("output-e2e"), help="Records and pictures: output-e2e.")
+    add("--keep", action="store_true", help="Leave kind's cluster for a look at it.")
+    add("--no-browser", dest="browser", action="store_false", help="Make no pictures.")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the test; return 1 if it fails."""
+    try:
+        scenario.run(scenario.Options(**vars(_parser().parse_args(argv))))
+    except Failure as failure:
+        print(f"e2e: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Compiles the pipeline and runs it with the command that people use; checks what came of it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.commands import Commands, Failure
+from pipeline_def.kubeflow.compile.stages import STAGES
+from pipeline_def.runs.record import RunRecord, read_records
+
+LOOKUPS = frozenset({"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"})
+STEPS = LOOKUPS | {step for steps in STAGES.values() for step in steps}
+
+
+@dataclass(frozen=True)
+class Runner:
+    """`kfp_runner.py` with a folder for what it writes."""
+
+    commands: Commands
+    output: Path
+    endpoint: str
+
+    @property
+    def spec(self) -> Path:
+        """The compiled specification."""
+        return self.output / "pipeline.yaml"
+
+    def compile(self, image: str, data: str) -> None:
+        """Compile for small images and few epochs."""
+        small = ("--transform.size", "8", "--model.name", "cnn", "--training.epochs", "5")
+        where = ("--image", image, "--data", data, "--output", str(self.spec))
+        self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)
+
+    def run(self, name: str, **parameters: object) -> RunRecord:
+        """Start a run, follow it to its end, and return its record, whether it succeeded or not."""
+        given = [word for p, v in parameters.items() for word in ("--parameter", f"{p}={v}")]
+        own = ("--spec", str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
+        records = self.output / name
+        words = ("run", *own, *given, "--output", str(records), "--wait")
+        done = self.commands.attempt(sys.executable, "kfp_runner.py", *words)
+        print(done.stdout, done.stderr, sep="\n", flush=True)
+        found = read_records(str(records))
+        if not found:
+            raise Failure(f"{name} did not start: {done.stderr.strip()[-500:]}")
+        return found[-1]
+
+
+def check_all_ran(record: RunRecord) -> None:
+    """Make sure that every step succeeded, and that none was cached."""
+    _check(record, dict.fromkeys(STEPS, "done"))
+
+
+def check_all_cached(record: RunRecord) -> None:
+    """Make sure that every step but the lookups came from the cache."""
+    _check(record, {step: "done" if step in LOOKUPS else "cached" for step in STEPS})
+
+
+def check_ran(record: RunRecord, *steps: str) -> None:
+    """Make sure that these steps ran anew."""
+    _check(record, dict.fromkeys(steps, "done"))
+
+
+def check_failed(record: RunRecord, step: str, text: str) -> None:
+    """Make sure that the run failed in `step` and says `text`."""
+    if record.state != "failed":
+        raise Failure(f"The run should have failed in {step}; it is {record.state}.")
+    _check(record, {step: "failed"})
+    if text not in (record.error or ""):
+        raise Failure(f"The error of the run is {record.error!r}; it should say {text!r}.")
+
+
+def _check(record: RunRecord, wanted: dict[str, str]) -> None:
+    found = {name: step.state for name, step in record.steps.items()}
+    wrong = [
+        f"{n} is {found.get(n)}, not {w}" for n, w in sorted(wanted.items()) if found.get(n) != w
+    ]
+    if wrong:
+        raise Failure(f"{'; '.join(wrong)}. {record.error or ''}".strip())

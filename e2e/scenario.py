@@ -1,0 +1,125 @@
+"""What is run on the cluster, in order, and what has to come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e import cluster, interface
+from e2e.commands import Commands, Failure
+from e2e.runs import Runner, check_all_cached, check_all_ran, check_failed, check_ran
+from e2e.store import DATA, Store
+from pipeline_def.kubeflow.compile.stages import STAGES
+from pipeline_def.runs.record import RunRecord
+
+# More than the fraction of files that ingest lets go, of 1,797 digits.
+_BROKEN = 400
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    release: str
+    image: str
+    output: Path
+    kubeconfig: str | None = None
+    keep: bool = False
+    browser: bool = True
+
+
+def run(options: Options) -> None:
+    """Make a cluster, or take the one that is there; run everything; remove what was made."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    commands = Commands({"KUBECONFIG": options.kubeconfig} if options.kubeconfig else {})
+    with _cluster(options, commands), _access(commands) as endpoint:
+        runner = Runner(commands, options.output, endpoint)
+        play(options, runner, Store())
+
+
+@contextlib.contextmanager
+def _cluster(options: Options, commands: Commands) -> Iterator[None]:
+    """Have a cluster with Kubeflow and the image; a cluster of others' has to have both."""
+    if options.kubeconfig:
+        commands.require("kubectl")
+        yield
+        return
+    cluster.create(commands)
+    try:
+        cluster.build_image(commands, options.image)
+        cluster.install(commands, options.release)
+        yield
+    finally:
+        if not options.keep:
+            cluster.delete(commands)
+
+
+@contextlib.contextmanager
+def _access(commands: Commands) -> Iterator[str]:
+    """Reach the store and the interface from here; yield the interface's address."""
+    key, secret = cluster.read_keys(commands)
+    store = cluster.find_store(commands)
+    with (
+        cluster.forward(commands, store, 9000) as address,
+        cluster.forward(commands, "ml-pipeline-ui", 80) as endpoint,
+    ):
+        before = dict(os.environ)
+        os.environ.update(cluster.Access(address, key, secret).environment())
+        try:
+            yield endpoint
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def play(options: Options, runner: Runner, store: Store) -> None:
+    """Run the pipeline six times, and check each.
+
+    Raises:
+        Failure: something came out otherwise.
+    """
+    store.mend_images()
+    store.put_digits()
+    runner.compile(options.image, DATA)
+    first = runner.run("first")
+    check_all_ran(first)
+    _check_results(first, store, pushed=1)
+    check_all_cached(runner.run("second"))
+    store.change_image()
+    changed = runner.run("changed-image")
+    check_ran(changed, "ImageExampleGen", "StatisticsGen", "Trainer")
+    # Fewer epochs would hardly be a better model; the gate lets it pass for the test's sake.
+    again = runner.run("against-the-baseline", training_epochs=6, max_accuracy_drop=0.5)
+    check_ran(again, "BaselineFinder", "Evaluator", "Pusher")
+    _check_results(again, store, pushed=2)
+    store.break_images(_BROKEN)
+    check_failed(runner.run("broken-images"), "ImageExampleGen", "are not usable")
+    store.mend_images()
+    if options.browser:
+        look(first, options.output)
+    print(f"All of it came out as it should; pictures and records are in {options.output}.")
+
+
+def _check_results(record: RunRecord, store: Store, *, pushed: int) -> None:
+    """Make sure that a run has numbers, and that enough models are in service."""
+    metrics = store.read_metrics(run_id(record))
+    accuracy = metrics["metrics"]["accuracy"]["value"]
+    if not accuracy > 0.5:
+        raise Failure(f"The accuracy is {accuracy}: the model has learned nothing.")
+    if len(versions := store.pushed_versions()) < pushed:
+        raise Failure(f"{len(versions)} models are pushed, not {pushed}.")
+
+
+def run_id(record: RunRecord) -> str:
+    """Return the id of a run, which is the end of its page's address."""
+    return record.url.rstrip("/").rsplit("/", 1)[-1]
+
+
+def look(record: RunRecord, folder: Path) -> None:
+    """Keep pictures of the interface: the graph of a run, and the list of the runs."""
+    interface.photograph(record.url, folder, words=list(STAGES), name="graph")
+    runs = record.url.partition("#")[0] + "#/runs"
+    interface.photograph(runs, folder, words=["first", "second"], name="runs")

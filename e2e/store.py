@@ -1,0 +1,67 @@
+"""The images and the models in the cluster's own object store, seen from here."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from components.storage.object_store import open_store
+from e2e.commands import Failure
+from pipeline_def.local.sample import write_digits
+
+BUCKET = "mlpipeline"
+DATA = f"minio://{BUCKET}/e2e/digits"
+_ROOT = f"{BUCKET}/v2/artifacts/images"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Kubeflow's bucket; the variables of the environment say where the store is."""
+
+    def put_digits(self) -> int:
+        """Upload the digits; return how many there are."""
+        fs, path = open_store(DATA)
+        with tempfile.TemporaryDirectory() as folder:
+            images = write_digits(folder)
+            # A forwarded port stands few connections at once.
+            fs.put(f"{folder}/", f"{path}/", recursive=True, batch_size=16)
+        return images
+
+    def change_image(self) -> None:
+        """Put another image in the place of one."""
+        fs, path = open_store(DATA)
+        first, second = sorted(fs.ls(f"{path}/0"))[:2]
+        fs.pipe_file(first, fs.cat_file(second))
+
+    def break_images(self, count: int) -> None:
+        """Put files among the images that are none."""
+        fs, path = open_store(DATA)
+        for number in range(count):
+            fs.pipe_file(f"{path}/0/broken-{number}.png", b"no image")
+
+    def mend_images(self) -> None:
+        """Remove what `break_images` has put there."""
+        fs, path = open_store(DATA)
+        for file in fs.glob(f"{path}/0/broken-*.png"):
+            fs.rm_file(file)
+
+    def pushed_versions(self) -> list[str]:
+        """Return the versions of the pushed models, the oldest first."""
+        fs, _ = open_store(DATA)
+        found = fs.glob(f"{_ROOT}/pushed/*/saved_model.pb")
+        return sorted((file.split("/")[-2] for file in found), key=int)
+
+    def read_metrics(self, run_id: str) -> dict[str, Any]:
+        """Return what the report of a run wrote for machines.
+
+        Raises:
+            Failure: there is no such file, or not one.
+        """
+        fs, _ = open_store(DATA)
+        files = fs.glob(f"{_ROOT}/{run_id}/ImageReport/*/metrics/metrics.json")
+        if len(files) != 1:
+            raise Failure(f"The run {run_id} wrote {len(files)} files of metrics, not one.")
+        metrics: dict[str, Any] = json.loads(fs.cat_file(files[0]))
+        return metrics

@@ -1,0 +1,138 @@
+"""What `local_runner.py predict` does: a pushed model's answers to files, as a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from components.contract.printable import format_duration, make_printable
+from components.predict.flow import predict
+from components.predict.outcome import Outcome, Tally
+from components.predict.served_model import ServedModel
+from components.predict.sources import count_files, find_sources
+from components.predict.table import check_format, write_table
+from pipeline_def.config.config import Config
+from pipeline_def.local.progress_bar import clock, make_bar
+from pipeline_def.local.pushed_model import find_model, find_options
+from pipeline_def.local.rows import print_row, print_whole
+from pipeline_def.local.step_progress import StepProgress
+
+_MOST_ROWS = 10
+_MOST_LABELS = 10
+_PLAIN_INTERVAL = 10.0
+
+
+def show_predictions(
+    config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
+) -> Tally:
+    """Ask a model about files, print what it answers or write it to a table, and count.
+
+    Args:
+        config: says where the output folder is, and how images are read.
+        files: files and folders, paths or URLs.
+        model: a version, or a folder of a SavedModel; None: the newest version.
+        to: table to write, whose name ends in .parquet, .csv or .jsonl.
+
+    Raises:
+        UserError: there is no such file or model, or the table cannot be written.
+    """
+    console = Console(highlight=False)
+    if to:
+        check_format(to)
+    sources = find_sources(files)
+    folder = find_model(config.output, model)
+    options = find_options(config, folder)
+    tally = Tally(count_files(sources))
+    print_whole(console, "Model", folder)
+    served = _load(folder, top=config.predict.top)
+    started = time.monotonic()
+    outcomes = tally.count(predict(sources, served, config.predict, options))
+    if to:
+        outcomes = write_table(to, outcomes, top=config.predict.top)
+    first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
+    seconds = time.monotonic() - started
+    if not to:
+        console.print(_draw(first, top=config.predict.top))
+    for title, text in _summarize(tally, refused, seconds):
+        print_row(console, title, text)
+    if to:
+        print_whole(console, "Table", to)
+    return tally
+
+
+def _load(folder: str, *, top: int) -> ServedModel:
+    """Load the model, without the pages that TensorFlow and Google's libraries print."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ServedModel(folder, top=top)
+
+
+def _with_progress(
+    console: Console, outcomes: Iterable[Outcome], *, total: int
+) -> Iterator[Outcome]:
+    """Yield the outcomes, and draw a bar; without a terminal print a line every ten seconds."""
+    progress = StepProgress()
+    left = progress.seconds_left
+    bar = make_bar(console, lambda: "" if (rest := left()) is None else f"{clock(rest)} left")
+    drawn = bar if console.is_terminal else contextlib.nullcontext()
+    printed = time.monotonic()
+    with drawn:
+        task = bar.add_task("Files", total=total, note="")
+        for done, outcome in enumerate(outcomes, start=1):
+            progress.report(done, total)
+            text = f"{done:,} of {total:,}"
+            bar.update(task, completed=done, note=text)
+            if not console.is_terminal and time.monotonic() - printed > _PLAIN_INTERVAL:
+                printed = time.monotonic()
+                console.print(f"{text} files", soft_wrap=True)
+            yield outcome
+
+
+def _keep_first(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Return the first answers and the first refusals; all others are let go."""
+    first: list[Outcome] = []
+    refused: list[Outcome] = []
+    for outcome in outcomes:
+        kept = {"answered": first, "refused": refused}.get(outcome.status)
+        if kept is not None and len(kept) < _MOST_ROWS:
+            kept.append(outcome)
+    return first, refused
+
+
+def _draw(outcomes: Sequence[Outcome], *, top: int) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("File", overflow="fold")
+    table.add_column("Label")
+    table.add_column("Prob.", justify="right")
+    table.add_column("Next" if top > 1 else "")
+    for outcome in outcomes:
+        (label, probability), *others = outcome.ranking
+        more = ", ".join(f"{name} {value:.3f}" for name, value in others)
+        texts = (outcome.file, label, f"{probability:.3f}", more)
+        table.add_row(*(Text(make_printable(text)) for text in texts))
+    return table
+
+
+def _summarize(
+    tally: Tally, refused: Sequence[Outcome], seconds: float
+) -> Iterator[tuple[str, str]]:
+    answered = tally.by_status["answered"]
+    rate = f", {answered / seconds:,.0f} images/s" if answered else ""
+    yield "Files", f"{tally}; {format_duration(seconds)}{rate}"
+    most = [f"{label} {count:,}" for label, count in tally.labels.most_common(_MOST_LABELS)]
+    more = len(tally.labels) - len(most)
+    if most:
+        yield "Labels", f"{', '.join(most)}{f', … and {more} more' if more > 0 else ''}"
+    for number, outcome in enumerate(refused):
+        why = f"{outcome.category}: {outcome.reason}"
+        yield "" if number else "Refused", f"{outcome.file}: {why}"
+    if (others := tally.by_status["refused"] - len(refused)) > 0:
+        yield "", f"… and {others:,} more; --to FILE lists them all"

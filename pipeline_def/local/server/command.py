@@ -1,0 +1,101 @@
+"""What `local_runner.py serve` does: load the pushed model, listen, answer until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+
+import uvicorn
+from rich.console import Console
+
+from components.contract.errors import ConfigurationError
+from components.contract.stopping import leave_to_server
+from pipeline_def.layout import Layout
+from pipeline_def.local.rows import print_row
+from pipeline_def.local.server.app import make_app
+from pipeline_def.local.server.model import Model, SavedModel
+from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.protocol import TimedProtocol
+from pipeline_def.local.server.versions import Versions
+
+# Connections at once; systems commonly allow a process 1,024 open files.
+_MOST_CONNECTIONS = 500
+_KEEP_ALIVE_SECONDS = 15
+
+
+def serve(options: ServerOptions) -> None:
+    """Answer until a signal comes; end what has begun first.
+
+    Raises:
+        ConfigurationError: the address is in use, or is none of this machine's.
+        ModelError: there is no model, or it cannot be loaded.
+    """
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    with _listen(options) as listening:
+        started = time.monotonic()
+        versions = Versions(Layout(options.output).pushed, load, options.model)
+        port = listening.getsockname()[1]
+        _print(versions.current, options, port, time.monotonic() - started)
+        leave_to_server()
+        make_server(versions, options).run(sockets=[listening])
+
+
+def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
+    """Return a server that is not started yet."""
+    config = uvicorn.Config(
+        make_app(versions, options),
+        http=TimedProtocol,
+        ws="none",
+        lifespan="on",
+        loop="asyncio",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(options.timeout) + 1,
+    )
+    return uvicorn.Server(config)
+
+
+def load(path: str) -> Model:
+    """Load a model and let it answer once: what comes first takes longest."""
+    model = SavedModel(path)
+    model.warm_up()
+    return model
+
+
+def _listen(options: ServerOptions) -> socket.socket:
+    """Take the port before the model is loaded, which takes seconds."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it. Without, a short answer, head and body, waits 40 ms for the client's
+    # acknowledgement; asyncio sets it only where the protocol is named.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        listening.bind((options.host, options.port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"Cannot listen on {options.host}, port {options.port} ({error.strerror}): choose "
+            "others with --host and --port."
+        ) from error
+    return listening
+
+
+def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> None:
+    console = Console(highlight=False)
+    shown = f"[{options.host}]" if ":" in options.host else options.host
+    address = f"http://{shown}:{port}"
+    print_row(
+        console, "Model", f"{options.name}, version {model.version}, loaded in {seconds:.1f} s"
+    )
+    print_row(console, "Page", f"{address}/")
+    print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
+    if not options.is_local:
+        print_row(console, "", "Everybody who reaches this address can use it.")
+    print_row(console, "", "Ctrl-C ends it.")

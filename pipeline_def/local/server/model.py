@@ -1,0 +1,139 @@
+"""A pushed model in memory; the only module of the server that needs TensorFlow."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from PIL import Image
+
+from pipeline_def.local.server.batching import Answer
+from pipeline_def.local.server.errors import Refused
+from pipeline_def.local.server.rest import DEFAULT_SIGNATURE, INPUT
+
+# How lines begin that tell where in the graph it happened, not what.
+_NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "[[", "(")
+
+
+class Model(Protocol):
+    """What answers."""
+
+    @property
+    def version(self) -> str:
+        """The name of its folder, a number."""
+
+    @property
+    def signatures(self) -> Mapping[str, Any]:
+        """Signature → its description, as TensorFlow Serving's metadata have it."""
+
+    @property
+    def asked(self) -> Mapping[str, Collection[str]]:
+        """Signature that takes files of images and nothing else → names of its outputs."""
+
+    def ask(self, signature: str, files: Sequence[bytes]) -> list[Answer]:
+        """Return what the model says of each file; raise `Refused` if it cannot say it of all."""
+
+
+class SavedModel:
+    """A model of TensorFlow, with the signatures that take nothing but files of images."""
+
+    def __init__(self, path: str) -> None:
+        """Load it, which takes a second or two."""
+        tf = _import_tensorflow()
+        self.version = os.path.basename(path)
+        self._errors = tf.errors.OpError
+        self._to_tensor = tf.constant
+        functions = dict(tf.saved_model.load(path).signatures)
+        self.signatures = describe_signatures(path)
+        self._functions = {
+            name: function
+            for name, function in functions.items()
+            if [*function.structured_input_signature[1]] == [INPUT]
+        }
+        self.asked = {
+            name: [*function.structured_outputs] for name, function in self._functions.items()
+        }
+
+    def ask(self, signature: str, files: Sequence[bytes]) -> list[Answer]:
+        """Return what the model says of each file."""
+        try:
+            outputs = self._functions[signature](**{INPUT: self._to_tensor([*files])})
+        except self._errors as error:
+            raise Refused(400, find_reason(error.message)) from error
+        columns = {name: to_lists(value.numpy()) for name, value in sorted(outputs.items())}
+        return [
+            {name: values[row] for name, values in columns.items()} for row in range(len(files))
+        ]
+
+    def warm_up(self) -> None:
+        """Answer once: what comes first takes longest.
+
+        Raises:
+            Refused: it does not answer.
+        """
+        if DEFAULT_SIGNATURE not in self._functions:
+            raise Refused(500, f"it has no signature {DEFAULT_SIGNATURE} that takes {INPUT}.")
+        buffer = io.BytesIO()
+        Image.new("RGB", (64, 48), "gray").save(buffer, "PNG")
+        for signature in self._functions:
+            self.ask(signature, [buffer.getvalue()])
+
+
+def _import_tensorflow() -> Any:
+    """Import TensorFlow without what it says of libraries for GPUs, and of Python's age."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import tensorflow as tf
+    return tf
+
+
+def find_reason(message: str) -> str:
+    """Return what is wrong, out of what TensorFlow says of an error in a graph."""
+    lines = (line.strip() for line in message.splitlines())
+    reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
+    return (reasons or ["the image cannot be decoded"])[0][:300]
+
+
+def to_lists(values: Any) -> list[Any]:
+    """Return an array as nested lists; float32 as the shortest number that is read as the same."""
+    if values.dtype == "float32":
+        values = values.astype(str).astype(float)
+    lists: list[Any] = values.tolist()
+    return lists
+
+
+def describe_signatures(path: str) -> dict[str, Any]:
+    """Return the signatures of a SavedModel as JSON of TensorFlow's `SignatureDef`."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved = saved_model_pb2.SavedModel()
+    with open(os.path.join(path, "saved_model.pb"), "rb") as file:
+        saved.ParseFromString(file.read())
+    signatures = saved.meta_graphs[0].signature_def
+    return {
+        name: {
+            "inputs": {key: _describe(info) for key, info in of.inputs.items()},
+            "outputs": {key: _describe(info) for key, info in of.outputs.items()},
+            "method_name": of.method_name,
+        }
+        for name, of in signatures.items()
+        if not name.startswith("__")
+    }
+
+
+def _describe(info: Any) -> dict[str, Any]:
+    from tensorflow.core.framework import types_pb2
+
+    shape = info.tensor_shape
+    return {
+        "dtype": types_pb2.DataType.Name(info.dtype),
+        "tensor_shape": {
+            "dim": [{"size": str(dim.size), "name": dim.name} for dim in shape.dim],
+            "unknown_rank": shape.unknown_rank,
+        },
+        "name": info.name,
+    }

@@ -1,0 +1,148 @@
+"""The REST of TensorFlow Serving: requests from JSON, answers to JSON, by rows or by columns.
+
+Source: https://www.tensorflow.org/tfx/serving/api_rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_def.local.server.errors import Refused
+
+INPUT = "image_bytes"
+"""The only input of the signatures that are served."""
+
+DEFAULT_SIGNATURE = "serving_default"
+
+# A list of a million empty lists takes a hundred times the memory of its text. In base64 none of
+# these characters occurs, so that a request of images has few of them.
+_STRUCTURE = (b"[", b"{", b",")
+_STRUCTURE_PER_IMAGE = 16
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a request asks."""
+
+    signature: str
+    images: tuple[bytes, ...]
+    """Files as they are."""
+    by_rows: bool
+    """Whether the answer is a list of objects, or an object of lists."""
+
+
+def read_question(body: bytes | bytearray, *, most: int) -> Question:
+    """Read the body of a request.
+
+    Args:
+        body: JSON.
+        most: images, at most.
+
+    Raises:
+        Refused: it is no request as TensorFlow Serving takes it, or has too many images.
+    """
+    if sum(body.count(mark) for mark in _STRUCTURE) > _STRUCTURE_PER_IMAGE * (most + 1):
+        raise Refused(413, f"The request has too many values: {most} images are the most.")
+    fields = _parse(body)
+    signature = fields.get("signature_name", DEFAULT_SIGNATURE)
+    if not isinstance(signature, str):
+        raise Refused(400, "'signature_name' key must be a string value.")
+    given = [key for key in ("instances", "inputs") if key in fields]
+    if len(given) != 1:
+        raise Refused(
+            400,
+            "Expecting only one of 'inputs' or 'instances' keys."
+            if given
+            else "Missing 'inputs' or 'instances' key",
+        )
+    by_rows = given == ["instances"]
+    values = _list_values(fields[given[0]], by_rows=by_rows)
+    if len(values) > most:
+        raise Refused(413, f"The request has {len(values)} images: {most} are the most.")
+    images = tuple(_to_bytes(value, number) for number, value in enumerate(values))
+    return Question(signature or DEFAULT_SIGNATURE, images, by_rows)
+
+
+def _parse(body: bytes | bytearray) -> Mapping[str, Any]:
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"JSON Parse error: {error}") from error
+    if not isinstance(fields, dict):
+        raise Refused(400, "Expected a JSON object.")
+    return fields
+
+
+def _list_values(found: Any, *, by_rows: bool) -> list[Any]:
+    """Return a value for each image."""
+    if not by_rows and isinstance(found, dict):
+        found = _take_input(found)
+    if not isinstance(found, list) or not found:
+        key = "instances" if by_rows else "inputs"
+        raise Refused(400, f"Expecting '{key}' to be a list with at least one value.")
+    return [_take_input(row) if _is_named(row) else row for row in found] if by_rows else found
+
+
+def _is_named(row: Any) -> bool:
+    return isinstance(row, dict) and row.keys() != {"b64"}
+
+
+def _take_input(fields: Mapping[str, Any]) -> Any:
+    if fields.keys() != {INPUT}:
+        raise Refused(400, f"Expecting one named input, {INPUT}, and found {_names(fields)}.")
+    return fields[INPUT]
+
+
+def _names(fields: Mapping[str, Any]) -> str:
+    return ", ".join(name[:40] for name in list(fields)[:5]) or "none"
+
+
+def _to_bytes(value: Any, number: int) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refused(400, f"Unable to base64 decode instance {number}: {error}.") from error
+    raise Refused(
+        400, f"Instance {number} is not of expected type: string, or an object with the key b64."
+    )
+
+
+def write_answer(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
+    """Write what the model said of each image, in the form in which it was asked.
+
+    Args:
+        rows: output → value, of each image.
+        by_rows: as in the question.
+    """
+    names = list(rows[0])
+    plain = [{name: _to_plain(row[name], name) for name in names} for row in rows]
+    if by_rows:
+        values = plain if len(names) > 1 else [row[names[0]] for row in plain]
+        return json.dumps({"predictions": values}).encode()
+    columns = {name: [row[name] for row in plain] for name in names}
+    return json.dumps({"outputs": columns if len(names) > 1 else columns[names[0]]}).encode()
+
+
+def _to_plain(value: Any, name: str) -> Any:
+    """Write bytes as text, those of an output whose name ends in `_bytes` in base64."""
+    if isinstance(value, list):
+        return [_to_plain(one, name) for one in value] if _holds_bytes(value) else value
+    if not isinstance(value, bytes):
+        return value
+    if name.endswith("_bytes"):
+        return {"b64": base64.b64encode(value).decode()}
+    return value.decode("utf-8", "replace")
+
+
+def _holds_bytes(values: list[Any]) -> bool:
+    while isinstance(values, list) and values:
+        values = values[0]
+    return isinstance(values, bytes)

@@ -1,0 +1,199 @@
+// Asks the REST of this server, as any other client would.
+const FEW = 5;
+const find = id => document.getElementById(id);
+const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+const settings = fetch("/settings.json").then(answer => answer.json());
+// Of the picture that was given last: answers to earlier ones come too late.
+let turn = 0;
+let shownUrl = null;
+
+async function readAnswer(answer) {
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(said.error ?? `The server answered ${answer.status}.`);
+  return said;
+}
+
+async function describeModel() {
+  const { model } = await settings;
+  const said = await readAnswer(await fetch(`${model}/metadata`));
+  find("model").textContent = `Model ${said.model_spec.name}, version ${said.model_spec.version}`;
+  return said.metadata.signature_def.signature_def;
+}
+
+async function ask(file, signature) {
+  const { model } = await settings;
+  const url = await new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => failed(new Error("The file cannot be read."));
+    reader.readAsDataURL(file);
+  });
+  const b64 = url.slice(url.indexOf(",") + 1);
+  const body = JSON.stringify({ signature_name: signature, instances: [{ image_bytes: { b64 } }] });
+  const headers = { "Content-Type": "application/json" };
+  const said = await readAnswer(await fetch(`${model}:predict`, { method: "POST", headers, body }));
+  const [row] = said.predictions;
+  if (row.error) throw new Error(row.error);
+  return row;
+}
+
+function say(text, isBad = false) {
+  find("status").textContent = text;
+  find("status").className = isBad ? "bad" : "";
+}
+
+async function show(file) {
+  const mine = ++turn;
+  find("result").hidden = true;
+  const { most_bytes: most } = await settings;
+  if (file.size > most) {
+    say(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; ${(most / 2 ** 20).toFixed(0)} are the most.`, true);
+    return;
+  }
+  say(`Asking about ${file.name} …`);
+  try {
+    const began = performance.now();
+    const [signatures, row] = await Promise.all([describeModel(), ask(file, "serving_default")]);
+    if (mine !== turn) return;
+    const seconds = (performance.now() - began) / 1000;
+    showPicture(file);
+    showLabels(row);
+    find("time").textContent = `Answered in ${seconds.toFixed(2)} s.`;
+    find("result").hidden = false;
+    say("");
+    find("answer").focus();
+    if (!signatures.explain) return;
+    say("Looking for what decided …");
+    const why = await ask(file, "explain");
+    if (mine === turn) { showHeat(why, file.name); say(""); }
+  } catch (error) {
+    if (mine === turn) say(error instanceof TypeError ? "The server cannot be reached." : error.message, true);
+  }
+}
+
+function showPicture(file) {
+  if (shownUrl) URL.revokeObjectURL(shownUrl);
+  shownUrl = URL.createObjectURL(file);
+  const picture = find("picture");
+  picture.className = "";
+  picture.alt = `The picture, ${file.name}`;
+  picture.src = shownUrl;
+  find("caption").textContent = file.name;
+  for (const id of ["heat", "switch", "legend"]) find(id).hidden = true;
+}
+
+function showLabels({ label, labels, probabilities }) {
+  const order = probabilities.map((_, place) => place)
+    .sort((one, other) => probabilities[other] - probabilities[one]);
+  find("answer").textContent = label;
+  find("bars").replaceChildren(...order.map((place, rank) => {
+    const item = document.createElement("li");
+    item.hidden = rank >= FEW;
+    const [name, share, bar, filled] = ["bdi", "span", "div", "div"].map(kind => document.createElement(kind));
+    name.textContent = labels[place];
+    share.textContent = probabilities[place] < .001 ? "under 0.1%" : percent.format(probabilities[place]);
+    bar.className = "bar";
+    filled.style.width = `${100 * probabilities[place]}%`;
+    bar.append(filled);
+    item.append(name, share, bar);
+    return item;
+  }));
+  find("more").hidden = order.length <= FEW;
+  find("more").textContent = `Show ${order.length - FEW} more`;
+}
+
+// Dark where the model did not look, bright where it did.
+const RAMP = [[20, 20, 60, .55], [190, 50, 90, .6], [255, 200, 60, .75]];
+
+function colour(value) {
+  const place = Math.min(Math.max(value, 0), 1) * (RAMP.length - 1);
+  const below = Math.min(Math.floor(place), RAMP.length - 2);
+  return RAMP[below].map((from, i) => from + (RAMP[below + 1][i] - from) * (place - below));
+}
+
+function showHeat({ label, heat_map: rows, seen_bytes: seen }, name) {
+  const canvas = find("heat");
+  [canvas.width, canvas.height] = [rows[0].length, rows.length];
+  const pixels = new ImageData(canvas.width, canvas.height);
+  rows.flat().forEach((value, place) => {
+    const [red, green, blue, alpha] = colour(value);
+    pixels.data.set([red, green, blue, 255 * alpha], 4 * place);
+  });
+  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  const picture = find("picture");
+  // The heat map belongs to what the model saw: square, and at its own size.
+  picture.src = `data:image/png;base64,${seen.b64}`;
+  picture.className = rows.length <= 96 ? "seen tiny" : "seen";
+  picture.alt = `${name}, as the model sees it`;
+  find("caption").textContent = `${name}, as the model sees it: ${rows[0].length} by ${rows.length} pixels. ` +
+    `Bright is what spoke most for ${label}.`;
+  find("switch").hidden = false;
+  toggle();
+}
+
+function toggle() {
+  for (const id of ["heat", "legend"]) find(id).hidden = !find("shown").checked;
+}
+
+async function openCamera() {
+  if (!navigator.mediaDevices?.getUserMedia) {
+    // Browsers give the camera to pages of this machine and of https only; phones have this.
+    find("capture").click();
+    return;
+  }
+  try {
+    find("video").srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    find("viewfinder").showModal();
+  } catch (error) {
+    say(`The camera cannot be used: ${error.message}`, true);
+  }
+}
+
+function takePicture() {
+  const video = find("video");
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
+  canvas.getContext("2d").drawImage(video, 0, 0);
+  find("viewfinder").close();
+  canvas.toBlob(blob => show(new File([blob], "camera.png", { type: "image/png" })));
+}
+
+find("choose").addEventListener("click", () => find("file").click());
+find("camera").addEventListener("click", openCamera);
+for (const id of ["file", "capture"]) {
+  find(id).addEventListener("change", event => {
+    const [file] = event.target.files;
+    if (file) show(file);
+    event.target.value = "";
+  });
+}
+find("take").addEventListener("click", takePicture);
+find("cancel").addEventListener("click", () => find("viewfinder").close());
+find("viewfinder").addEventListener("close", () => {
+  find("video").srcObject?.getTracks().forEach(track => track.stop());
+  find("video").srcObject = null;
+});
+find("shown").addEventListener("change", toggle);
+find("more").addEventListener("click", () => {
+  for (const item of find("bars").children) item.hidden = false;
+  find("more").hidden = true;
+});
+document.addEventListener("dragover", event => {
+  event.preventDefault();
+  document.body.classList.add("over");
+});
+document.addEventListener("dragleave", event => {
+  if (!event.relatedTarget) document.body.classList.remove("over");
+});
+document.addEventListener("drop", event => {
+  event.preventDefault();
+  document.body.classList.remove("over");
+  const [file] = event.dataTransfer.files;
+  if (file) show(file);
+  else say("That was no file: drop one from a folder.", true);
+});
+document.addEventListener("paste", event => {
+  const file = [...event.clipboardData.files].find(one => one.type.startsWith("image/"));
+  if (file) show(file);
+});
+describeModel().catch(error => say(error.message, true));

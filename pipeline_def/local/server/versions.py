@@ -1,0 +1,117 @@
+"""The version that is served: the newest whole one, loaded while the one before answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from components.contract.errors import ModelError
+from pipeline_def.local.server.model import Model
+
+_LOGGER = logging.getLogger(__name__)
+
+Load = Callable[[str], Model]
+"""From the folder of a version to a model that has answered once."""
+
+
+@dataclass(frozen=True)
+class VersionState:
+    """What became of a version, as TensorFlow Serving's status has it."""
+
+    version: str
+    state: str
+    error: str = ""
+
+    def describe(self) -> dict[str, object]:
+        """Return an entry of `model_version_status`."""
+        code = "UNKNOWN" if self.error else "OK"
+        status = {"error_code": code, "error_message": self.error}
+        return {"version": self.version, "state": self.state, "status": status}
+
+
+def find_newest(folder: str, version: str | None = None) -> str | None:
+    """Return the path of the newest whole version, or of `version`; None if there is none.
+
+    Pusher copies `saved_model.pb` last.
+    """
+    try:
+        names = [name for name in os.listdir(folder) if name.isdecimal()]
+    except OSError:
+        return None
+    for name in sorted(names, key=int, reverse=True):
+        path = os.path.join(folder, name)
+        if version in (None, name) and os.path.isfile(os.path.join(path, "saved_model.pb")):
+            return path
+    return None
+
+
+class Versions:
+    """Holds the model in use, and replaces it when a newer one is there."""
+
+    poll_seconds = 1.0
+    retry_seconds = 60.0
+    """After which a version that could not be loaded is tried again: its files may be there now."""
+
+    def __init__(self, folder: str, load: Load, version: str | None = None) -> None:
+        """Load the newest version, or `version`.
+
+        Raises:
+            ModelError: there is none, or it cannot be loaded.
+        """
+        self._folder, self._load, self._version = folder, load, version
+        path = find_newest(folder, version)
+        if path is None:
+            what = f"version {version}" if version else "model"
+            raise ModelError(
+                f"There is no {what} in {folder}: a run pushes one if it is blessed; --output "
+                "names the folder of the runs."
+            )
+        try:
+            self.current = load(path)
+        except Exception as error:
+            raise ModelError(f"Cannot load the model in {path}: {error}") from error
+        self._failed: dict[str, str] = {}
+        self._retry = 0.0
+        self._loading: str | None = None
+
+    @property
+    def states(self) -> list[VersionState]:
+        """The versions that are known, the newest first."""
+        states = [VersionState(self.current.version, "AVAILABLE")]
+        states += [VersionState(name, "END", error) for name, error in self._failed.items()]
+        if self._loading:
+            states.append(VersionState(self._loading, "LOADING"))
+        return sorted(states, key=lambda one: int(one.version), reverse=True)
+
+    async def watch(self) -> None:
+        """Look for another version, again and again, until cancelled."""
+        while self._version is None:
+            await asyncio.sleep(self.poll_seconds)
+            await self.update()
+
+    async def update(self) -> None:
+        """Take up the newest version if it is another one; keep the old one if that fails.
+
+        Requests that have begun end with the model that they began with.
+        """
+        path = find_newest(self._folder)
+        name = os.path.basename(path) if path else None
+        if path is None or name is None or name == self.current.version:
+            return
+        if name in self._failed and time.monotonic() < self._retry:
+            return
+        self._loading = name
+        try:
+            self.current = await asyncio.to_thread(self._load, path)
+            self._failed.pop(name, None)
+            _LOGGER.warning("Version %s is served from now on.", name)
+        except Exception as error:
+            self._failed[name] = str(error).strip()[:500] or type(error).__name__
+            self._retry = time.monotonic() + self.retry_seconds
+            _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
+        finally:
+            self._loading = None

@@ -1,0 +1,39 @@
+"""Converts a SavedModel for LiteRT, as `lite_process.py MODEL KIND IMAGES FILE`, run by its path.
+
+In a process of its own, as TensorFlow's converter aborts the process for an operation that LiteRT
+has not: a training would end without its model.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+
+def convert(model: str, kind: str, images: str, file: str) -> None:
+    """Write one small version.
+
+    Args:
+        model: folder of the SavedModel, from uint8 [batch, size, size, 3].
+        kind: float16, dynamic or int8.
+        images: file of an array, uint8 [images, size, size, 3], by which ranges are measured.
+        file: to write.
+    """
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=["serving_default"])
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind == "int8":
+        # Nothing but 8 bits: what has to be computed otherwise is refused.
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        some = np.load(images)
+        converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)
+    with open(file, "wb") as target:
+        target.write(converter.convert())
+
+
+if __name__ == "__main__":
+    convert(*sys.argv[1:])

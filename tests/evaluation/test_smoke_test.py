@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.contract.errors import ConfigurationError
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.smoke.smoke_test import SmokeTest, compare
+
+PROBABILITIES = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5]], np.float32)
+EVALUATED = Evaluated(
+    filenames=("a", "b", "c"),
+    slices={},
+    candidate=Predictions(("x", "y"), np.array([0, 1, 1]), PROBABILITIES),
+    baseline=None,
+)
+# Of the images b and a.
+RIGHT = [[0.2004, 0.7996], [0.7, 0.3]]
+CASES: dict[str, tuple[list[str], Any, str]] = {
+    "as evaluated": (["x", "y"], RIGHT, ""),
+    "labels in another order": (["y", "x"], RIGHT, "other labels"),
+    "other weights": (["x", "y"], [[0.2, 0.8], [0.5, 0.5]], "1 of 2 .* such as a: .* by 0.200"),
+    "not a number": (["x", "y"], [[float("nan"), 0.8], [0.7, 0.3]], "1 of 2 .* such as b"),
+    "an answer is missing": (["x", "y"], RIGHT[:1], "1 answers to 2 images"),
+}
+
+
+@pytest.mark.parametrize(("labels", "found", "expected"), CASES.values(), ids=CASES)
+def test_answers_are_those_of_the_evaluation(labels: list[str], found: Any, expected: str) -> None:
+    failure = compare({"labels": labels, "probabilities": found}, ["b", "a"], EVALUATED)
+    assert bool(failure) == bool(expected)
+    assert re.search(expected, failure)
+
+
+def test_a_model_that_does_not_load_and_one_that_takes_too_long(tmp_path: Path) -> None:
+    with SmokeTest(str(tmp_path), {"a": b""}, seconds=60) as broken:
+        assert "does not load and answer: OSError: SavedModel file" in broken.find_failure(
+            EVALUATED
+        )
+    with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
+        assert "no answer within 0.01 s" in slow.find_failure(EVALUATED)
+    process = slow._process
+    assert process is not None
+    assert process.returncode == -9
+    with SmokeTest(str(tmp_path), {}, seconds=60) as none:
+        assert none.find_failure(EVALUATED) == ""
+    with pytest.raises(ConfigurationError, match="smoke_images is -1"):
+        EvaluationConfig(smoke_images=-1)

@@ -1,0 +1,85 @@
+"""What a step's process imports before its own work; a pod of seconds must not take fifteen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_def.kubeflow.contract import StepInterface
+from pipeline_def.kubeflow.specification import Spec
+from tests.kubeflow.test_compiler import LOOKUPS, interface
+from tests.nodes import NODES
+
+ROOT = Path(__file__).parents[2]
+
+# As run_step does: the libraries, the executor, then TFX's entrypoint.
+_EXECUTOR = """
+from pipeline_def import light_imports
+light_imports.import_libraries()
+entrypoint._register_stores()
+import tfx
+entrypoint._import({path!r})
+light_imports.leave_out_the_evaluator()
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+assert issubclass(kubeflow_v2_run_executor.evaluator_executor.Executor, object)
+"""
+_START = "from pipeline_def.kubeflow.step import entrypoint\n"
+_END = "\nimport json, os, sys\nprint(json.dumps(sorted(sys.modules)), flush=True)\nos._exit(0)"
+
+_NEVER = {"keras.src", "matplotlib.pyplot", "kubernetes", "google.cloud.bigquery", "notebook"}
+_MODEL_ANALYSIS = "tensorflow_model_analysis.api"
+
+
+def modules_after(script: str) -> set[str]:
+    """Return what a process has imported at the end of `script`."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _START + script + _END],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return set(found)
+
+
+def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
+    paths = [interface(compiled[0], name).lookup for name in LOOKUPS]
+    assert all(paths)
+    found = modules_after("".join(f"entrypoint._import({path!r})\n" for path in paths))
+    assert found >= {path.rpartition(".")[0] for path in paths}
+    heavy = {"tensorflow", "tfx", "apache_beam", "ml_metadata", "pandas", "kfp", "numpy"}
+    assert found & heavy == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["AnomalyGate", "Evaluator", "Pusher", "Trainer"])
+def test_a_step_imports_nothing_that_no_step_uses(compiled: list[Spec], name: str) -> None:
+    step: StepInterface = interface(compiled[0], name)
+    found = modules_after(_EXECUTOR.format(path=step.executor))
+    unused = _NEVER - ({"matplotlib.pyplot"} if name == "Trainer" else set())
+    assert found & unused == set()
+    assert (_MODEL_ANALYSIS in found) is (name == "Evaluator")
+    assert {"tensorflow", "tfx.types"} <= found
+    assert name in NODES
+
+
+@pytest.mark.slow
+def test_a_lazy_package_gives_what_the_package_defines() -> None:
+    found = modules_after(
+        "from pipeline_def import light_imports\n"
+        "light_imports.import_libraries()\n"
+        "import tensorflow_model_analysis as tfma\n"
+        "from tensorflow_model_analysis.proto import config_pb2\n"
+        "assert tfma.EvalConfig is config_pb2.EvalConfig\n"
+        "import sys; assert 'tensorflow_model_analysis.api' not in sys.modules\n"
+        "from tfx.components.trainer import executor\n"
+        "assert tfma.EvalResult and tfma.EvalConfig is config_pb2.EvalConfig\n"
+        "from tfx.components import StatisticsGen\n"
+        "assert StatisticsGen.__name__ == 'StatisticsGen'\n"
+    )
+    assert _MODEL_ANALYSIS in found

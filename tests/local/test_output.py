@@ -1,0 +1,122 @@
+"""Outputs in a store: which URLs are taken, and what happens to them on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gcs_server import GcsServer
+from components.contract.errors import ConfigurationError
+from pipeline_def.config.config import Config
+from pipeline_def.local.output import Output, open_output
+from pipeline_def.local.preparation import make_absolute
+from tests.storage.gs_client import point_to
+
+
+@pytest.mark.parametrize("url", ["gs://b/x", "gcs://b/x/", "s3://b", "minio://b/x/y"])
+def test_a_url_stays_a_url(url: str) -> None:
+    config = make_absolute(Config(output=url, data="gs://b/images/"))
+    assert config.output == url.rstrip("/")
+    assert config.data == "gs://b/images"
+
+
+WRONG = {
+    "gs://": "write it as gs://bucket/folder",
+    "gs:///x": "write it as gs://x",
+    "http://host/x": "which cannot be used: name a folder of this machine or gs://",
+    "ftp://host/x": "which cannot be used",
+    "gs://b/../../x": "which has a part that is empty, . or ..",
+    "gs://b//x": "which has a part that is empty",
+    "gs:/b/x": "write it as gs://b/x",
+    "s3:b": "write it as s3://b",
+}
+
+
+@pytest.mark.parametrize(("url", "reason"), WRONG.items(), ids=WRONG.keys())
+def test_an_output_that_nothing_can_be_written_to_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--output is {url}.*{reason}"):
+        make_absolute(Config(output=url))
+
+
+def test_an_output_within_the_images_is_refused_in_a_bucket_too() -> None:
+    with pytest.raises(ConfigurationError, match="lies in --data"):
+        make_absolute(Config(data="gs://b/images", output="gs://b/images/out"))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GcsServer]:
+    with GcsServer() as server, point_to(server):
+        server.add_bucket("b")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        yield server
+
+
+def open_at(url: str) -> tuple[Path, Output]:
+    config, output = open_output(make_absolute(Config(output=url)))
+    return Path(config.output), output
+
+
+def test_the_working_copy_is_named_after_the_url_and_stored(
+    server: GcsServer, tmp_path: Path
+) -> None:
+    server.put("b", "x/schema.pbtxt", b"schema")
+    server.put("b", "x2/schema.pbtxt", b"of another output")
+    server.put("b", "x/somebody/else", b"not ours")
+    folder, output = open_at("gs://b/x")
+    assert folder == tmp_path / "tfx-image-pipeline" / "gs" / "b" / "x"
+    assert (folder / "schema.pbtxt").read_bytes() == b"schema"
+    assert not (folder / "somebody").exists()
+    for name in ("logs/run.log", "sample/0/1.png", "pushed/1/saved_model.pb", "lock"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+    output.store_step()
+    stored = set(server.add_bucket("b").names())
+    assert {"x/pushed/1/saved_model.pb"} == stored - {
+        *("x/schema.pbtxt", "x2/schema.pbtxt", "x/somebody/else")
+    }
+    output.store()
+    assert set(server.add_bucket("b").names()) - stored == {"x/logs/run.log"}
+    pushed = str(folder / "pushed" / "1")
+    assert output.shown(pushed) == "gs://b/x/pushed/1"
+    assert output.found("gs://b/x/pushed/1") == pushed
+    assert (output.shown("/else"), output.found("17")) == ("/else", "17")
+
+
+def test_the_record_and_checkpoints_of_a_run_that_fails_are_stored(server: GcsServer) -> None:
+    folder, output = open_at("gs://b/x")
+    for name in ("runs/1/run.json", "checkpoints/1/checkpoint", "artifacts/a"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"{}")
+    with pytest.raises(KeyboardInterrupt), output.storing():
+        raise KeyboardInterrupt
+    assert set(server.add_bucket("b").names()) == {
+        "x/runs/1/run.json",
+        "x/checkpoints/1/checkpoint",
+    }
+
+
+def test_checkpoints_are_stored_while_a_step_runs(
+    server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline_def.local.output._EVERY", 0.02)
+    folder, output = open_at("gs://b/x")
+    (folder / "checkpoints").mkdir()
+    with output.storing():
+        (folder / "checkpoints" / "one").write_bytes(b"1")
+        for _ in range(200):
+            if server.add_bucket("b").names():
+                break
+            time.sleep(0.02)
+    assert server.add_bucket("b").names() == ["x/checkpoints/one"]
+
+
+def test_a_folder_is_left_alone(tmp_path: Path) -> None:
+    config = Config(output=str(tmp_path))
+    same, output = open_output(config)
+    assert same == config
+    with output.storing():
+        output.store()
+    assert (output.url, output.shown("/x"), list(tmp_path.iterdir())) == ("", "/x", [])

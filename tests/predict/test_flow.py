@@ -1,0 +1,185 @@
+"""Files through the flow, with models that note what they are asked."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from components.contract.errors import DataError
+from components.images.check import check_image
+from components.images.check_result import CheckedImage
+from components.images.file_options import FileOptions
+from components.ingest.config import IngestConfig
+from components.predict import flow
+from components.predict.config import PredictConfig
+from components.predict.outcome import Outcome, Ranking, Tally
+from components.predict.sources import Source, count_files, find_sources
+from components.records.record_reader import read_features
+from tests.ingest.plain import ingest
+from tests.pictures import encode, picture, write_folder
+from tests.predict.odd_folder import write_odd_folder
+
+OPTIONS = FileOptions(threads=2)
+
+
+class Noting:
+    """A model that answers with the number of the image, and keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes]] = []
+
+    def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        first = sum(map(len, self.batches))
+        self.batches.append(list(images))
+        return [((str(number), 1.0),) for number in range(first, first + len(images))]
+
+    @property
+    def asked(self) -> list[bytes]:
+        return [image for batch in self.batches for image in batch]
+
+
+def ask(
+    sources: list[Source], model: Any, options: FileOptions = OPTIONS, **choices: Any
+) -> list[Outcome]:
+    config = PredictConfig(**choices)
+    tally = Tally(count_files(sources))
+    return list(tally.count(flow.predict(sources, model, config, options)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        IngestConfig(max_reject_fraction=1, threads=2),
+        IngestConfig(max_reject_fraction=1, shrink=16),
+    ],
+    ids=["as by default", "shrunk"],
+)
+def test_the_model_gets_what_it_got_in_training(options: IngestConfig, tmp_path: Path) -> None:
+    folder = write_odd_folder(tmp_path / "images")
+    ingested = ingest(folder, tmp_path / "out", options)
+    trained = {
+        bytes(features[b"image/filename"]): bytes(features[b"image/encoded"])
+        for path in ingested.examples.glob("Split-*/*")
+        for features in read_features(str(path), {b"image/filename", b"image/encoded"})
+    }
+    model = Noting()
+    outcomes = ask(find_sources([str(folder)]), model, options)
+    names = [outcome.file.removeprefix(f"{folder}/") for outcome in outcomes]
+    assert names == sorted(names)
+    answered = [
+        name.encode("utf-8", "surrogateescape")
+        for name, outcome in zip(names, outcomes, strict=True)
+        if outcome.status == "answered"
+    ]
+    assert len(answered) == 11
+    assert dict(zip(answered, model.asked, strict=True)) == trained
+    refused = [
+        {"path": name, "category": outcome.category, "reason": outcome.reason}
+        for name, outcome in zip(names, outcomes, strict=True)
+        if outcome.status == "refused"
+    ]
+    assert refused == ingested.lines("rejects.jsonl")
+    skipped = [
+        {"path": name, "reason": outcome.reason}
+        for name, outcome in zip(names, outcomes, strict=True)
+        if outcome.status == "skipped"
+    ]
+    assert skipped == ingested.lines("skipped.jsonl")
+
+
+def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "images", each=3)
+    named = [str(folder / "red" / "002.jpeg"), str(folder / "blue"), str(folder / "red/001.jpeg")]
+    bucket = fsspec.filesystem("memory")
+    for number in range(40):
+        bucket.pipe_file(f"/predict/{number:02d}.jpg", encode(picture(number), "JPEG"))
+    named += ["memory://predict/07.jpg", "memory://predict"]
+    model = Noting()
+    outcomes = ask(find_sources(named), model, batch=8)
+    assert [outcome.file for outcome in outcomes] == [
+        named[0],
+        *(f"{folder}/blue/{name}" for name in ("000.png", "001.jpeg", "002.jpeg")),
+        named[2],
+        named[3],
+        *(f"memory://predict/{number:02d}.jpg" for number in range(40)),
+    ]
+    # Each answer belongs to its file.
+    assert [outcome.ranking[0][0] for outcome in outcomes] == [str(n) for n in range(46)]
+    assert [len(batch) for batch in model.batches] == [8] * 5 + [6]
+    assert model.asked[5] == model.asked[6 + 7]
+
+
+def test_a_file_that_is_not_there_is_a_mistake_and_a_hidden_one_that_is_named_is_meant(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataError, match="no file or folder"):
+        find_sources([str(tmp_path / "nowhere.jpg")])
+    with pytest.raises(DataError, match="There are no files in"):
+        find_sources([str(tmp_path)])
+    (tmp_path / ".hidden.jpg").write_bytes(encode(picture(1), "JPEG"))
+    [outcome] = ask(find_sources([str(tmp_path / ".hidden.jpg")]), Noting())
+    assert outcome.status == "answered"
+
+
+def test_large_images_make_small_batches(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.jpg").write_bytes(encode(picture(number), "JPEG"))
+    model = Noting()
+    # Of 24 x 32 pixels each.
+    ask(find_sources([str(tmp_path)]), model, batch_mpixels=2 * 24 * 32 / 1e6)
+    assert [len(batch) for batch in model.batches] == [2, 2, 2]
+    assert len(ask(find_sources([str(tmp_path)]), model, batch_mpixels=1e-6)) == 6
+
+
+def test_what_waits_for_a_slow_model_does_not_grow_with_the_number_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(500):
+        (tmp_path / f"{number:03d}.jpg").write_bytes(b"")
+    checked = itertools.count()
+    image = check_image(encode(picture(1), "JPEG"), OPTIONS)
+    done = 0
+
+    def count(*_: Any) -> CheckedImage:
+        nonlocal done
+        # One step of the interpreter, whichever thread it is.
+        done = next(checked) + 1
+        return image
+
+    monkeypatch.setattr(flow, "usable", lambda content: content)
+    monkeypatch.setattr(flow, "check_image", count)
+    most: list[int] = []
+
+    class Slow(Noting):
+        def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+            time.sleep(0 if self.batches else 0.3)
+            most.append(done - len(self.asked))
+            return super().ask(images)
+
+    model = Slow()
+    assert len(ask(find_sources([str(tmp_path)]), model, batch=8)) == 500
+    # One batch asked about, two ready, tasks of 16 on their way: not all that could be.
+    assert max(most) <= 8 * 3 + 16 * 8 < 500 / 3
+
+
+def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: Path) -> None:
+    write_folder(tmp_path, each=4, labels=("red",))
+
+    class Picky(Noting):
+        def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+            return [answer if n != 2 else "bad" for n, answer in enumerate(super().ask(images))]
+
+    outcomes = ask(find_sources([str(tmp_path)]), Picky())
+    assert [outcome.status for outcome in outcomes] == [*["answered"] * 2, "refused", "answered"]
+    assert (outcomes[2].category, outcomes[2].reason) == ("unreadable", "bad")
+
+
+def test_a_lost_file_is_noticed() -> None:
+    with pytest.raises(RuntimeError, match="3 files, but 1 outcomes"):
+        list(Tally(3).count([Outcome("a", "answered")]))

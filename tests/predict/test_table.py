@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from components.contract.errors import ConfigurationError, StorageError
+from components.predict.outcome import Outcome
+from components.predict.table import write_table
+
+OUTCOMES = [
+    Outcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25))),
+    Outcome("b.jpg", "refused", category="truncated", reason="cut"),
+    Outcome(".c", "skipped", reason="hidden"),
+]
+ROWS = [
+    {
+        "file": "a,\\xff\n.jpg",
+        "status": "answered",
+        "label": "Katze, قطة",
+        "probability": 0.75,
+        "label_2": "b",
+        "probability_2": 0.25,
+    },
+    {"file": "b.jpg", "status": "refused", "category": "truncated", "reason": "cut"},
+    {"file": ".c", "status": "skipped", "reason": "hidden"},
+]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        for row in rows:
+            row.update({k: float(v) for k, v in row.items() if k.startswith("prob") and v})
+    elif path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    else:
+        rows = pq.read_table(path).to_pylist()
+    return [{name: value for name, value in row.items() if value} for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_the_same_rows_in_every_format(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table.{kind}"
+    many = OUTCOMES * 2000
+    assert list(write_table(str(path), many, top=3)) == many
+    assert read(path) == ROWS * 2000
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_table_is_whole_or_not_there(tmp_path: Path) -> None:
+    def fail() -> Iterator[Outcome]:
+        yield from OUTCOMES
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(write_table(str(tmp_path / "table.csv"), fail(), top=1))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(StorageError, match="Cannot write"):
+        list(write_table(str(tmp_path / "nowhere" / "table.csv"), [], top=1))
+    with pytest.raises(ConfigurationError, match=r"must end in \.csv, \.jsonl or \.parquet"):
+        list(write_table(str(tmp_path / "table.xls"), [], top=1))

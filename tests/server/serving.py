@@ -1,0 +1,60 @@
+"""A server in a thread of the test, and a client."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline_def.local.server.command import make_server
+from pipeline_def.local.server.model import Model
+from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.versions import Versions
+
+PREDICT = "/v1/models/images:predict"
+
+
+@contextlib.contextmanager
+def serving(model: Model, folder: Path, **options: Any) -> Iterator[int]:
+    """Serve a model; yield the port."""
+    (folder / model.version).mkdir(exist_ok=True)
+    (folder / model.version / "saved_model.pb").touch()
+    with running(Versions(str(folder), lambda path: model), **options) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def running(versions: Versions, **options: Any) -> Iterator[int]:
+    """Serve whatever version is current; yield the port."""
+    server = make_server(versions, ServerOptions(**options))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def ask(
+    port: int, path: str = PREDICT, body: Any = None, method: str = "", **headers: str
+) -> tuple[int, Any]:
+    """Send a request; return status and JSON of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    with contextlib.closing(connection):
+        connection.request(method or ("GET" if body is None else "POST"), path, data, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def instances(*files: bytes, **fields: str) -> dict[str, Any]:
+    """Body of a request for files."""
+    return {"instances": [{"b64": base64.b64encode(file).decode()} for file in files], **fields}

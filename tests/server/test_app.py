@@ -1,0 +1,226 @@
+"""The server over real connections, with a model that needs no TensorFlow."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline_def.local.server.command import _listen
+from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.protocol import TimedProtocol
+from pipeline_def.local.server.versions import Versions
+from tests.server.fake_model import FakeModel, png
+from tests.server.serving import PREDICT, ask, instances, running, serving
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server with small limits, of a model as runs pushed them before."""
+    options = {"max_request_mib": 1, "max_image_mpixels": 1, "max_images": 4, "timeout": 0.5}
+    with serving(FakeModel("7"), tmp_path_factory.mktemp("pushed"), **options) as port:
+        yield port
+
+
+def test_the_rest_of_tensorflow_serving(port: int) -> None:
+    status, answer = ask(port, body=instances(png(255), png(0, 255)))
+    assert status == 200
+    assert [row["label"] for row in answer["predictions"]] == ["255 0 0", "0 255 0"]
+    by_columns = {"inputs": {"image_bytes": instances(png(255))["instances"]}}
+    _, answer = ask(port, "/v1/models/images/versions/7:predict", by_columns)
+    assert answer["outputs"]["probabilities"] == [[1, 0, 0]]
+    _, answer = ask(port, body=instances(png(9), signature_name="explain"))
+    assert answer == {"predictions": [{"b64": base64.b64encode(png(9)).decode()}]}
+    for path in ("/v1/models/images", "/v1/models/images/versions/7"):
+        _, answer = ask(port, path)
+        [state] = answer["model_version_status"]
+        assert (state["version"], state["state"]) == ("7", "AVAILABLE")
+    _, answer = ask(port, "/v1/models/images/metadata")
+    assert answer["model_spec"] == {"name": "images", "signature_name": "", "version": "7"}
+    assert "serving_default" in answer["metadata"]["signature_def"]["signature_def"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("/v1/models/others", None, 404, "Servable not found for request: Latest(others)"),
+        ("/v1/models/images/versions/8", None, 404, "Could not find version 8"),
+        ("/v1/models/images/versions/8:predict", {}, 404, "Specific(images, 8)"),
+        (PREDICT, None, 400, f"Malformed request: GET {PREDICT}"),
+        ("/v1/models", None, 400, "Malformed request: GET /v1/models"),
+        ("/v1/models/images:classify", {}, 400, "Malformed request"),
+        ("/v1/models/..%2f..%2fetc", None, 400, "Malformed request"),
+        ("/../../etc/passwd", None, 404, "Not Found"),
+        ("/templates/page.html", None, 404, "Not Found"),
+        (PREDICT, b"{", 400, "JSON Parse error"),
+        (PREDICT, instances(png(1), signature_name="serving_examples"), 400, "not served"),
+        (PREDICT, instances(png(1), b"x"), 400, "Instance 1: not an image"),
+        (PREDICT, instances(png(1)[:-30]), 400, "Instance 0: cannot decode"),
+        (PREDICT, instances(*[b"x"] * 5), 413, "5 images: 4 are the most"),
+        (PREDICT, b" " * 2_000_000, 413, "larger than 1 MiB"),
+    ],
+)
+def test_errors_are_those_of_tensorflow_serving(
+    port: int, path: str, body: Any, status: int, says: str
+) -> None:
+    found, answer = ask(port, path, body)
+    assert found == status
+    assert says in answer["error"]
+    assert answer.keys() == {"error"}
+
+
+def _bomb(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("1", (20_000, 2_000)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def _many_scans() -> bytes:
+    scans = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00\x00" * 1000
+    return png(1, kind="JPEG")[:-2] + scans + b"\xff\xd9"
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        pytest.param(_bomb("PNG"), "too large: 20000 x 2000 pixels", id="PNG"),
+        pytest.param(_bomb("GIF"), "too large: 20000 x 2000 pixels", id="GIF"),
+        pytest.param(_many_scans(), "too large: a JPEG of more than 60 scans", id="scans"),
+        pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image", id="EPS runs programs"),
+        pytest.param(b"", "not an image: the file is empty", id="empty"),
+        pytest.param(b"/etc/passwd", "not an image", id="a path"),
+    ],
+)
+def test_a_bomb_is_refused_by_its_header(port: int, file: bytes, says: str) -> None:
+    status, answer = ask(port, body=instances(file))
+    assert status == 400
+    assert answer["error"].startswith(f"Instance 0: {says}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"kind": "WEBP", "lossless": True}, id="WebP"),
+        pytest.param({"kind": "TIFF"}, id="TIFF"),
+        pytest.param({"kind": "GIF"}, id="GIF"),
+        pytest.param({"kind": "BMP"}, id="BMP"),
+    ],
+)
+def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(
+    port: int, options: dict[str, Any]
+) -> None:
+    _, answer = ask(port, body=instances(png(200, 100, 50, **options)))
+    assert answer["predictions"][0]["label"] == "200 100 50"
+
+
+def test_a_picture_that_is_turned_by_exif_is_upright() -> None:
+    from components.images.options import ImageOptions
+    from components.images.servable import make_servable
+
+    pixels = np.zeros((4, 8, 3), np.uint8)
+    pixels[:, :4] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", exif=exif, quality=100)
+    seen = Image.open(io.BytesIO(make_servable(buffer.getvalue(), ImageOptions()).encoded))
+    assert seen.size == (4, 8)
+    assert np.asarray(seen)[0].mean() > 250
+
+
+def test_of_a_model_that_names_bad_images_the_others_are_answered(tmp_path: Path) -> None:
+    with serving(FakeModel(says_errors=True), tmp_path, max_image_mpixels=1) as port:
+        status, answer = ask(port, body=instances(png(1), b"x", _bomb("PNG"), png(2)[:-30]))
+    assert status == 200
+    rows = answer["predictions"]
+    assert [row["label"] for row in rows] == ["1 0 0", "", "", ""]
+    assert [row["error"].partition(":")[0] for row in rows] == [
+        *("", "not an image", "too large", "no image")
+    ]
+
+
+def test_who_is_too_slow_is_told_so_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TimedProtocol, "header_seconds", 0.3)
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n".encode()
+    beginnings = {
+        "nothing": b"",
+        "half of the headers": head,
+        "half of the body": head + b"Content-Length: 100\r\n\r\n{",
+    }
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        for name, beginning in beginnings.items():
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.settimeout(5)
+            client.sendall(beginning)
+            assert client.recv(4096).startswith(b"HTTP/1.1 408 "), name
+    assert time.monotonic() - began < 3
+
+
+def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
+    with serving(FakeModel(seconds=0.6), tmp_path, timeout=0.2) as port:
+        assert ask(port, body=instances(png(1))) == (
+            504,
+            {"error": "No answer within 0.2 s: try again, or with fewer images."},
+        )
+
+
+def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(5)
+        head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
+        client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 30_000_000:
+                client.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                sent += 0x10000
+                client.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    if client.recv(4096).startswith(b"HTTP/1.1 413 "):
+                        return
+                client.settimeout(5)
+    pytest.fail(f"took {sent} bytes")
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """A short answer of two packets would take 40 ms longer than the model."""
+    with _listen(ServerOptions(port=0)) as listening:
+        listening.listen()
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_pages_of_others_are_not_answered(port: int) -> None:
+    status, answer = ask(port, body=instances(png(1)), Host="images.example.com")
+    assert (status, "names of this machine" in answer["error"]) == (403, True)
+
+
+def test_a_new_version_is_taken_up_and_requests_in_flight_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Versions, "poll_seconds", 0.05)
+    pushed = tmp_path / "pushed"
+    for name in ("1", "2"):
+        (pushed / name).mkdir(parents=True)
+    (pushed / "1" / "saved_model.pb").touch()
+    models = {name: FakeModel(name, seconds=0.03) for name in ("1", "2")}
+    versions = Versions(str(pushed), lambda path: models[Path(path).name])
+    answers = []
+    with running(versions) as port:
+        (pushed / "2" / "saved_model.pb").touch()
+        deadline = time.monotonic() + 10
+        while versions.current.version == "1" and time.monotonic() < deadline:
+            answers.append(ask(port, body=instances(png(1)))[0])
+        answers.append(ask(port, body=instances(png(1)))[0])
+    assert set(answers) == {200}
+    assert min(len(model.batches) for model in models.values()) >= 1

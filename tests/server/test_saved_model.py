@@ -1,0 +1,114 @@
+"""The server with a model of TensorFlow: metadata, heat maps, load."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.serving_load import Expected, put_load
+from pipeline_def.local.server.command import load
+from pipeline_def.local.server.versions import Versions
+from tests.server.serving import ask, instances, running
+
+pytestmark = pytest.mark.slow
+
+SIZE = 16
+LABELS = ["a", "b", "c"]
+
+
+def export(folder: Path) -> None:
+    """Write a small model with the signatures that every exported model has."""
+    import tensorflow as tf
+    import tf_keras
+
+    from components.contract.example import ENCODED
+    from components.images.canonical import canonicalize
+    from components.transform.config import TransformConfig
+    from pipeline_def.serving.signatures import _make_signatures, save_whole
+
+    images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
+    features = tf_keras.layers.Conv2D(8, 3, activation="relu")(
+        tf_keras.layers.Rescaling(1 / 255)(images)
+    )
+    logits = tf_keras.layers.Dense(3)(tf_keras.layers.Flatten()(features))
+    model = tf_keras.Model(images, logits)
+    config = TransformConfig(size=SIZE, storage="png")
+    served = tf.Module()
+    served.weights = model.variables
+    signatures = _make_signatures(
+        model,
+        lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), config)},
+        labels=[label.encode() for label in LABELS],
+        raw_spec={},
+        config=config,
+        views=1,
+    )
+    wanted = {name: signatures[name] for name in ("serving_default", "explain")}
+    save_whole(served, str(folder), wanted)
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out") / "pushed"
+    export(folder / "7")
+    return folder
+
+
+def draw(count: int) -> list[bytes]:
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, [count, SIZE, SIZE, 3], np.uint8)
+    return [tf.io.encode_png(image).numpy() for image in pixels]
+
+
+def test_metadata_answers_and_heat_maps(pushed: Path) -> None:
+    [file] = draw(1)
+    with running(Versions(str(pushed), load)) as port:
+        _, metadata = ask(port, "/v1/models/images/metadata")
+        _, answer = ask(port, body=instances(file))
+        _, broken = ask(port, body=instances(file[:-40]))
+        _, why = ask(port, body=instances(file, signature_name="explain"))
+    of_default = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    tensor = of_default["inputs"]["image_bytes"]
+    assert tensor["dtype"] == "DT_STRING"
+    assert tensor["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert broken["error"].startswith("Instance 0: Invalid PNG data")
+    [row], [explained] = answer["predictions"], why["predictions"]
+    assert row["labels"] == LABELS
+    assert row["label"] == explained["label"] == LABELS[int(np.argmax(row["probabilities"]))]
+    heat = np.array(explained["heat_map"])
+    assert heat.shape == (SIZE, SIZE)
+    assert heat.max() == pytest.approx(1)
+    assert heat.min() >= 0
+    assert explained["seen_bytes"].keys() == {"b64"}
+
+
+def test_under_load_no_answer_is_wrong_or_missing_while_a_version_is_taken_up(pushed: Path) -> None:
+    files, model = draw(50), load(str(pushed / "7"))
+    rows: list[Any] = model.ask("serving_default", files)
+    expected: list[Expected] = [
+        dict(zip(LABELS, row["probabilities"], strict=True)) for row in rows
+    ]
+    versions = Versions(str(pushed), load)
+    pusher = threading.Thread(target=_push, args=(pushed,))
+    with running(versions) as port:
+        pusher.start()
+        found = put_load(port, files, expected, clients=32, seconds=6, bad_every=100)
+        pusher.join()
+    assert (found.wrong, found.lost) == ([], [])
+    assert found.refused > 3
+    assert len(found.seconds) > 300
+    assert versions.current.version == "8"
+
+
+def _push(folder: Path) -> None:
+    time.sleep(1)
+    shutil.copytree(folder / "7", folder.parent / "unfinished")
+    (folder.parent / "unfinished").rename(folder / "8")

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import ModelError
+from pipeline_def.local.server.model import Model
+from pipeline_def.local.server.versions import Versions
+from tests.server.fake_model import FakeModel
+
+
+def push(folder: Path, version: str, *, whole: bool = True) -> None:
+    (folder / version).mkdir(parents=True)
+    if whole:
+        (folder / version / "saved_model.pb").touch()
+
+
+def load(path: str) -> Model:
+    if path.endswith("13"):
+        raise ValueError("the graph is damaged")
+    return FakeModel(os.path.basename(path))
+
+
+def test_the_newest_whole_version_is_taken_up(tmp_path: Path) -> None:
+    push(tmp_path, "9")
+    push(tmp_path, "10", whole=False)
+    versions = Versions(str(tmp_path), load)
+    assert versions.current.version == "9"
+    (tmp_path / "10" / "saved_model.pb").touch()
+    asyncio.run(versions.update())
+    assert versions.current.version == "10"
+    # To move the newer one away is how one goes back.
+    (tmp_path / "10").rename(tmp_path / "away")
+    asyncio.run(versions.update())
+    assert versions.current.version == "9"
+
+
+def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_path: Path) -> None:
+    push(tmp_path, "12")
+    versions = Versions(str(tmp_path), load)
+    push(tmp_path, "13")
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert versions.current.version == "12"
+    assert [one.describe() for one in versions.states] == [
+        {
+            "version": "13",
+            "state": "END",
+            "status": {"error_code": "UNKNOWN", "error_message": "the graph is damaged"},
+        },
+        {
+            "version": "12",
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        },
+    ]
+    push(tmp_path, "14")
+    asyncio.run(versions.update())
+    assert versions.current.version == "14"
+
+
+def test_a_version_whose_files_come_late_is_tried_again(tmp_path: Path) -> None:
+    push(tmp_path, "12")
+    tries: list[str] = []
+
+    def load_later(path: str) -> Model:
+        tries.append(os.path.basename(path))
+        if tries.count("14") == 1:
+            raise OSError("variables are missing")
+        return FakeModel(tries[-1])
+
+    versions = Versions(str(tmp_path), load_later)
+    push(tmp_path, "14")
+    for _ in range(2):
+        asyncio.run(versions.update())
+    assert tries == ["12", "14"]
+    versions._retry = 0
+    asyncio.run(versions.update())
+    assert versions.current.version == "14"
+    assert [state.state for state in versions.states] == ["AVAILABLE"]
+
+
+def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        push(tmp_path, version)
+    versions = Versions(str(tmp_path), load, "1")
+    asyncio.run(versions.watch())
+    assert versions.current.version == "1"
+    with pytest.raises(ModelError, match="no version 3 in"):
+        Versions(str(tmp_path), load, "3")
+
+
+def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="There is no model in"):
+        Versions(str(tmp_path / "none"), load)
+    push(tmp_path, "13")
+    with pytest.raises(ModelError, match=r"Cannot load .*13: the graph is damaged"):
+        Versions(str(tmp_path), load)

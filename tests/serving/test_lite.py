@@ -1,0 +1,136 @@
+"""Small versions: made, asked by LiteRT's interpreter, and measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from components.contract.errors import ConfigurationError
+from components.contract.example import ENCODED, FILENAME
+from components.evaluation.lite.measurement import measure_lite
+from components.evaluation.lite.result import LiteResult
+from components.evaluation.lite.result_file import read_results, write_results
+from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.records.shard_files import open_shard, shard_path, write_index
+from components.records.tfrecord import serialize
+from components.transform.config import TransformConfig
+from pipeline_def.config.export import ExportConfig
+from pipeline_def.serving.lite import export_lite
+from pipeline_def.serving.signatures import answer
+from tests.pictures import COLOURS, encode, picture
+
+SIZE = 16
+CONFIG = TransformConfig(size=SIZE, storage="png")
+KINDS: Any = ["float16", "dynamic", "int8"]
+IMAGES = 24
+
+
+def network(*, odd: bool = False) -> tf_keras.Model:
+    """Logits are the mean blue, green and red; `odd` has an operation that LiteRT has not."""
+    images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
+    pixels = tf_keras.layers.Rescaling(1 / 32)(images)
+    convolved = tf_keras.layers.Conv2D(3, 1, kernel_initializer=_reversed, use_bias=False)(pixels)
+    means = tf_keras.layers.GlobalAveragePooling2D()(convolved)
+    return tf_keras.Model(images, tf.math.lgamma(means) if odd else means)
+
+
+def _reversed(shape: Any, dtype: Any = None) -> tf.Tensor:
+    return tf.reshape(tf.reverse(tf.eye(3), [1]), shape)
+
+
+def pixels_of(number: int) -> Any:
+    colour = list(COLOURS)[number % 3]
+    return np.asarray(picture(number, colour=colour, height=SIZE, width=SIZE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("views", [1, 6])
+def test_they_answer_as_the_model_and_are_measured_against_it(views: int, tmp_path: Path) -> None:
+    model, labels = network(), list(COLOURS)
+    images = [pixels_of(number) for number in range(IMAGES)]
+    choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG, "views": views}
+    export_lite(model, KINDS, str(tmp_path / "model" / "Format-Lite"), temperature=2.0, **choices)
+    names = [f"{number:03d}.png" for number in range(IMAGES)]
+    path = shard_path(str(tmp_path), "eval", 0, 1)
+    with open_shard(path) as writer:
+        for name, image in zip(names, images, strict=True):
+            features: dict[str, Any] = {ENCODED: encode(_as_image(image), "PNG"), FILENAME: name}
+            writer.write(serialize(features))
+    write_index(str(tmp_path), {"eval": {Path(path).name: IMAGES}})
+
+    known = tf.nn.softmax(answer(model, tf.constant(np.stack(images)), views) / 2.0).numpy()
+    for kind, tolerance in zip(KINDS, (1e-3, 0.02, 0.05), strict=True):
+        file = tmp_path / "model" / "Format-Lite" / f"{kind}.tflite"
+        interpreter = tf.lite.Interpreter(model_path=str(file))
+        [taken] = interpreter.get_input_details()
+        assert (taken["dtype"], list(taken["shape_signature"])) == (np.uint8, [-1, SIZE, SIZE, 3])
+        interpreter.resize_tensor_input(taken["index"], [IMAGES, SIZE, SIZE, 3])
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(taken["index"], np.stack(images))
+        interpreter.invoke()
+        found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+        np.testing.assert_allclose(found, known, atol=tolerance)
+    assert (file.parent / "labels.txt").read_text() == "blue\ngreen\nred\n"
+
+    truth = np.arange(IMAGES) % 3
+    _check_measured(tmp_path, names, truth, known, wrong=0)
+    # Had the model said otherwise, and been right, of a quarter of the images.
+    turned = np.where((np.arange(IMAGES) < IMAGES // 4)[:, np.newaxis], known[:, [1, 2, 0]], known)
+    _check_measured(tmp_path, names, turned.argmax(axis=1), turned, wrong=IMAGES // 4)
+
+
+def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: int) -> None:
+    predictions = Predictions(tuple(COLOURS), ids, known.astype(np.float32))
+    evaluated = Evaluated(tuple(names), {}, predictions, None)
+    lost = wrong / IMAGES
+    results = measure_lite(str(tmp_path / "model"), str(tmp_path), "eval", evaluated, max_drop=0.01)
+    assert [result.kind for result in results] == KINDS
+    for result in results:
+        assert result.accuracy == pytest.approx(1 - lost)
+        assert result.drop == pytest.approx(lost)
+        assert result.agreement == pytest.approx(1 - lost)
+        assert result.bytes > 500
+        assert result.images_per_second > 0
+        assert bool(result.reason) == bool(wrong)
+        assert "0.250 below that of the model, more than 0.01" in result.reason or not wrong
+    write_results(str(tmp_path), results)
+    assert read_results(str(tmp_path)) == tuple(results)
+
+
+def _as_image(pixels: Any) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "Format-Lite"
+    images = [pixels_of(number) for number in range(3)]
+    export_lite(
+        network(odd=True), ["float16"], str(folder), labels=["a"], images=images, config=CONFIG
+    )
+    assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
+    nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
+    [result] = measure_lite(str(tmp_path), "none", "eval", nothing, max_drop=0)
+    assert result.reason.startswith("it cannot be made: ")
+    assert measure_lite(str(tmp_path / "none"), "none", "eval", nothing, max_drop=0) == []
+    assert read_results(str(tmp_path)) == ()
+
+
+def test_the_configuration_says_what_is_wrong() -> None:
+    cases: list[dict[str, Any]] = [
+        {"max_drop": 2.0},
+        {"calibration_images": 0},
+        {"lite": ["int8", "int8"]},
+    ]
+    for wrong in cases:
+        with pytest.raises(ConfigurationError, match=f"export.{next(iter(wrong))} is"):
+            ExportConfig(**wrong)
+    assert LiteResult("int8").reason == ""

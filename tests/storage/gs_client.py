@@ -1,0 +1,40 @@
+"""Points every `gs://` of this process to a server of the tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import fsspec
+import pytest
+
+from benchmarks.gcs_server import GcsServer
+from components.storage import retry
+from components.storage.cloud_storage import CloudStorage
+from components.storage.retry import Patience
+
+IMPATIENT = Patience(first_pause=0.01, longest_pause=0.02)
+
+
+@contextmanager
+def point_to(server: GcsServer, patience: Patience = IMPATIENT) -> Iterator[None]:
+    """Send requests to `server`, without credentials, and count retries anew."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        options = {"endpoint_url": server.endpoint, "token": "anon"}
+        monkeypatch.setitem(fsspec.config.conf, "gs", options)
+        monkeypatch.setattr(retry, "PATIENCE", patience)
+        monkeypatch.setattr(retry, "_counts", Counter())
+        CloudStorage.clear_instance_cache()
+        try:
+            yield
+        finally:
+            forget_clients()
+
+
+def forget_clients() -> None:
+    """Close the connections of all clients."""
+    for fs in CloudStorage._cache.values():
+        if fs.session:
+            fsspec.asyn.sync(fs.loop, fs.session.close)
+    CloudStorage.clear_instance_cache()

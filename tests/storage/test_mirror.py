@@ -1,0 +1,236 @@
+"""A folder and its copy in Cloud Storage and S3: what arrives, and when, whatever fails."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from benchmarks.gcs_server import Fault, GcsServer
+from components.contract.errors import StorageError
+from components.storage import cloud_upload, object_store, retry
+from components.storage.folder import find_files, open_folder
+from components.storage.mirror import Mirror
+from components.storage.retry import Patience
+from tests.storage.faulty_proxy import spoil
+from tests.storage.gs_client import point_to
+from tests.storage.s3_server import serve_s3, set_up_client
+
+NAMES = ("artifacts", "pushed", "runs", "metadata.sqlite")
+# Each of 5 % of all requests.
+FAULTS: tuple[Fault, ...] = (429, 500, 503, "reset", "stall", "short", "corrupt")
+
+
+def mirror(url: str, folder: Path) -> Mirror:
+    folder.mkdir(exist_ok=True)
+    return Mirror(
+        url,
+        str(folder),
+        names=NAMES,
+        last=lambda name: ("pushed" in name) + ("saved_model" in name),
+        translated=lambda name: name.endswith("run.json"),
+    )
+
+
+def write(folder: Path, **files: bytes) -> Path:
+    for name, data in files.items():
+        path = folder / name.replace("__", "/").replace("_pb", ".pb").replace("_json", ".json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder, without the mirror's own."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def server() -> Iterator[GcsServer]:
+    patience = Patience(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
+    with GcsServer() as server, point_to(server, patience):
+        server.add_bucket("bucket")
+        server.stall_seconds = 1.0
+        yield server
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with serve_s3("bucket") as endpoint:
+        yield endpoint
+
+
+def a_run(folder: Path) -> Path:
+    """Write what a run writes: empty, small and large files, and a record that names paths."""
+    return write(
+        folder,
+        artifacts__Trainer__1__log=b"",
+        artifacts__Transform__2__shard=os.urandom(700_000),
+        pushed__7__saved_model_pb=b"graph",
+        pushed__7__variables__data=os.urandom(1000),
+        runs__1__run_json=f'{{"uri": "{folder}/artifacts/x", "output": "{folder}"}}'.encode(),
+        metadata_sqlite=os.urandom(9000),
+    )
+
+
+def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
+    here = a_run(tmp_path / "here")
+    write(here, **{f"artifacts__many__{number}": os.urandom(50) for number in range(files)})
+    (here / "metadata_sqlite").rename(here / "metadata.sqlite")
+    write(here, logs__run=b"not ours", artifacts__x_unfinished=b"1")
+    mirror(url, here).store()
+    objects = {found.path: found for found in find_files(url)}
+    assert "logs/run" not in objects
+    there = tmp_path / "there"
+    assert mirror(url, there).fetch() == len(objects)
+    found = {k: v for k, v in tree(here).items() if k in objects}
+    record = found["runs/1/run.json"].replace(b"/here", b"/there")
+    assert tree(there) == found | {"runs/1/run.json": record}
+    fs, root = open_folder(url)
+    text = fs.cat_file(f"{root}/runs/1/run.json").decode()
+    # Whole also for a reader that has no listing to compare with.
+    assert text == f'{{"uri": "{url}/artifacts/x", "output": "{url}"}}'
+
+
+def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_upload, "PIECE", 256 * 1024)
+    server.fault_rates = dict.fromkeys(FAULTS, 0.05)
+    check_a_copy("gs://bucket/out", tmp_path, files=100)
+    counted = retry.count_retries()
+    assert sum(counted.values()) >= sum(server.met.values()) - server.met["corrupt"] > 30
+    assert set(server.met) == set(FAULTS)
+    assert counted["a wrong checksum"] >= server.met["corrupt"] / 2
+    assert {"HTTP status 429", "HTTP status 503", "no answer", "a wrong checksum"} <= set(counted)
+
+
+@pytest.mark.slow
+def test_a_copy_in_s3_is_whole_whatever_fails_on_the_way(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = Patience(first_pause=0.002, longest_pause=0.02)
+    monkeypatch.setattr(retry, "PATIENCE", patience)
+    monkeypatch.setattr(retry, "_counts", Counter())
+    monkeypatch.setitem(object_store._CONNECTION, "read_timeout", 0.5)
+    with spoil(s3, {500: 0.1, 503: 0.1, "reset": 0.1, "stall": 0.05, "short": 0.1}) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        check_a_copy("s3://bucket/out", tmp_path, files=10)
+        # A connection that breaks before an answer is made anew by aiohttp, which tells nobody.
+        met = sum(proxy.met.values()) - proxy.met["reset"]
+    assert sum(retry.count_retries().values()) >= met > 3
+
+
+def test_only_changes_travel_and_removed_files_go(server: GcsServer, tmp_path: Path) -> None:
+    here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", pushed__c=b"3")
+    mirror("gs://bucket", here).store()
+    (here / "artifacts" / "a").unlink()
+    write(here, artifacts__b=b"22")
+    server.counts.clear()
+    mirror("gs://bucket", here).store()
+    assert (server.counts["upload"], server.counts["delete"]) == (1, 1)
+    assert [found.path for found in find_files("gs://bucket")] == ["artifacts/b", "pushed/c"]
+
+
+def test_both_sides_heal(server: GcsServer, tmp_path: Path) -> None:
+    here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", runs__c=b"3")
+    mirror("gs://bucket", here).store()
+    # Gone there, gone here, and the ledger as a killed run leaves it.
+    server.add_bucket("bucket").delete("artifacts/a")
+    (here / "artifacts" / "b").unlink()
+    assert mirror("gs://bucket", here).fetch() == 1
+    mirror("gs://bucket", here).store()
+    (here / ".mirror.json").unlink()
+    server.counts.clear()
+    again = mirror("gs://bucket", here)
+    again.fetch()
+    again.store()
+    assert (server.counts["media"], server.counts["upload"]) == (0, 0)
+    assert tree(here) == {"artifacts/a": b"1", "artifacts/b": b"2", "runs/c": b"3"}
+    assert len(find_files("gs://bucket")) == 3
+
+
+def test_what_another_machine_wrote_is_newer_and_overlap_is_refused(
+    server: GcsServer, tmp_path: Path
+) -> None:
+    one = mirror("gs://bucket", write(tmp_path / "one", runs__a=b"1"))
+    one.store()
+    other = mirror("gs://bucket", tmp_path / "other")
+    other.fetch()
+    write(tmp_path / "other", runs__a=b"2")
+    other.store()
+    write(tmp_path / "one", runs__a=b"3 of one")
+    with pytest.raises(StorageError, match="written to by somebody else"):
+        one.store()
+    one.fetch()
+    assert tree(tmp_path / "one") == {"runs/a": b"2"}
+
+
+def test_what_others_look_at_first_is_stored_last(server: GcsServer, tmp_path: Path) -> None:
+    mirror("gs://bucket", a_run(tmp_path)).store()
+    stored = server.add_bucket("bucket").names()
+    assert stored[-2:] == ["pushed/7/variables/data", "pushed/7/saved_model.pb"]
+
+
+def test_names_that_lead_out_of_the_folder_are_left_alone(
+    server: GcsServer, tmp_path: Path
+) -> None:
+    for name in ("artifacts/../../evil", "artifacts//x", "artifacts/.hidden", "other/x", "runs/"):
+        server.put("bucket", name, b"x")
+    assert mirror("gs://bucket", tmp_path / "here").fetch() == 0
+    assert tree(tmp_path) == {}
+
+
+def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make three attempts, however long each takes."""
+    monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01, first_deadline=6))
+    monkeypatch.setattr(retry, "_clock", itertools.count(step=1).__next__)
+    monkeypatch.setattr(retry, "_counts", Counter())
+
+
+def test_a_store_that_is_out_of_order_is_named_with_its_cause(
+    server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_patience(monkeypatch)
+    server.fault_rates = {500: 1.0}
+    with pytest.raises(StorageError, match=r"does not serve requests: HTTP status 500, \d times"):
+        mirror("gs://bucket", tmp_path).fetch()
+    server.fault_rates = {}
+    with pytest.raises(StorageError, match="there is no bucket none"):
+        mirror("gs://none", tmp_path).fetch()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setitem(fsspec.config.conf["gs"], "endpoint_url", address)
+        with pytest.raises(StorageError, match=rf"{address} .*no connection"):
+            mirror("gs://bucket", tmp_path).fetch()
+
+
+def test_an_object_that_was_replaced_is_told_from_one_that_is_gone(server: GcsServer) -> None:
+    server.put("bucket", "a", b"1")
+    fs, _ = open_folder("gs://bucket")
+    old = fsspec.asyn.sync(fs.loop, fs.find_version, "bucket/a")
+    server.put("bucket", "a", b"2")
+    with pytest.raises(FileExistsError):
+        fsspec.asyn.sync(fs.loop, fs.read_version, "bucket/a", old)
+    server.add_bucket("bucket").delete("a")
+    with pytest.raises(FileNotFoundError):
+        fsspec.asyn.sync(fs.loop, fs.read_version, "bucket/a", old)
+
+
+@pytest.mark.slow
+def test_s3_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_patience(monkeypatch)
+    with GcsServer() as server:  # It answers S3's requests with errors of its own.
+        server.fault_rates = {503: 1.0}
+        set_up_client(monkeypatch, server.endpoint)
+        with pytest.raises(StorageError, match="Service Unavailable"):
+            mirror("s3://bucket", tmp_path).fetch()
+    assert retry.count_retries()["HTTP status 503"] > 1
