@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
@@ -19,6 +21,9 @@ from pipeline_def.runs.record import Step
 
 _Files = Mapping[str, int]
 """Path below the artifact's folder → bytes."""
+
+# The log of the first part of a training, which the next run goes on with.
+_LOGS = "model_run"
 
 
 def note_files(layout: Layout, step: Step) -> None:
@@ -52,6 +57,7 @@ def drop_lost(layout: Layout) -> list[str]:
         lost = [artifact for artifact in artifacts if not _is_whole(artifact, noted)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
+        uris = frozenset(artifact.uri for artifact in artifacts)
         running = [
             execution
             for execution in handle.store.get_executions()
@@ -59,12 +65,22 @@ def drop_lost(layout: Layout) -> list[str]:
         ]
         for execution in running:
             execution.last_known_state = Execution.FAILED
+            _remove_halves(layout, execution.id, kept=uris)
         handle.store.put_artifacts(lost)
         handle.store.put_executions(running)
     gone = {artifact.uri for artifact in lost}
     # Of a run that was killed when a step was done and its files were not noted yet.
     _note(layout, [a.uri for a in artifacts if a.uri not in gone | noted.keys()])
     return sorted(gone)
+
+
+def _remove_halves(layout: Layout, execution: int, *, kept: frozenset[str]) -> None:
+    """Remove what a step had written when it was killed: nothing else would ever do so."""
+    for folder in Path(layout.artifacts).glob(f"[!.]*/*/{execution}"):
+        # The artifact of a number or a text is the file in its folder.
+        is_kept = not kept.isdisjoint((str(folder), str(folder / "value")))
+        if not is_kept and folder.parent.name != _LOGS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_whole(artifact: Artifact, noted: Mapping[str, _Files]) -> bool:

@@ -92,6 +92,27 @@ def check_live(output: Path, expected: Names) -> None:
         assert names == expected[artifact], artifact
 
 
+def list_leftovers(output: Path) -> set[str]:
+    """Return `step/output` of each folder of results that ML Metadata does not know."""
+    layout = Layout(str(output))
+    known = {uri for [uri] in _ask(layout, "SELECT uri FROM Artifact")}
+    folders = Path(layout.artifacts).glob("[!.]*/[!.]*/*")
+    return {
+        f"{folder.parent.parent.name}/{folder.parent.name}"
+        for folder in folders
+        if known.isdisjoint((str(folder), str(folder / "value")))
+    }
+
+
+def check_result(output: Path, expected: Result, names: Names) -> None:
+    """What is there is what an undisturbed run leaves, and nothing else."""
+    assert read_result(output) == expected
+    check_live(output, names)
+    assert count_running(output) == 0
+    # TensorBoard shows there what the training did before it was stopped.
+    assert list_leftovers(output) <= {"Trainer/model_run"}
+
+
 def count_running(output: Path) -> int:
     """Return the executions that ML Metadata takes for running."""
     return len(_ask(Layout(str(output)), _RUNNING))

@@ -12,8 +12,8 @@ import pytest
 
 from tests.faults.conftest import Undisturbed
 from tests.faults.full_disk import fill, make_space, read_only, small_disk
-from tests.faults.outputs import check_live, count_running, read_result
-from tests.faults.programs import EXECUTE, Program
+from tests.faults.outputs import check_live, check_result
+from tests.faults.programs import EXECUTE, PUBLISH, Program
 from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
@@ -24,9 +24,15 @@ _SENTENCE = re.compile(
 )
 
 
-def run_with_full_disk(arguments: list[str], folder: Path, *, step: str, disk: Path) -> str:
-    """Fill the disk when `step` begins to work; return what the run prints to standard error."""
-    program = Program(arguments, folder, held=step, before=EXECUTE)
+# When each begins to work, and when nothing but the note of it is missing.
+MOMENTS = [*((step, EXECUTE) for step in NODES), ("Pusher", PUBLISH)]
+
+
+def run_with_full_disk(
+    arguments: list[str], folder: Path, *, step: str, before: str, disk: Path
+) -> str:
+    """Fill the disk at a moment of `step`; return what the run prints to standard error."""
+    program = Program(arguments, folder, held=step, before=before)
     assert program.wait_until(lambda: program.is_held), program.err
     fill(disk)
     program.let_go()
@@ -40,14 +46,12 @@ def test_full_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
     with small_disk(tmp_path / "disk", mib=64) as disk, read_only(undisturbed.data):
         output = disk / "out"
         arguments = undisturbed.arguments(output)
-        for step in NODES:
-            said = run_with_full_disk(arguments, tmp_path, step=step, disk=disk)
+        for step, before in MOMENTS:
+            said = run_with_full_disk(arguments, tmp_path, step=step, before=before, disk=disk)
             match = _SENTENCE.fullmatch(said)
             assert match, (step, said)
             assert match[1].startswith(str(output)), step
             check_live(output, undisturbed.names)
         program = Program(arguments, tmp_path)
         assert program.wait() == 0, program.err
-        assert read_result(output) == undisturbed.result
-        assert count_running(output) == 0
-        check_live(output, undisturbed.names)
+        check_result(output, undisturbed.result, undisturbed.names)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Undisturbed
-from tests.faults.outputs import check_live, count_running, read_result
+from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
 
@@ -81,9 +81,7 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
                 assert count_running(output) <= 1
     program = Program(arguments, tmp_path)
     assert program.wait() == 0, program.err
-    assert read_result(output) == undisturbed.result
-    assert count_running(output) == 0
-    check_live(output, undisturbed.names)
+    check_result(output, undisturbed.result, undisturbed.names)
 
 
 @pytest.mark.skipif(KILLS == 0, reason="by hand: KILLS=100")
@@ -104,7 +102,5 @@ def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> N
             check_live(output, undisturbed.names)
         program = Program(undisturbed.arguments(output), tmp_path)
         assert program.wait() == 0, program.err
-        assert read_result(output) == undisturbed.result
-        assert count_running(output) == 0
-        check_live(output, undisturbed.names)
+        check_result(output, undisturbed.result, undisturbed.names)
         print(f"{runs} runs, {left} kills left", flush=True)

@@ -146,11 +146,15 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
     with contextlib.closing(store):
         store.execute("UPDATE Execution SET last_known_state = 2")
         store.commit()
+        half = Path(Layout(config.output).artifacts, "Consume", "other", "2")
+        half.mkdir(parents=True)
         assert store.execute(running).fetchall() == [(2,)]
         again = execute(config)
         assert store.execute(running).fetchall() == [(0,)]
     assert again is not None
     assert states(again) == ["done", "done"]
+    assert not half.exists()
+    assert [*Path(Layout(config.output).artifacts).glob("Produce/made/1/weights")]
 
 
 def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
