@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from components.contract.errors import ConfigurationError
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.smoke import fresh_process
 from components.evaluation.smoke.smoke_test import SmokeTest, compare
 
 PROBABILITIES = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5]], np.float32)
@@ -37,11 +44,18 @@ def test_answers_are_those_of_the_evaluation(labels: list[str], found: Any, expe
     assert re.search(expected, failure)
 
 
-def test_a_model_that_does_not_load_and_one_that_takes_too_long(tmp_path: Path) -> None:
+def test_a_model_that_does_not_load_and_one_that_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=60) as broken:
         assert "does not load and answer: OSError: SavedModel file" in broken.find_failure(
             EVALUATED
         )
+        # It may be for the disk that there is no answer: the model is not to blame.
+        with monkeypatch.context() as full:
+            full.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))
+            with pytest.raises(OSError, match="No space"):
+                broken.find_failure(EVALUATED)
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
         assert "no answer within 0.01 s" in slow.find_failure(EVALUATED)
     process = slow._process
@@ -51,3 +65,26 @@ def test_a_model_that_does_not_load_and_one_that_takes_too_long(tmp_path: Path) 
         assert none.find_failure(EVALUATED) == ""
     with pytest.raises(ConfigurationError, match="smoke_images is -1"):
         EvaluationConfig(smoke_images=-1)
+
+
+PARENT = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, *sys.argv[1:]]).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_process_ends_with_the_one_that_was_killed(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    # Nobody writes to it: the process waits there.
+    os.mkfifo(images)
+    arguments = [str(fresh_process.__file__), "model", str(images), "answers"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        while "libtensorflow" not in Path(f"/proc/{child.pid}/maps").read_text():
+            time.sleep(0.02)
+        parent.kill()
+    assert not psutil.wait_procs([child], timeout=20)[1]

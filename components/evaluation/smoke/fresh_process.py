@@ -7,15 +7,18 @@ the model as TensorFlow Serving does, into a session. IMAGES is a list of files 
 from __future__ import annotations
 
 import base64
+import ctypes
 import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import types
 from typing import Any
 
 _WHOLE = "--whole-tensorflow"
+_PR_SET_PDEATHSIG = 1
 _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _OUTPUTS = ("labels", "probabilities")
 
@@ -58,6 +61,15 @@ def _leave_out_most_of_tensorflow() -> None:
     sys.modules["tensorflow"] = package
 
 
+def _end_with_parent() -> None:
+    """Have the system kill this process when the one that started it has ended, however it did.
+
+    Source: PR_SET_PDEATHSIG in prctl(2); other systems than Linux have nothing like it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _main(arguments: list[str]) -> None:
     if _WHOLE in arguments:
         arguments.remove(_WHOLE)
@@ -71,4 +83,5 @@ def _main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    _end_with_parent()
     _main(sys.argv[1:])

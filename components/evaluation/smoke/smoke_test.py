@@ -9,8 +9,10 @@ the process runs while TFMA does, which keeps one core busy.
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,8 @@ _IMAGES, _ANSWERS, _LOG = "images.json", "answers.json", "log"
 # The process computes on CPUs. A GPU rounds factors to 10 bits (TensorFloat-32); other weights,
 # other labels or other pixels differ by far more.
 _TOLERANCE = 0.02
+# Bytes; what the process writes is far smaller.
+_LEAST_SPACE = 2**20
 
 
 class SmokeTest:
@@ -79,9 +83,18 @@ class SmokeTest:
         except subprocess.TimeoutExpired:
             return f"in a process of its own it gave no answer within {self._seconds:g} s"
         if status:
+            self._check_space()
             return f"in a process of its own it does not load and answer: {self._last_line()}"
         answers = json.loads(self._path(_ANSWERS).read_text(encoding="utf-8"))
         return compare(answers, self._names, evaluated)
+
+    def _check_space(self) -> None:
+        """Raise an error if it may be the disk that is to blame, which says nothing of the model.
+
+        The process cannot even log that, as its log lies there, too.
+        """
+        if shutil.disk_usage(self._folder.name).free < _LEAST_SPACE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path(_ANSWERS)))
 
     def _last_line(self) -> str:
         lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
