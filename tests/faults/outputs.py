@@ -131,5 +131,5 @@ def _ask(layout: Layout, query: str) -> list[tuple[Any, ...]]:
 def _name_files(place: Path) -> frozenset[str]:
     paths = [place] if place.is_file() else place.rglob("*")
     names = (str(path.relative_to(place.parent)) for path in paths if path.is_file())
-    # Without numbers of executions, times and processes. A training that goes on begins another log.
+    # Numbers are of executions, times and processes. A training that goes on begins another log.
     return frozenset(re.sub(r"\d+", "N", name) for name in names if "tfevents" not in name)
