@@ -237,7 +237,6 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     from components.contract.artifacts import FOUND_PROPERTY
     from components.contract.configuration import to_json
     from components.evaluation.executor import Executor
-    from components.evaluation.tfma import hooks as evaluation_hooks
     from pipeline_def.config.config import Config
 
     config = Config()
@@ -256,10 +255,7 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
             "baseline_model": [baseline],
         },
         {"evaluation": [evaluation], "blessing": [blessing]},
-        {
-            "config": to_json(config.evaluation),
-            "module_path": evaluation_hooks.__name__,
-        },
+        {"config": to_json(config.evaluation)},
     )
     return {"seconds": time.perf_counter() - started}
 

@@ -35,7 +35,7 @@ _ENTRIES = {
     "Transform": ("components.transform.executor", "components.transform.preprocessing"),
     "Trainer": ("pipeline_def.training.run_fn",),
     "BaselineFinder": ("components.evaluation.baseline",),
-    "Evaluator": ("components.evaluation.executor", "components.evaluation.tfma.hooks"),
+    "Evaluator": ("components.evaluation.executor",),
     "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
     "Pusher": ("components.push.executor",),
 }

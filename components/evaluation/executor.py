@@ -1,4 +1,8 @@
-"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict."""
+"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict.
+
+Workers ask the models about whole batches and count the answers (`answering.shard_answers`). From
+the sums this module writes TFMA's files, so that images cost what the models cost.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import tensorflow as tf
 from tfx import types
-from tfx.components.evaluator import constants, executor
+from tfx.components.evaluator import constants
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import artifact_utils
 from tfx.types.standard_component_specs import (
     BASELINE_MODEL_KEY,
     BLESSING_KEY,
-    EVAL_CONFIG_KEY,
-    EXAMPLE_SPLITS_KEY,
+    EVALUATION_KEY,
+    EXAMPLES_KEY,
     MODEL_KEY,
 )
-from tfx.utils import json_utils, path_utils, proto_utils
+from tfx.utils import path_utils
 
 from components.contract.artifacts import (
     FOUND_PROPERTY,
@@ -27,31 +31,37 @@ from components.contract.artifacts import (
     Artifacts,
 )
 from components.contract.configuration import from_json
-from components.contract.example import ENCODED
 from components.contract.splits import EVAL, TEST, TRAIN
+from components.evaluation.answering.shard_answers import Job, answer_shards
+from components.evaluation.answering.split_counts import SplitCounts, read_counts
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.prediction_file import join_parts
-from components.evaluation.tfma.eval_config import make_eval_config
-from components.evaluation.tfma.extractors import keep_predictions
-from components.evaluation.verdict_file import make_verdict
+from components.evaluation.metrics.slice_areas import measure_slice_areas
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.prediction_parts import join_parts
+from components.evaluation.slices import make_readable
+from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
+from components.evaluation.tfma.result_files import Measured, resolve_config, write_results
+from components.evaluation.verdict import Verdict
+from components.evaluation.verdict_file import make_verdict, measure_accuracy
 from components.records.shard_files import list_shards, read_index
+from components.storage.artifact_files import make_folders, open_file
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
 
-# Probabilities, 4 bytes each, that may be held in memory once for each slicing.
+# Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
 
 
-class Executor(executor.Executor):
-    """Chooses the split to evaluate on, and leaves out a baseline that does not exist."""
+class Executor(BaseBeamExecutor):
+    """Evaluates the candidate, and the model in use if there is one, on the same examples."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Evaluate on `TEST` where there is one: `EVAL` has chosen the weights."""
-        examples = artifact_utils.get_single_instance(input_dict["examples"])
-        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
+        evaluation = artifact_utils.get_single_instance(output_dict[EVALUATION_KEY])
         labels = read_index(examples.uri)["labels"]
         split = TEST if TEST in labels else EVAL
         total = sum(labels[split].values())
@@ -59,24 +69,23 @@ class Executor(executor.Executor):
         config = require_majority_accuracy(
             from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
         )
+        models = find_models(input_dict)
+        paths = [_path(model) for model in models]
+        job = Job(paths, evaluation.uri, slicings=config.slices, total=total)
+        with self._make_beam_pipeline() as pipeline:
+            answer_shards(pipeline, list_shards(examples.uri, split), job)
+        counts = read_counts(evaluation.uri)
+        join_parts(evaluation.uri)
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
-        given = _without_empty_baseline(input_dict)
-        properties = {
-            **exec_properties,
-            EVAL_CONFIG_KEY: proto_utils.proto_to_json(make_eval_config(config, with_auc=with_auc)),
-            EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
-        }
-        with keep_predictions(evaluation.uri):
-            super().Do(given, output_dict, properties)
-        join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
-        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
-        # TFX has blessed it, or not, by measured values alone.
-        holds = bool(blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY))
-        verdict = make_verdict(evaluation.uri, config, majority_accuracy, holds=holds)
-        if holds and verdict.outcome != "blessed":
-            _withhold(blessing)
+        holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
+        measured = measure_accuracy(counts, majority_accuracy)
+        verdict = make_verdict(evaluation.uri, config, measured, holds=holds)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
+        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
+        _bless(blessing, verdict, models)
+        if name := exec_properties.get("current_component_id"):
+            blessing.set_string_custom_property("component_id", name)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
@@ -87,42 +96,59 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
 
 
-def _withhold(blessing: types.Artifact) -> None:
-    """Take back the blessing that TFX has given."""
-    given = os.path.join(blessing.uri, constants.BLESSED_FILE_NAME)
-    tf.io.gfile.rename(given, os.path.join(blessing.uri, constants.NOT_BLESSED_FILE_NAME))
-    blessing.set_int_custom_property(
-        constants.ARTIFACT_PROPERTY_BLESSED_KEY, constants.NOT_BLESSED_VALUE
-    )
-
-
-def _read_labels(
-    given: Mapping[str, list[types.Artifact]], examples_uri: str, split: str
-) -> dict[str, Any]:
-    """Ask the models for the labels of their columns, which come with the answer to an image."""
-    [record] = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(1)
-    image = tf.io.parse_example([record], {ENCODED: tf.io.FixedLenFeature([], tf.string)})[ENCODED]
-    models = {"labels": MODEL_KEY, "baseline_labels": BASELINE_MODEL_KEY}
-    return {
-        name: _ask_labels(given[key][0], image) if key in given else None
-        for name, key in models.items()
-    }
-
-
-def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
-    old = path_utils.is_old_model_artifact(artifact)
-    # Signatures alone do not keep the model's variables alive.
-    model = tf.saved_model.load(path_utils.serving_model_path(artifact.uri, old))
-    answer = model.signatures["serving_default"](image_bytes=image)
-    labels: list[bytes] = answer["labels"][0].numpy().tolist()
-    return labels
-
-
-def _without_empty_baseline(
-    input_dict: Mapping[str, list[types.Artifact]],
-) -> Artifacts:
-    """Drop the baseline on a first run; TFX then ignores the change thresholds."""
+def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Artifact]:
+    """Return the candidate and, unless this is a first run, the model in use."""
+    candidate = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
     given = input_dict.get(BASELINE_MODEL_KEY, [])
-    found = [b for b in given if b.get_int_custom_property(FOUND_PROPERTY)]
-    others = {name: of for name, of in input_dict.items() if name != BASELINE_MODEL_KEY}
-    return {**others, BASELINE_MODEL_KEY: found} if found else others
+    return [candidate, *(b for b in given if b.get_int_custom_property(FOUND_PROPERTY))]
+
+
+def _path(model: types.Artifact) -> str:
+    path: str = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+    return path
+
+
+def _write_results(
+    evaluation_uri: str,
+    config: EvaluationConfig,
+    counts: SplitCounts,
+    *,
+    paths: list[str],
+    with_auc: bool,
+) -> bool:
+    """Write TFMA's files; say whether all thresholds hold."""
+    wanted = make_eval_config(config, with_auc=with_auc)
+    resolved = resolve_config(wanted, compared=len(paths) > 1)
+    areas: list[Any] = [None] * len(paths)
+    if measures_auc(resolved):
+        evaluated = read_predictions(evaluation_uri)
+        answers = filter(None, (evaluated.candidate, evaluated.baseline))
+        slices = {name: make_readable(evaluated.slices[name]) for name in config.slices}
+        areas = [measure_slice_areas(of, slices) for of in answers]
+    names = [spec.name for spec in resolved.model_specs]
+    of_models = zip(names, paths, counts.models, areas, strict=True)
+    return write_results(evaluation_uri, resolved, [Measured(*of) for of in of_models])
+
+
+def _bless(blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact]) -> None:
+    """Write what TFX's Evaluator writes of a blessing, which Pusher looks for."""
+    blessed = verdict.outcome == "blessed"
+    name = constants.BLESSED_FILE_NAME if blessed else constants.NOT_BLESSED_FILE_NAME
+    make_folders(blessing.uri)
+    with open_file(os.path.join(blessing.uri, name), "w"):
+        pass
+    value = constants.BLESSED_VALUE if blessed else constants.NOT_BLESSED_VALUE
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, value)
+    keys = (
+        (
+            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY,
+            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY,
+        ),
+        (
+            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_URI_KEY,
+            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_ID_KEY,
+        ),
+    )
+    for (uri, number), model in zip(keys, models, strict=False):
+        blessing.set_string_custom_property(uri, model.uri)
+        blessing.set_int_custom_property(number, model.id)

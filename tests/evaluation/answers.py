@@ -19,7 +19,6 @@ from components.contract.configuration import to_json
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import Executor
 from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.tfma import hooks as evaluation_hooks
 from components.records.shard_files import write_index
 from pipeline_def.config.config import Config
 
@@ -151,9 +150,6 @@ def evaluate(
     Executor(context).Do(
         {"examples": [examples], "model": [model], "baseline_model": [in_use]},
         {"evaluation": [evaluation], "blessing": [blessing]},
-        {
-            "config": to_json(config or EvaluationConfig()),
-            "module_path": evaluation_hooks.__name__,
-        },
+        {"config": to_json(config or EvaluationConfig())},
     )
     return evaluation, blessing
