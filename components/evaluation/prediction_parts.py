@@ -101,6 +101,7 @@ def open_part(
 def write_file(path: str, content: bytes) -> None:
     """Write a file that appears whole, in place of an earlier one."""
     unfinished = f"{path}.{uuid.uuid4().hex}"
+    make_folders(os.path.dirname(path))
     with open_file(unfinished, "wb") as file:
         file.write(content)
     move(unfinished, path)

@@ -1,7 +1,7 @@
 """ImageStatisticsGen: TFX's StatisticsGen, through which the bytes of the images do not pass.
 
-TFDV looks at the first bytes of an image, to tell its format, and at its length; of photographs it
-would decode and copy a hundred kilobytes for them, each.
+TFDV looks at the first bytes of an image, to tell its format, and at its length. To find both, TFX
+would copy a hundred kilobytes of each photograph.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import tensorflow_data_validation as tfdv
+from tensorflow_data_validation.statistics import stats_impl
+from tensorflow_data_validation.statistics.generators import image_stats_generator
 from tfx import types
 from tfx.components.statistics_gen import component, executor
 from tfx.dsl.components.base import executor_spec
@@ -59,13 +61,25 @@ class Executor(executor.Executor):
                     | f"Shards[{split}]" >> beam.Create(list_shards(examples.uri, split))
                     | f"Spread[{split}]" >> beam.Reshuffle()
                     | f"Read[{split}]" >> beam.FlatMap(read_scalars)
-                    | f"Count[{split}]" >> tfdv.GenerateStatistics(statistics_options())
+                    | f"Count[{split}]" >> tfdv.GenerateStatistics(_options())
                     | f"Lengths[{split}]" >> beam.Map(restore_lengths)
                     | f"Write[{split}]"
                     >> tfdv.WriteStatisticsToBinaryFile(
                         os.path.join(folder, executor.DEFAULT_FILE_NAME)
                     )
                 )
+
+
+def _options() -> tfdv.StatsOptions:
+    """Recognise images, but neither times nor languages, as which TFDV tries every text.
+
+    That is 40 % of the time for an image, and `correct_schema` takes back what it may find.
+    """
+    options = statistics_options()
+    options.enable_semantic_domain_stats = False
+    images = [image_stats_generator.ImageStatsGenerator()]
+    options.generators = [stats_impl.CombinerFeatureStatsWrapperGenerator(images)]
+    return options
 
 
 def read_scalars(shard: str) -> Iterator[pa.RecordBatch]:

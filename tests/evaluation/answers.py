@@ -140,13 +140,14 @@ def evaluate(
     *,
     baseline: types.Artifact | None = None,
     config: EvaluationConfig | None = None,
+    beam_args: Sequence[str] = tuple(Config().beam_pipeline_args),
 ) -> tuple[types.Artifact, types.Artifact]:
     """Run ImageEvaluator; return the evaluation and the blessing."""
     in_use = baseline or standard_artifacts.Model()
     in_use.set_int_custom_property(FOUND_PROPERTY, int(baseline is not None))
     evaluation, blessing = standard_artifacts.ModelEvaluation(), standard_artifacts.ModelBlessing()
     evaluation.uri, blessing.uri = str(folder / "evaluation"), str(folder / "blessing")
-    context = BaseBeamExecutor.Context(beam_pipeline_args=list(Config().beam_pipeline_args))
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(beam_args))
     Executor(context).Do(
         {"examples": [examples], "model": [model], "baseline_model": [in_use]},
         {"evaluation": [evaluation], "blessing": [blessing]},
