@@ -214,7 +214,8 @@ def _save_network(folder: Path) -> None:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return tf.io.parse_example(examples, {example.LABEL_ID: number})
+        ids: dict[str, tf.Tensor] = tf.io.parse_example(examples, {example.LABEL_ID: number})
+        return ids
 
     served = tf.Module()
     served.weights = network.variables

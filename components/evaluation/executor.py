@@ -123,7 +123,9 @@ def _write_results(
     if measures_auc(resolved):
         evaluated = read_predictions(evaluation_uri)
         answers = filter(None, (evaluated.candidate, evaluated.baseline))
-        slices = {name: make_readable(evaluated.slices[name]) for name in config.slices}
+        slices: dict[str, list[str]] = {
+            name: make_readable(evaluated.slices[name]) for name in config.slices
+        }
         areas = [measure_slice_areas(of, slices) for of in answers]
     names = [spec.name for spec in resolved.model_specs]
     of_models = zip(names, paths, counts.models, areas, strict=True)

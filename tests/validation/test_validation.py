@@ -129,7 +129,9 @@ def test_statistics_without_the_images_are_those_that_tfx_would_write(
     assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
     for split in artifact_utils.decode_split_names(theirs.split_names):
         expected, found = (read_statistics(of, split) for of in (theirs, ours))
-        assert find_feature(found, example.ENCODED).bytes_stats.min_num_bytes > 200
+        image = find_feature(found, example.ENCODED)
+        assert image is not None
+        assert image.bytes_stats.min_num_bytes > 200
         assert rounded(found) == rounded(expected)
 
 

@@ -67,7 +67,7 @@ class SlicedCounts:
             cells=_count_cells(row, truth[entry], predicted[entry], np.ones(len(row), np.int64)),
             bins=np.stack(bins).reshape(3, len(places), _BINS).swapaxes(0, 1).astype(float),
             top=np.stack(top, axis=1).astype(float),
-            loss=np.bincount(row, answers.loss[entry], len(places)),
+            loss=np.bincount(row, answers.loss[entry], len(places)).astype(float),
         )
 
     def of_place(self, index: int) -> MetricCounts:
