@@ -1,13 +1,12 @@
-"""What an image costs in the Evaluator and in StatisticsGen, of few images and of many.
+"""What an image costs in the Evaluator, of few images and of many.
 
 `uv run -m benchmarks.evaluation --images 5000 50000 --folder /dev/shm/evaluation`
 
 - evaluator: two models that cost next to nothing, 1,000 classes; the step from start to verdict.
 - network: a MobileNetV2 asked by the Evaluator about a shard, against the same batches from memory.
-- statistics: photographs of 110 KB, of random bytes behind a signature; ours, and TFX's own.
 
 Every figure is of a process of its own; rounds alternate. CPU seconds are user and system. The
-folder takes 16 KB for each image, and 112 KB for each photograph.
+folder takes 16 KB for each image.
 """
 
 from __future__ import annotations
@@ -24,12 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from components.contract import example
 
-_SHARD_BYTES = 2**27
-_PHOTOGRAPH_BYTES = 110_000
 _CLASSES = 1000
 _NETWORK_SIDE = 192
 
@@ -40,24 +35,22 @@ def main() -> None:
     if options.step:
         _run_step(options)
         return
-    wanted = {"evaluator": _compare_sizes, "network": _compare_rates, "statistics": _compare_stats}
+    wanted = {"evaluator": _compare_sizes, "network": _compare_rates}
     for name in options.only or wanted:
         wanted[name](options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluation", description=__doc__)
-    names = ["evaluator", "network", "statistics"]
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--images", type=int, nargs="+", default=[5_000, 50_000])
-    parser.add_argument("--photographs", type=int, nargs="+", default=[6_000, 60_000])
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", choices=names, nargs="+", help="default: all three")
-    parser.add_argument("--step", choices=["network", "ours", "tfx"], help="in this process")
+    parser.add_argument("--only", choices=["evaluator", "network"], nargs="+")
+    parser.add_argument("--step", choices=["network"], help="in this process")
     return parser
 
 
-def _measure(command: Sequence[str]) -> dict[str, float]:
+def measure_step(command: Sequence[str]) -> dict[str, float]:
     """Run a step in a fresh process; return what it printed last."""
     done = subprocess.run(
         [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, check=True
@@ -73,9 +66,9 @@ def _compare_sizes(options: argparse.Namespace) -> None:
             command = ["benchmarks.report", f"--images={images}", f"--classes={_CLASSES}"]
             command.append(f"--folder={folder}")
             if not (folder / "inputs" / "done").exists():
-                _measure([*command, "--step=inputs"])
+                measure_step([*command, "--step=inputs"])
             shutil.rmtree(folder / "evaluation", ignore_errors=True)
-            found = _measure([*command, "--step=evaluator"])
+            found = measure_step([*command, "--step=evaluator"])
             print(
                 f"Evaluator, {images:,} images: {found['seconds']:.1f} s, "
                 f"{found['cpu']:.1f} CPU s with imports, {found['mib']:,.0f} MiB",
@@ -85,7 +78,7 @@ def _compare_sizes(options: argparse.Namespace) -> None:
 
 def _compare_rates(options: argparse.Namespace) -> None:
     command = ["benchmarks.evaluation", "--step=network", f"--folder={options.folder}"]
-    found = _measure([*command, f"--rounds={options.rounds}"])
+    found = measure_step([*command, f"--rounds={options.rounds}"])
     print(
         f"Network: {found['alone']:.1f} images/s from memory, {found['evaluator']:.1f} in the "
         f"Evaluator, {found['evaluator'] / found['alone']:.2f}; per CPU second "
@@ -94,96 +87,17 @@ def _compare_rates(options: argparse.Namespace) -> None:
     )
 
 
-def _compare_stats(options: argparse.Namespace) -> None:
-    for _ in range(options.rounds):
-        for photographs in options.photographs:
-            folder = options.folder / f"photographs-{photographs}"
-            if not (folder / example.INDEX_FILE).exists():
-                _write_photographs(folder, photographs)
-            for step, name in (("ours", "ImageStatisticsGen"), ("tfx", "StatisticsGen of TFX")):
-                command = ["benchmarks.evaluation", f"--step={step}", f"--folder={folder}"]
-                found = _measure(command)
-                print(
-                    f"{name}, {photographs:,} photographs: {found['seconds']:.1f} s, "
-                    f"{found['cpu']:.1f} CPU s, {found['mib']:,.0f} MiB, "
-                    f"{found['mib'] - found['mib_before']:,.0f} more than before",
-                    flush=True,
-                )
-
-
-def _write_photographs(folder: Path, photographs: int) -> None:
-    from components.records.shard_files import open_shard, shard_path, write_index
-    from components.records.tfrecord import serialize
-
-    random = np.random.default_rng(0)
-    images = [b"\xff\xd8\xff" + random.bytes(_PHOTOGRAPH_BYTES + size) for size in range(16)]
-    each = _SHARD_BYTES // _PHOTOGRAPH_BYTES
-    count = -(-photographs // each)
-    shards = {}
-    for number in range(count):
-        path = shard_path(str(folder), "train", number, count)
-        rows = range(number * each, min(photographs, (number + 1) * each))
-        shards[os.path.basename(path)] = len(rows)
-        with open_shard(path) as writer:
-            for row in rows:
-                writer.write(serialize(_describe(row, images[row % len(images)])))
-    labels = {f"class {n:03d}": photographs // 200 for n in range(200)}
-    write_index(str(folder), {"train": shards}, labels={"train": labels})
-
-
-def _describe(row: int, image: bytes) -> dict[str, Any]:
-    label = f"class {row % 200:03d}"
-    return {
-        example.ENCODED: image,
-        example.FORMAT: "jpeg",
-        example.HEIGHT: 300 + row % 300,
-        example.WIDTH: 400 + row % 200,
-        example.CHANNELS: 3,
-        example.LABEL: label,
-        example.FILENAME: f"{label}/{row:06d}.jpg",
-        example.SHA256: f"{row:064x}",
-        example.FILE_SIZE: len(image),
-        example.LUMINANCE: float(row % 256),
-    }
-
-
 def _run_step(options: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    figures = _ask_network(options) if options.step == "network" else _count(options)
+    figures = _ask_network(options)
     figures["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(figures))
 
 
-def _times() -> tuple[float, float]:
+def read_times() -> tuple[float, float]:
+    """Return the time and the CPU seconds of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return time.perf_counter(), used.ru_utime + used.ru_stime
-
-
-def _count(options: argparse.Namespace) -> dict[str, float]:
-    """Run one of both executors on photographs."""
-    from tfx.components.statistics_gen import executor as of_tfx
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-    from tfx.types import standard_artifacts
-
-    from benchmarks.report import describe_examples
-    from components.validation.statistics import statistics_options
-    from components.validation.statistics_gen import Executor
-    from pipeline_def.config.config import Config
-
-    examples = describe_examples(options.folder)
-    examples.split_names = '["train"]'
-    statistics = standard_artifacts.ExampleStatistics()
-    statistics.uri = str(options.folder / f"statistics-{options.step}")
-    kind = Executor if options.step == "ours" else of_tfx.Executor
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    wall, cpu = _times()
-    kind(BaseBeamExecutor.Context(beam_pipeline_args=Config().beam_pipeline_args)).Do(
-        {"examples": [examples]},
-        {"statistics": [statistics]},
-        {"stats_options_json": statistics_options().to_json()},
-    )
-    now, cpu_now = _times()
-    return {"seconds": now - wall, "cpu": cpu_now - cpu, "mib_before": before}
 
 
 def _save_network(folder: Path) -> None:
@@ -236,7 +150,7 @@ def _ask_network(options: argparse.Namespace) -> dict[str, float]:
     folder = options.folder / "network"
     command = ["benchmarks.report", f"--images={images}", "--classes=1", f"--folder={folder}"]
     if not (folder / "inputs" / "done").exists():
-        _measure([*command, "--step=inputs"])
+        measure_step([*command, "--step=inputs"])
     _save_network(folder / "model")
     [shard] = (folder / "inputs" / "examples" / "Split-eval").iterdir()
     slicings = EvaluationConfig().slices
@@ -258,10 +172,10 @@ def _ask_network(options: argparse.Namespace) -> dict[str, float]:
 
 def _spend(work: Iterator[Any]) -> tuple[float, float]:
     """Return the seconds and the CPU seconds that it takes to go through `work`."""
-    before = _times()
+    before = read_times()
     for _ in work:
         pass
-    wall, cpu = (now - then for now, then in zip(_times(), before, strict=True))
+    wall, cpu = (now - then for now, then in zip(read_times(), before, strict=True))
     return wall, cpu
 
 
