@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from components.contract.example import FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
 
 BATCH = 64
-"""Examples that a model is asked about at once, as many as Transform decodes at once. A process that
-asked a MobileNetV2 about 128 images of 192 pixels took 2,376 MiB, about 64 of them 1,590 MiB."""
+"""Examples that a model is asked about at once, as many as Transform decodes at once. A process
+that asked a MobileNetV2 about 128 images of 192 pixels took 2,376 MiB, about 64 1,590 MiB."""
 
 _READ_BYTES = 2**23
 _AHEAD = 2
