@@ -3,7 +3,7 @@
 TFX's InfraValidator does this with a server in a container, which neither a laptop nor a step on
 Kubeflow can start. It is a part of the Evaluator, no step of its own: the probabilities to compare
 with are here, its verdict is what keeps a model from being pushed and what the report explains, and
-the process runs while TFMA does, which keeps one core busy.
+the process runs while the model is asked about all images.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -66,11 +66,11 @@ class SmokeTest:
             self._process.wait()
         self._folder.cleanup()
 
-    def find_failure(self, evaluated: Evaluated) -> str:
+    def find_failure(self, read: Callable[[Sequence[str]], Evaluated]) -> str:
         """Wait for the answers; return what is wrong with them, in a clause, or "".
 
         Args:
-            evaluated: what the Evaluator has got from the model.
+            read: returns what the Evaluator has got from the model for images of these names.
         """
         if self._process is None:
             return ""
@@ -81,7 +81,7 @@ class SmokeTest:
         if status:
             return f"in a process of its own it does not load and answer: {self._last_line()}"
         answers = json.loads(self._path(_ANSWERS).read_text(encoding="utf-8"))
-        return compare(answers, self._names, evaluated)
+        return compare(answers, self._names, read(self._names))
 
     def _last_line(self) -> str:
         lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
