@@ -86,34 +86,25 @@ class Executor(BaseBeamExecutor):
         with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
                 answer_shards(pipeline, list_shards(examples.uri, split), job)
-            counts = read_counts(evaluation.uri)
             join_parts(evaluation.uri)
             broken = smoke_test.find_failure(
                 lambda names: read_predictions(evaluation.uri, only=names)
             )
+        counts = read_counts(evaluation.uri)
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
         measured = measure_accuracy(counts, majority_accuracy)
         verdict = make_verdict(evaluation.uri, config, measured, holds=holds, broken=broken)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
-        for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
-            version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
-            evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
+        _note_baseline(evaluation, input_dict)
         blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
-        _bless(blessing, verdict, models)
+        max_drop = exec_properties.get(MAX_LITE_DROP_KEY, 0.0)
+        kept = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
+        blessing.set_string_custom_property(LITE_PROPERTY, kept)
         if name := exec_properties.get("current_component_id"):
             blessing.set_string_custom_property("component_id", name)
-        lite = measure_lite(
-            models[0].uri,
-            examples.uri,
-            split,
-            lambda: read_predictions(evaluation.uri),
-            max_drop=exec_properties.get(MAX_LITE_DROP_KEY, 0.0),
-        )
-        lite_file.write_results(evaluation.uri, lite)
-        kept = ",".join(result.kind for result in lite if not result.reason)
-        blessing.set_string_custom_property(LITE_PROPERTY, kept)
+        _bless(blessing, verdict, models)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
@@ -134,6 +125,25 @@ def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Ar
 def _path(model: types.Artifact) -> str:
     path: str = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
     return path
+
+
+def _note_baseline(
+    evaluation: types.Artifact, input_dict: Mapping[str, list[types.Artifact]]
+) -> None:
+    for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
+        version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
+        evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
+
+
+def _measure_lite(
+    model: types.Artifact, examples_uri: str, split: str, evaluation_uri: str, *, max_drop: float
+) -> str:
+    """Measure the small versions; return the kinds that are good enough, with commas."""
+    results = measure_lite(
+        model.uri, examples_uri, split, lambda: read_predictions(evaluation_uri), max_drop=max_drop
+    )
+    lite_file.write_results(evaluation_uri, results)
+    return ",".join(result.kind for result in results if not result.reason)
 
 
 def _start_smoke_test(
