@@ -74,7 +74,9 @@ def _run_step(options: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     work = {"inputs": _make_inputs, "evaluator": _evaluate, "report": _report}[options.step]
     figures = work(options)
-    figures["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    figures["cpu"] = used.ru_utime + used.ru_stime
+    figures["mib"] = used.ru_maxrss / 1024
     print(json.dumps(figures))
 
 
@@ -182,7 +184,8 @@ def _artifact(kind: Any, uri: Path, **texts: str) -> Any:
     return artifact
 
 
-def _examples(folder: Path) -> Any:
+def describe_examples(folder: Path) -> Any:
+    """Return the artifact of the examples in a folder, with the splits train and eval."""
     from tfx.components.util import examples_utils
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
@@ -237,7 +240,6 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     from components.contract.artifacts import FOUND_PROPERTY
     from components.contract.configuration import to_json
     from components.evaluation.executor import Executor
-    from components.evaluation.tfma import hooks as evaluation_hooks
     from pipeline_def.config.config import Config
 
     config = Config()
@@ -251,15 +253,12 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     started = time.perf_counter()
     Executor(BaseBeamExecutor.Context(beam_pipeline_args=config.beam_pipeline_args)).Do(
         {
-            "examples": [_examples(options.folder / "inputs" / "examples")],
+            "examples": [describe_examples(options.folder / "inputs" / "examples")],
             "model": [model],
             "baseline_model": [baseline],
         },
         {"evaluation": [evaluation], "blessing": [blessing]},
-        {
-            "config": to_json(config.evaluation),
-            "module_path": evaluation_hooks.__name__,
-        },
+        {"config": to_json(config.evaluation)},
     )
     return {"seconds": time.perf_counter() - started}
 
@@ -280,10 +279,10 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     anomalies = _artifact(standard_artifacts.ExampleAnomalies, inputs / "anomalies")
     anomalies.split_names = "[]"
     given = {
-        "examples": _examples(inputs / "examples"),
+        "examples": describe_examples(inputs / "examples"),
         "rejects": _artifact(standard_artifacts.Examples, inputs / "rejects"),
         "anomalies": anomalies,
-        "transformed_examples": _examples(inputs / "transformed"),
+        "transformed_examples": describe_examples(inputs / "transformed"),
         "model_run": _artifact(standard_artifacts.ModelRun, inputs / "model_run"),
         "baseline": _artifact(standard_artifacts.Model, options.folder / "baseline", version="1"),
         "evaluation": evaluation,

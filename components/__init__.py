@@ -22,6 +22,7 @@ _PLACES = {
     "ImagePusher": "components.push.component",
     "ImageReport": "components.report.component",
     "ImageSchemaGen": "components.validation.schema_gen",
+    "ImageStatisticsGen": "components.validation.statistics_gen",
     "ImageTrainer": "pipeline_def.training.component",
     "ImageTransform": "components.transform.component",
     "ImageValidator": "components.validation.validator",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from components.validation.gate import AnomalyGate as AnomalyGate
     from components.validation.schema_gen import ImageSchemaGen as ImageSchemaGen
     from components.validation.statistics import statistics_options as statistics_options
+    from components.validation.statistics_gen import ImageStatisticsGen as ImageStatisticsGen
     from components.validation.validator import ImageValidator as ImageValidator
     from pipeline_def.config.model import ModelConfig as ModelConfig
     from pipeline_def.config.trainer import TrainerConfig as TrainerConfig

@@ -2,7 +2,7 @@
 
 import sys
 
-from tfx.components import ExampleValidator, StatisticsGen
+from tfx.components import ExampleValidator
 from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
@@ -11,10 +11,10 @@ from components import (
     ImageEvaluator,
     ImageExampleGen,
     ImageSchemaGen,
+    ImageStatisticsGen,
     ImageTrainer,
     ImageTransform,
     TransformConfig,
-    statistics_options,
 )
 
 
@@ -22,7 +22,7 @@ def create_pipeline(images: str, output: str) -> Pipeline:
     """Train on the folder `images`, laid out as label/image, and judge the model."""
     ingest = ImageExampleGen(folder=images)
     examples = ingest.outputs["examples"]
-    count = StatisticsGen(examples=examples, stats_options=statistics_options())
+    count = ImageStatisticsGen(examples=examples)
     statistics = count.outputs["statistics"]
     infer = ImageSchemaGen(statistics=statistics)
     schema = infer.outputs["schema"]

@@ -25,17 +25,16 @@ from components.contract.errors import ConfigurationError
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 # Step → the modules that its component names: executor, driver, and functions by dotted path.
-# StatisticsGen is TFX's own; ours are the options that it is given.
 _ENTRIES = {
     "ImageExampleGen": ("components.ingest.driver", "components.ingest.executor"),
-    "StatisticsGen": ("components.validation.statistics",),
+    "StatisticsGen": ("components.validation.statistics_gen",),
     "SchemaGen": ("components.validation.schema_gen",),
     "ExampleValidator": ("components.validation.validator",),
     "AnomalyGate": ("components.validation.gate",),
     "Transform": ("components.transform.executor", "components.transform.preprocessing"),
     "Trainer": ("pipeline_def.training.run_fn",),
     "BaselineFinder": ("components.evaluation.baseline",),
-    "Evaluator": ("components.evaluation.executor", "components.evaluation.tfma.hooks"),
+    "Evaluator": ("components.evaluation.executor",),
     "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
     "ImagePredictor": ("components.predict.driver", "components.predict.executor"),
     "Pusher": ("components.push.executor",),

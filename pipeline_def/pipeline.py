@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
@@ -22,7 +21,7 @@ from components.transform.component import ImageTransform
 from components.validation.curated_schema import read_schema
 from components.validation.gate import AnomalyGate
 from components.validation.schema_gen import ImageSchemaGen
-from components.validation.statistics import statistics_options
+from components.validation.statistics_gen import ImageStatisticsGen
 from components.validation.validator import ImageValidator
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
@@ -82,8 +81,8 @@ def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
     example_gen = ImageExampleGen(
         folder=str(config.data), config=config.ingest, listings=layout.listings
     )
-    statistics = StatisticsGen(
-        examples=example_gen.outputs["examples"], stats_options=statistics_options()
+    statistics = ImageStatisticsGen(examples=example_gen.outputs["examples"]).with_id(
+        "StatisticsGen"
     )
     schema_gen = ImageSchemaGen(
         statistics=statistics.outputs["statistics"],

@@ -38,7 +38,17 @@ STORES = {*STEPS} - {"StatisticsGen", "SchemaGen", "Transform", "Evaluator"}
     ("file", "stale"),
     [
         ("components/images/check.py", READERS),
-        ("components/images/canonical.py", {"Transform", "Trainer", "Evaluator", "ImageReport"}),
+        (
+            "components/images/canonical.py",
+            {
+                "Transform",
+                "Trainer",
+                "Evaluator",
+                "ImageReport",
+                "ImageExampleGen",
+                "ImagePredictor",
+            },
+        ),
         ("pipeline_def/model/networks.py", {"Trainer"}),
         ("components/evaluation/baseline.py", {"BaselineFinder"}),
         ("components/storage/object_store.py", STORES),

@@ -14,13 +14,14 @@ from tfx.dsl.components.base import executor_spec
 from components.contract.configuration import to_json
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import CONFIG_KEY, MAX_LITE_DROP_KEY, Executor
-from components.evaluation.tfma import hooks as evaluation_hooks
 
 
 class ImageEvaluator(component.Evaluator):
     """TFX's Evaluator with a baseline that may be missing and the split chosen at run time.
 
-    The evaluation contains, beside TFMA's files, `prediction_file.PREDICTIONS_FILE`.
+    It writes TFMA's files from counts of its own, see `components.evaluation.executor`.
+
+    Beside them lies `prediction_file.PREDICTIONS_FILE`.
 
     Example:
         >>> from components import ImageEvaluator, ImageExampleGen
@@ -62,7 +63,6 @@ class ImageEvaluator(component.Evaluator):
             baseline_model=baseline_model,
             # Without one TFX takes the model for an Estimator; the executor makes the real one.
             eval_config=tfma.EvalConfig(),
-            module_path=evaluation_hooks.__name__,
         )
         self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())
         self.exec_properties[MAX_LITE_DROP_KEY] = max_lite_drop

@@ -1,4 +1,8 @@
-"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict."""
+"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict.
+
+Workers ask the models about whole batches and count the answers (`answering.shard_answers`). From
+the sums this module writes TFMA's files, so that images cost what the models cost.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,17 @@ from typing import Any
 
 import tensorflow as tf
 from tfx import types
-from tfx.components.evaluator import constants, executor
+from tfx.components.evaluator import constants
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import artifact_utils
 from tfx.types.standard_component_specs import (
     BASELINE_MODEL_KEY,
     BLESSING_KEY,
-    EVAL_CONFIG_KEY,
-    EXAMPLE_SPLITS_KEY,
+    EVALUATION_KEY,
+    EXAMPLES_KEY,
     MODEL_KEY,
 )
-from tfx.utils import json_utils, path_utils, proto_utils
+from tfx.utils import path_utils
 
 from components.contract.artifacts import (
     BASELINE_PROPERTY,
@@ -32,16 +37,22 @@ from components.contract.configuration import from_json
 from components.contract.example import ENCODED, FILENAME
 from components.contract.lite import LITE_PROPERTY
 from components.contract.splits import EVAL, TEST, TRAIN
+from components.evaluation.answering.shard_answers import Job, answer_shards
+from components.evaluation.answering.split_counts import SplitCounts, read_counts
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.lite import result_file as lite_file
 from components.evaluation.lite.measurement import measure_lite
-from components.evaluation.lite.result_file import write_results
-from components.evaluation.prediction_file import join_parts, read_predictions
-from components.evaluation.slices import decode_text
+from components.evaluation.metrics.slice_areas import measure_slice_areas
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.prediction_parts import join_parts
+from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
-from components.evaluation.tfma.eval_config import make_eval_config
-from components.evaluation.tfma.extractors import keep_predictions
-from components.evaluation.verdict_file import make_verdict
+from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
+from components.evaluation.tfma.result_files import Measured, resolve_config, write_results
+from components.evaluation.verdict import Verdict
+from components.evaluation.verdict_file import make_verdict, measure_accuracy
 from components.records.shard_files import list_shards, read_index
+from components.storage.artifact_files import make_folders, open_file
 
 CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
@@ -49,19 +60,19 @@ CONFIG_KEY = "config"
 MAX_LITE_DROP_KEY = "max_lite_drop"
 """The execution property that bounds what a small version may lose, 0 to 1."""
 
-# Probabilities, 4 bytes each, that may be held in memory once for each slicing.
+# Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
 
 
-class Executor(executor.Executor):
-    """Chooses the split to evaluate on, and leaves out a baseline that does not exist."""
+class Executor(BaseBeamExecutor):
+    """Evaluates the candidate, and the model in use if there is one, on the same examples."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
         """Evaluate on `TEST` where there is one: `EVAL` has chosen the weights."""
-        examples = artifact_utils.get_single_instance(input_dict["examples"])
-        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
+        evaluation = artifact_utils.get_single_instance(output_dict[EVALUATION_KEY])
         labels = read_index(examples.uri)["labels"]
         split = TEST if TEST in labels else EVAL
         total = sum(labels[split].values())
@@ -69,42 +80,31 @@ class Executor(executor.Executor):
         config = require_majority_accuracy(
             from_json(EvaluationConfig, exec_properties[CONFIG_KEY]), majority_accuracy
         )
+        models = find_models(input_dict)
+        paths = [_path(model) for model in models]
+        job = Job(paths, evaluation.uri, slicings=config.slices, total=total)
+        with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
+            with self._make_beam_pipeline() as pipeline:
+                answer_shards(pipeline, list_shards(examples.uri, split), job)
+            join_parts(evaluation.uri)
+            broken = smoke_test.find_failure(
+                lambda names: read_predictions(evaluation.uri, only=names)
+            )
+        counts = read_counts(evaluation.uri)
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
-        given = _without_empty_baseline(input_dict)
-        properties = {
-            **exec_properties,
-            EVAL_CONFIG_KEY: proto_utils.proto_to_json(make_eval_config(config, with_auc=with_auc)),
-            EXAMPLE_SPLITS_KEY: json_utils.dumps([split]),
-        }
-        with _start_smoke_test(given, examples.uri, split, config) as smoke_test:
-            with keep_predictions(evaluation.uri):
-                super().Do(given, output_dict, properties)
-            join_parts(evaluation.uri, **_read_labels(given, examples.uri, split))
-            evaluated = read_predictions(evaluation.uri)
-            broken = smoke_test.find_failure(evaluated)
-        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
-        # TFX has blessed it, or not, by measured values alone.
-        holds = bool(blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY))
-        verdict = make_verdict(
-            evaluation.uri, evaluated, config, majority_accuracy, holds=holds, broken=broken
-        )
-        if holds and verdict.outcome != "blessed":
-            _withhold(blessing)
-        lite = measure_lite(
-            given[MODEL_KEY][0].uri,
-            examples.uri,
-            split,
-            evaluated,
-            max_drop=exec_properties.get(MAX_LITE_DROP_KEY, 0.0),
-        )
-        write_results(evaluation.uri, lite)
-        kept = ",".join(result.kind for result in lite if not result.reason)
-        blessing.set_string_custom_property(LITE_PROPERTY, kept)
+        holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
+        measured = measure_accuracy(counts, majority_accuracy)
+        verdict = make_verdict(evaluation.uri, config, measured, holds=holds, broken=broken)
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
-        for baseline in given.get(BASELINE_MODEL_KEY, []):
-            version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
-            evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
+        _note_baseline(evaluation, input_dict)
+        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
+        max_drop = exec_properties.get(MAX_LITE_DROP_KEY, 0.0)
+        kept = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
+        blessing.set_string_custom_property(LITE_PROPERTY, kept)
+        if name := exec_properties.get("current_component_id"):
+            blessing.set_string_custom_property("component_id", name)
+        _bless(blessing, verdict, models)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
@@ -115,62 +115,91 @@ def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> Eval
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
 
 
-def _withhold(blessing: types.Artifact) -> None:
-    """Take back the blessing that TFX has given."""
-    given = os.path.join(blessing.uri, constants.BLESSED_FILE_NAME)
-    tf.io.gfile.rename(given, os.path.join(blessing.uri, constants.NOT_BLESSED_FILE_NAME))
-    blessing.set_int_custom_property(
-        constants.ARTIFACT_PROPERTY_BLESSED_KEY, constants.NOT_BLESSED_VALUE
+def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Artifact]:
+    """Return the candidate and, unless this is a first run, the model in use."""
+    candidate = artifact_utils.get_single_instance(input_dict[MODEL_KEY])
+    given = input_dict.get(BASELINE_MODEL_KEY, [])
+    return [candidate, *(b for b in given if b.get_int_custom_property(FOUND_PROPERTY))]
+
+
+def _path(model: types.Artifact) -> str:
+    path: str = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+    return path
+
+
+def _note_baseline(
+    evaluation: types.Artifact, input_dict: Mapping[str, list[types.Artifact]]
+) -> None:
+    for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
+        version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
+        evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
+
+
+def _measure_lite(
+    model: types.Artifact, examples_uri: str, split: str, evaluation_uri: str, *, max_drop: float
+) -> str:
+    """Measure the small versions; return the kinds that are good enough, with commas."""
+    results = measure_lite(
+        model.uri, examples_uri, split, lambda: read_predictions(evaluation_uri), max_drop=max_drop
     )
-
-
-def _read_labels(
-    given: Mapping[str, list[types.Artifact]], examples_uri: str, split: str
-) -> dict[str, Any]:
-    """Ask the models for the labels of their columns, which come with the answer to an image."""
-    [record] = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(1)
-    image = tf.io.parse_example([record], {ENCODED: tf.io.FixedLenFeature([], tf.string)})[ENCODED]
-    models = {"labels": MODEL_KEY, "baseline_labels": BASELINE_MODEL_KEY}
-    return {
-        name: _ask_labels(given[key][0], image) if key in given else None
-        for name, key in models.items()
-    }
+    lite_file.write_results(evaluation_uri, results)
+    return ",".join(result.kind for result in results if not result.reason)
 
 
 def _start_smoke_test(
-    given: Mapping[str, list[types.Artifact]],
-    examples_uri: str,
-    split: str,
-    config: EvaluationConfig,
+    model: str, examples_uri: str, split: str, config: EvaluationConfig
 ) -> SmokeTest:
     """Have the model answer the first images of the split, in a process of its own."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in (FILENAME, ENCODED)}
     records = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(config.smoke_images)
     parsed = records.map(lambda record: tf.io.parse_single_example(record, features))
     images = {decode_text(image[FILENAME]): image[ENCODED] for image in parsed.as_numpy_iterator()}
-    model = _find_model(given[MODEL_KEY][0])
     return SmokeTest(model, images, seconds=config.smoke_seconds)
 
 
-def _find_model(artifact: types.Artifact) -> str:
-    """Return the folder of the SavedModel."""
-    old = path_utils.is_old_model_artifact(artifact)
-    return str(path_utils.serving_model_path(artifact.uri, old))
+def _write_results(
+    evaluation_uri: str,
+    config: EvaluationConfig,
+    counts: SplitCounts,
+    *,
+    paths: list[str],
+    with_auc: bool,
+) -> bool:
+    """Write TFMA's files; say whether all thresholds hold."""
+    wanted = make_eval_config(config, with_auc=with_auc)
+    resolved = resolve_config(wanted, compared=len(paths) > 1)
+    areas: list[Any] = [None] * len(paths)
+    if measures_auc(resolved):
+        evaluated = read_predictions(evaluation_uri)
+        answers = filter(None, (evaluated.candidate, evaluated.baseline))
+        slices: dict[str, list[str]] = {
+            name: make_readable(evaluated.slices[name]) for name in config.slices
+        }
+        areas = [measure_slice_areas(of, slices) for of in answers]
+    names = [spec.name for spec in resolved.model_specs]
+    of_models = zip(names, paths, counts.models, areas, strict=True)
+    return write_results(evaluation_uri, resolved, [Measured(*of) for of in of_models])
 
 
-def _ask_labels(artifact: types.Artifact, image: tf.Tensor) -> list[bytes]:
-    # Signatures alone do not keep the model's variables alive.
-    model = tf.saved_model.load(_find_model(artifact))
-    answer = model.signatures["serving_default"](image_bytes=image)
-    labels: list[bytes] = answer["labels"][0].numpy().tolist()
-    return labels
-
-
-def _without_empty_baseline(
-    input_dict: Mapping[str, list[types.Artifact]],
-) -> Artifacts:
-    """Drop the baseline on a first run; TFX then ignores the change thresholds."""
-    given = input_dict.get(BASELINE_MODEL_KEY, [])
-    found = [b for b in given if b.get_int_custom_property(FOUND_PROPERTY)]
-    others = {name: of for name, of in input_dict.items() if name != BASELINE_MODEL_KEY}
-    return {**others, BASELINE_MODEL_KEY: found} if found else others
+def _bless(blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact]) -> None:
+    """Write what TFX's Evaluator writes of a blessing, which Pusher looks for."""
+    blessed = verdict.outcome == "blessed"
+    name = constants.BLESSED_FILE_NAME if blessed else constants.NOT_BLESSED_FILE_NAME
+    make_folders(blessing.uri)
+    with open_file(os.path.join(blessing.uri, name), "w"):
+        pass
+    value = constants.BLESSED_VALUE if blessed else constants.NOT_BLESSED_VALUE
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, value)
+    keys = (
+        (
+            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY,
+            constants.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY,
+        ),
+        (
+            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_URI_KEY,
+            constants.ARTIFACT_PROPERTY_BASELINE_MODEL_ID_KEY,
+        ),
+    )
+    for (uri, number), model in zip(keys, models, strict=False):
+        blessing.set_string_custom_property(uri, model.uri)
+        blessing.set_int_custom_property(number, model.id)

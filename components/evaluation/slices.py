@@ -1,11 +1,14 @@
-"""The slices that an evaluated image belongs to, in words."""
+"""The slices that evaluated images belong to, in words."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from components.contract.example import FILENAME, FORMAT, HEIGHT, LABEL, LUMINANCE, WIDTH
 from components.evaluation.config import Slicing
@@ -18,20 +21,23 @@ _SIZES = (32, 64, 128, 256, 512, 1024)
 _BRIGHTNESSES = (64, 128, 192)
 
 
-def describe_slices(features: Mapping[str, Any]) -> dict[str, str]:
-    """Return the value of each slicing for one example.
+def describe_slices(features: Mapping[str, NDArray[Any]]) -> dict[str, list[str]]:
+    """Return for each slicing the value of every example of a batch.
 
     Args:
-        features: key of `components.contract.example` → an array of at most one value.
+        features: key of `components.contract.example` → [examples]; a luminance that was not
+            measured is NaN.
     """
-    luminance = _first(features, LUMINANCE)
-    side = min(int(_first(features, HEIGHT)), int(_first(features, WIDTH)))
+    sides = np.minimum(features[HEIGHT], features[WIDTH])
+    names = [os.path.dirname(decode_text(name)) for name in features[FILENAME]]
+    luminance = features[LUMINANCE]
+    brightness = np.where(np.isnan(luminance), "not measured", _bin(luminance, _BRIGHTNESSES))
     return {
-        "class": decode_text(_first(features, LABEL)),
-        "size": f"{_bin(side, _SIZES)} px",
-        "luminance": "not measured" if luminance is None else _bin(float(luminance), _BRIGHTNESSES),
-        "format": decode_text(_first(features, FORMAT)),
-        "folder": os.path.dirname(decode_text(_first(features, FILENAME))) or ".",
+        "class": [decode_text(label) for label in features[LABEL]],
+        "size": [f"{side} px" for side in _bin(sides, _SIZES)],
+        "luminance": brightness.tolist(),
+        "format": [decode_text(name) for name in features[FORMAT]],
+        "folder": [name or "." for name in names],
     }
 
 
@@ -40,14 +46,13 @@ def decode_text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def _first(features: Mapping[str, Any], name: str) -> Any:
-    values = features.get(name)
-    return None if values is None or not len(values) else values[0]
+def make_readable(values: Sequence[str]) -> list[str]:
+    """Replace what is not text: names may be any bytes, and TFMA takes text only."""
+    return [value.encode("utf-8", "replace").decode() for value in values]
 
 
-def _bin(value: float, bounds: tuple[int, ...]) -> str:
-    place = bisect(bounds, value)
-    if place == 0:
-        return f"under {bounds[0]}"
-    last = place == len(bounds)
-    return f"{bounds[-1]} and more" if last else f"{bounds[place - 1]} to {bounds[place] - 1}"
+def _bin(values: NDArray[Any], bounds: tuple[int, ...]) -> NDArray[np.str_]:
+    """Name the bin of each value."""
+    between = [f"{low} to {high - 1}" for low, high in itertools.pairwise(bounds)]
+    names = np.array([f"under {bounds[0]}", *between, f"{bounds[-1]} and more"])
+    return names[np.searchsorted(bounds, values, side="right")]

@@ -6,13 +6,12 @@ import json
 import os
 from dataclasses import asdict, replace
 
-import numpy as np
 import tensorflow as tf
 
+from components.evaluation.answering.split_counts import SplitCounts
 from components.evaluation.blessing import explain_blessing
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.intervals import paired_interval, wilson_interval
-from components.evaluation.metrics.predictions import Evaluated
+from components.evaluation.metrics.intervals import paired_interval_of_counts, proportion_interval
 from components.evaluation.verdict import Measured, Verdict, judge, refuse_broken
 
 _FILE = "verdict.json"
@@ -20,9 +19,8 @@ _FILE = "verdict.json"
 
 def make_verdict(
     evaluation_uri: str,
-    evaluated: Evaluated,
     config: EvaluationConfig,
-    majority_accuracy: float,
+    measured: Measured,
     *,
     holds: bool,
     broken: str = "",
@@ -30,16 +28,15 @@ def make_verdict(
     """Judge the model of an evaluation, and keep the verdict with it.
 
     Args:
-        evaluation_uri: output folder of the Evaluator.
-        evaluated: the predictions that are kept there.
+        evaluation_uri: output folder of the Evaluator, with TFMA's files.
         config: of the evaluation.
-        majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
+        measured: of `measure_accuracy`.
         holds: whether the measured values meet every threshold.
         broken: why the exported model failed its smoke test; "" if it did not.
     """
     verdict = judge(
-        measure_accuracy(evaluated, majority_accuracy),
-        explained=explain_blessing(evaluation_uri, majority_accuracy),
+        measured,
+        explained=explain_blessing(evaluation_uri, measured.majority_accuracy),
         holds=holds,
         max_drop=config.max_accuracy_drop,
         strict=config.decide_by == "interval",
@@ -57,21 +54,26 @@ def read_verdict(evaluation_uri: str) -> Verdict:
         return Verdict(**json.loads(file.read()))
 
 
-def measure_accuracy(evaluated: Evaluated, majority_accuracy: float) -> Measured:
-    """Return the accuracy of the candidate, against that of the model in use if there is one."""
-    right = evaluated.candidate.answers.right
+def measure_accuracy(counts: SplitCounts, majority_accuracy: float) -> Measured:
+    """Return the accuracy of the candidate, against that of the model in use if there is one.
+
+    Args:
+        counts: of all examples.
+        majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
+    """
+    of_candidate = counts.models[0].of_place(0)
+    examples, right = of_candidate.examples, int(of_candidate.counts[2].sum())
     measured = Measured(
-        images=len(right),
-        accuracy=float(np.mean(right)),
-        interval=wilson_interval(right),
+        images=examples,
+        accuracy=right / examples,
+        interval=proportion_interval(right, examples),
         majority_accuracy=majority_accuracy,
     )
-    if evaluated.baseline is None:
+    if len(counts.models) == 1:
         return measured
-    before = evaluated.baseline.answers.right
     return replace(
         measured,
-        change=float(np.mean(right) - np.mean(before)),
-        change_interval=paired_interval(right, before),
-        disagreement=float(np.mean(right != before)),
+        change=(counts.gained - counts.lost) / examples,
+        change_interval=paired_interval_of_counts(examples, counts.gained, counts.lost),
+        disagreement=(counts.gained + counts.lost) / examples,
     )

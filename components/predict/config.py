@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "predict")
         for name in ("top", "batch", "shard_images"):
             value = getattr(self, name)
             require(value >= 1, f"predict.{name} is {value}: it must be at least 1.")

@@ -41,7 +41,7 @@ def serialize(features: Mapping[str, Value]) -> list[bytes]:
         before, value, size = _entry(name, features[name])
         parts += (before, value)
         total += size
-    return [_field(1, total), *parts]
+    return [field_head(1, total), *parts]
 
 
 def _entry(name: str, value: Value) -> tuple[bytes, bytes, int]:
@@ -62,16 +62,16 @@ def _entry(name: str, value: Value) -> tuple[bytes, bytes, int]:
         inner = (_TAG_2, length + 4, kind << 3 | 2, length + 2, _TAG, length)
         return bytes(outer) + key + bytes(inner), payload, length + len(key) + 10
     # From the inside out: the list, the feature, the entry's value, the entry.
-    before = _field(1, length)
-    before = _field(kind, len(before) + length) + before
-    before = _field(2, len(before) + length) + before
-    before = _field(1, len(key)) + key + before
+    before = field_head(1, length)
+    before = field_head(kind, len(before) + length) + before
+    before = field_head(2, len(before) + length) + before
+    before = field_head(1, len(key)) + key + before
     size = len(before) + length
-    head = _field(1, size)
+    head = field_head(1, size)
     return head + before, payload, len(head) + size
 
 
-def _field(number: int, length: int) -> bytes:
+def field_head(number: int, length: int) -> bytes:
     """Return the tag and the length that precede a field of wire type 2."""
     return bytes((number << 3 | 2,)) + _varint(length)
 

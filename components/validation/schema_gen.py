@@ -116,12 +116,9 @@ class ImageSchemaGen(component.SchemaGen):
     """TFX's SchemaGen with domains that fit image records.
 
     Example:
-        >>> from components import ImageExampleGen, ImageSchemaGen, statistics_options
-        >>> from tfx.components import StatisticsGen
+        >>> from components import ImageExampleGen, ImageSchemaGen, ImageStatisticsGen
         >>> example_gen = ImageExampleGen(folder="photos")
-        >>> statistics = StatisticsGen(
-        ...     examples=example_gen.outputs["examples"], stats_options=statistics_options()
-        ... )
+        >>> statistics = ImageStatisticsGen(examples=example_gen.outputs["examples"])
         >>> schema_gen = ImageSchemaGen(statistics=statistics.outputs["statistics"])
         >>> sorted(schema_gen.outputs)
         ['schema']
@@ -142,7 +139,7 @@ class ImageSchemaGen(component.SchemaGen):
         key of the cache, and goes with the pipeline to a cluster.
 
         Args:
-            statistics: of StatisticsGen, with `statistics_options()`.
+            statistics: of ImageStatisticsGen, or of StatisticsGen with `statistics_options()`.
             config: limits of the inferred schema; None: `ValidationConfig()`.
             curated: a schema that a person has reviewed; None: one is inferred.
         """

@@ -106,13 +106,11 @@ class ImageValidator(component.ExampleValidator):
     """ExampleValidator that knows labels, images, and the statistics of earlier runs.
 
     Example:
-        >>> from components import ImageExampleGen, ImageSchemaGen, ImageValidator
-        >>> from components import statistics_options
-        >>> from tfx.components import StatisticsGen
+        >>> from components import ImageExampleGen, ImageSchemaGen, ImageStatisticsGen
+        >>> from components import ImageValidator
         >>> example_gen = ImageExampleGen(folder="photos")
-        >>> statistics = StatisticsGen(
-        ...     examples=example_gen.outputs["examples"], stats_options=statistics_options()
-        ... ).outputs["statistics"]
+        >>> count = ImageStatisticsGen(examples=example_gen.outputs["examples"])
+        >>> statistics = count.outputs["statistics"]
         >>> schema = ImageSchemaGen(statistics=statistics).outputs["schema"]
         >>> validator = ImageValidator(statistics=statistics, schema=schema)
         >>> sorted(validator.outputs)
@@ -133,7 +131,7 @@ class ImageValidator(component.ExampleValidator):
         """Compare every split with the schema, the train split and earlier runs.
 
         Args:
-            statistics: of StatisticsGen, with `statistics_options()`.
+            statistics: of ImageStatisticsGen, or of StatisticsGen with `statistics_options()`.
             schema: of ImageSchemaGen, or any other.
             statistics_history: folder that AnomalyGate adds to. Empty: there are no earlier runs.
             config: what counts as drift; None: `ValidationConfig()`.

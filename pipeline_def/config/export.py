@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from components.contract.configuration import require
+from components.contract.kinds import check_types
 from components.contract.lite import LiteKind
 
 
@@ -25,6 +26,7 @@ class ExportConfig:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
+        check_types(self, "export")
         require(
             0 <= self.max_drop <= 1, f"export.max_drop is {self.max_drop}: it must be from 0 to 1."
         )

@@ -18,6 +18,9 @@ from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.serving.explanation import make_explain
 from pipeline_def.serving.isolation import Decoded, decode_good
 
+_BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
+_EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
+
 
 def export_model(
     model: tf_keras.Model,
@@ -105,6 +108,46 @@ def answer(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
     return (mirrored(images) + tf.add_n(moved) / 2) / 2
 
 
+class _Graph:
+    """What the signatures have in common; each part is traced once."""
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+        config: TransformConfig,
+        *,
+        views: int,
+        temperature: float,
+    ) -> None:
+        self._model, self._views, self._temperature = model, views, temperature
+        self._size = config.seen_size
+
+        # Without AutoGraph, which has nothing to convert here and takes seconds for each function.
+        @tf.function(input_signature=_BYTES, autograph=False)
+        def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
+            # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
+            return decode(transform({ENCODED: image_bytes[:, tf.newaxis]})[ENCODED], config)
+
+        @tf.function(input_signature=_BYTES, autograph=False)
+        def decoded(image_bytes: tf.Tensor) -> Decoded:
+            return decode_good(image_bytes, pixels, self._size)
+
+        self.pixels, self.decoded = pixels, decoded
+
+    def see(self, files: tf.Tensor) -> tf.Tensor:
+        """Return what the model sees of files, black in place of those that cannot be decoded."""
+        images, places, _ = self.decoded(files)
+        rows = tf.cast(places, tf.int32)[:, tf.newaxis]
+        shape = tf.concat([tf.shape(files), tf.shape(images)[1:]], axis=0)
+        seen = tf.scatter_nd(rows, images[: tf.size(places)], shape)
+        return tf.ensure_shape(seen, [None, self._size, self._size, CHANNELS])
+
+    def probabilities(self, images: tf.Tensor) -> tf.Tensor:
+        """Return the probabilities of the classes, float32 [batch, classes]."""
+        return tf.nn.softmax(answer(self._model, images, self._views) / self._temperature)
+
+
 def _make_signatures(
     model: tf_keras.Model,
     transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
@@ -115,35 +158,35 @@ def _make_signatures(
     views: int,
     temperature: float = 1.0,
 ) -> dict[str, Any]:
-    # Without AutoGraph, which has nothing to convert here and takes seconds for each signature.
-    bytes_input = [tf.TensorSpec([None], tf.string, name="image_bytes")]
-    examples_input = [tf.TensorSpec([None], tf.string, name="examples")]
+    graph = _Graph(model, transform, config, views=views, temperature=temperature)
 
-    # One function, so that the graph holds it once.
-    @tf.function(input_signature=bytes_input, autograph=False)
-    def pixels(encoded: tf.Tensor) -> tf.Tensor:
-        # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
-        return decode(transform({ENCODED: encoded[:, tf.newaxis]})[ENCODED], config)
+    @tf.function(input_signature=_EXAMPLES, autograph=False)
+    def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
+        images = graph.pixels(tf.reshape(features[ENCODED], [-1]))
+        return {"probabilities": graph.probabilities(images)}
 
-    @tf.function(input_signature=bytes_input, autograph=False)
-    def decoded(files: tf.Tensor) -> Decoded:
-        return decode_good(files, pixels, config.seen_size)
+    @tf.function(input_signature=_EXAMPLES, autograph=False)
+    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
+        return {LABEL_ID: transform(features)[LABEL_ID]}
 
-    def see(files: tf.Tensor) -> tf.Tensor:
-        # Black in place of those that cannot be decoded.
-        images, places, _ = decoded(files)
-        rows = tf.cast(places, tf.int32)[:, tf.newaxis]
-        shape = tf.concat([tf.shape(files), tf.shape(images)[1:]], axis=0)
-        seen = tf.scatter_nd(rows, images[: tf.size(places)], shape)
-        return tf.ensure_shape(seen, [None, config.seen_size, config.seen_size, CHANNELS])
+    # Traced once, for itself and for the heat maps.
+    answering = _serve_default(graph, labels).get_concrete_function()
+    functions = {
+        "serving_default": answering,
+        "serving_examples": serving_examples,
+        "transform_features": transform_features,
+        "explain": make_explain(model, graph.see, answering),
+    }
+    return {name: function for name, function in functions.items() if function is not None}
 
-    def probabilities(images: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax(answer(model, images, views) / temperature)
 
-    @tf.function(input_signature=bytes_input, autograph=False)
+def _serve_default(graph: _Graph, labels: list[bytes]) -> Any:
+    @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, places, errors = decoded(image_bytes)
-        scores = probabilities(images)[: tf.size(places)]
+        images, places, errors = graph.decoded(image_bytes)
+        scores = graph.probabilities(images)[: tf.size(places)]
         shape = tf.stack([tf.size(image_bytes), len(labels)])
         scores = tf.scatter_nd(tf.cast(places, tf.int32)[:, tf.newaxis], scores, shape)
         texts = tf.constant(labels)
@@ -155,22 +198,4 @@ def _make_signatures(
             "error": errors,
         }
 
-    @tf.function(input_signature=examples_input, autograph=False)
-    def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
-        return {"probabilities": probabilities(pixels(tf.reshape(features[ENCODED], [-1])))}
-
-    @tf.function(input_signature=examples_input, autograph=False)
-    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = tf.io.parse_example(examples, {LABEL: raw_spec[LABEL]})
-        return {LABEL_ID: transform(features)[LABEL_ID]}
-
-    # Traced once, for itself and for the heat maps.
-    answering = serving_default.get_concrete_function()
-    functions = {
-        "serving_default": answering,
-        "serving_examples": serving_examples,
-        "transform_features": transform_features,
-        "explain": make_explain(model, see, answering),
-    }
-    return {name: function for name, function in functions.items() if function is not None}
+    return serving_default

@@ -119,8 +119,25 @@ def _train_and_export(
         calibration = calibrate(exported, data.read_evaluation(), choices.model.views)
     _describe(training, calibration, started, run_dir)
     save_backbone(exported, os.path.join(run_dir, WEIGHTS_FILE))
+    _export(exported, training, fn_args, graph, calibration)
+    if choices.export.lite and is_chief(strategy):
+        _export_lite(exported, training, fn_args, calibration)
+    wait_for_workers(strategy)
+    if is_chief(strategy):
+        remove_checkpoints(checkpoints)
+
+
+def _export(
+    model: tf_keras.Model,
+    training: Training,
+    fn_args: Any,
+    graph: tft.TFTransformOutput,
+    calibration: Calibration | None,
+) -> None:
+    """Write what a server loads, and how large it is."""
+    data, choices = training.data, training.data.choices
     export_model(
-        exported,
+        model,
         graph,
         config=choices.transform,
         directory=fn_args.serving_model_dir,
@@ -128,14 +145,8 @@ def _train_and_export(
         temperature=calibration.temperature if calibration else 1.0,
     )
     write_warmup(fn_args.serving_model_dir, data.first_images(_WARMUP_IMAGES))
-    if choices.export.lite and is_chief(strategy):
-        _export_lite(exported, training, fn_args, calibration)
-    exported_bytes = _sum_bytes(fn_args.serving_model_dir)
-    size = {"parameters": exported.count_params(), "bytes": exported_bytes}
-    _write(size, run_dir, MODEL_FILE)
-    wait_for_workers(strategy)
-    if is_chief(strategy):
-        remove_checkpoints(checkpoints)
+    size = {"parameters": model.count_params(), "bytes": _sum_bytes(fn_args.serving_model_dir)}
+    _write(size, fn_args.model_run_dir, MODEL_FILE)
 
 
 def _export_lite(

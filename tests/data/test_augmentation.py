@@ -457,5 +457,5 @@ def test_random_numbers_of_two_ops_are_unrelated() -> None:
     ],
 )
 def test_wrong_values_are_quoted(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^augmentation\.{name} is {value}: it must be from"):
+    with pytest.raises(ValueError, match=rf"^augmentation\.{name} is {value}: it must be "):
         dataclasses.replace(OFF, **{name: value})  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from components.contract.configuration import to_json
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import Executor
 from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.tfma import hooks as evaluation_hooks
 from components.records.shard_files import write_index
 from pipeline_def.config.config import Config
 
@@ -141,19 +140,17 @@ def evaluate(
     *,
     baseline: types.Artifact | None = None,
     config: EvaluationConfig | None = None,
+    beam_args: Sequence[str] = tuple(Config().beam_pipeline_args),
 ) -> tuple[types.Artifact, types.Artifact]:
     """Run ImageEvaluator; return the evaluation and the blessing."""
     in_use = baseline or standard_artifacts.Model()
     in_use.set_int_custom_property(FOUND_PROPERTY, int(baseline is not None))
     evaluation, blessing = standard_artifacts.ModelEvaluation(), standard_artifacts.ModelBlessing()
     evaluation.uri, blessing.uri = str(folder / "evaluation"), str(folder / "blessing")
-    context = BaseBeamExecutor.Context(beam_pipeline_args=list(Config().beam_pipeline_args))
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(beam_args))
     Executor(context).Do(
         {"examples": [examples], "model": [model], "baseline_model": [in_use]},
         {"evaluation": [evaluation], "blessing": [blessing]},
-        {
-            "config": to_json(config or EvaluationConfig()),
-            "module_path": evaluation_hooks.__name__,
-        },
+        {"config": to_json(config or EvaluationConfig())},
     )
     return evaluation, blessing

@@ -10,7 +10,7 @@ from components.contract.artifacts import FOUND_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.blessing import describe_thresholds
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.executor import _without_empty_baseline, require_majority_accuracy
+from components.evaluation.executor import find_models, require_majority_accuracy
 from components.evaluation.tfma.eval_config import make_eval_config
 from tests.evaluation.saved_model_sample import saved_model
 
@@ -47,7 +47,7 @@ def test_evaluator_gets_a_baseline_only_if_there_is_one(found: int) -> None:
     baseline = standard_artifacts.Model()
     baseline.set_int_custom_property(FOUND_PROPERTY, found)
     inputs = {"model": [standard_artifacts.Model()], "baseline_model": [baseline]}
-    assert ("baseline_model" in _without_empty_baseline(inputs)) == bool(found)
+    assert find_models(inputs) == [*inputs["model"], *inputs["baseline_model"][:found]]
 
 
 def thresholds(config: tfma.EvalConfig) -> list[tfma.PerSliceMetricThreshold]:

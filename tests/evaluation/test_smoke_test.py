@@ -48,21 +48,20 @@ def test_a_model_that_does_not_load_and_one_that_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=60) as broken:
-        assert "does not load and answer: OSError: SavedModel file" in broken.find_failure(
-            EVALUATED
-        )
+        said = broken.find_failure(lambda _: EVALUATED)
+        assert "does not load and answer: OSError: SavedModel file" in said
         # It may be for the disk that there is no answer: the model is not to blame.
         with monkeypatch.context() as full:
             full.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))
             with pytest.raises(OSError, match="No space"):
-                broken.find_failure(EVALUATED)
+                broken.find_failure(lambda _: EVALUATED)
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
-        assert "no answer within 0.01 s" in slow.find_failure(EVALUATED)
+        assert "no answer within 0.01 s" in slow.find_failure(lambda _: EVALUATED)
     process = slow._process
     assert process is not None
     assert process.returncode == -9
     with SmokeTest(str(tmp_path), {}, seconds=60) as none:
-        assert none.find_failure(EVALUATED) == ""
+        assert none.find_failure(lambda _: EVALUATED) == ""
     with pytest.raises(ConfigurationError, match="smoke_images is -1"):
         EvaluationConfig(smoke_images=-1)
 

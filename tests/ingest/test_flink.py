@@ -1,4 +1,4 @@
-"""ImageExampleGen on Flink, for which nothing but `beam_pipeline_args` changes.
+"""ImageExampleGen and ImageEvaluator on Flink: nothing but `beam_pipeline_args` changes.
 
 Beam's job server, a Java process, brings a small Flink cluster; the Python code runs in worker
 processes, as it would beside the task managers of a large one.
@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests import nodes
+from tests.evaluation.predictions_sample import make_predictions
 
 pytestmark = pytest.mark.slow
 
@@ -153,3 +154,22 @@ def test_same_bytes_on_flink_as_in_memory(
     workers = set(re.findall(r"Beam Fn Control client connected with id (\S+)", log))
     assert len(finished) == 1
     assert len(workers) == 2
+
+
+def test_same_evaluation_on_flink_as_in_memory(flink: Flink, tmp_path: Path) -> None:
+    from tests.evaluation.answers import Model, evaluate, write_examples
+
+    labels = ("a", "b", "c")
+    examples = write_examples(tmp_path / "examples", "test", make_predictions(labels))
+    model, in_use = (
+        Model(columns).save(tmp_path / "".join(columns)) for columns in (labels, labels[::-1])
+    )
+    found = []
+    for name, beam_args in (("memory", nodes.IN_MEMORY), ("flink", flink.beam_args)):
+        folder = tmp_path / name
+        evaluate(folder, examples, model, baseline=in_use, beam_args=beam_args)
+        files = (path for path in (folder / "evaluation").iterdir() if path.is_file())
+        found.append({path.name: path.read_bytes() for path in files})
+    # TFMA's five, the predictions and the verdict.
+    assert len(found[0]) == 7
+    assert found[0] == found[1]

@@ -435,8 +435,5 @@ def test_the_digest_of_a_step_starts_at_the_modules_that_its_component_names() -
             properties.get("module_path") or "",
             *(path.rpartition(".")[0] for path in functions),
         }
-        if component.id == "StatisticsGen":
-            # TFX's own; what is ours of it are its options.
-            named.add("components.validation.statistics")
         ours = {name for name in named if name.partition(".")[0] in code_digest._OURS}
         assert set(code_digest._ENTRIES[component.id]) == ours, component.id

@@ -17,7 +17,7 @@ import local_runner
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
 from components.evaluation.metrics import intervals
-from components.evaluation.prediction_file import join_parts, write_part
+from components.evaluation.prediction_parts import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
 from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_record
@@ -68,15 +68,15 @@ def _write_examples(uri: str, images: range) -> None:
 
 
 def _write_answers(uri: str, images: range, right: int) -> None:
-    rows = []
-    for place, number in enumerate(images):
-        said = number % 2 if place < right else 1 - number % 2
-        label = LABELS[number % 2].encode()
-        facts = dict.fromkeys(("label", "class", "size", "luminance", "format", "folder"), label)
-        probabilities = np.eye(2, dtype=np.float32)[said] * 0.8 + 0.1
-        rows.append({"filename": _name(number).encode(), **facts, "probabilities": probabilities})
-    write_part(uri, rows)
-    join_parts(uri, [label.encode() for label in LABELS], None)
+    truth = np.array(images) % 2
+    said = np.where(np.arange(len(images)) < right, truth, 1 - truth)
+    labels = [label.encode() for label in LABELS]
+    columns = ("label", "class", "size", "luminance", "format", "folder")
+    texts = {column: [labels[number] for number in truth] for column in columns}
+    names = [_name(number).encode() for number in images]
+    with open_part(uri, "shard", [labels]) as part:
+        part.add({"filename": names, **texts}, [np.eye(2, dtype=np.float32)[said] * 0.8 + 0.1])
+    join_parts(uri)
 
 
 @pytest.fixture(autouse=True)

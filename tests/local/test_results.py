@@ -102,7 +102,9 @@ def test_what_a_user_gets_after_the_last_step(
     data = write_folder(tmp_path / "images", each=2)
     arguments = ("--data", str(data), "--output", str(tmp_path / "out"))
     for outcome, status in ((record, 0), (None, 1)):
-        monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, o=outcome: o)
+        monkeypatch.setattr(
+            "pipeline_def.local.execution.execute", lambda config, o=outcome, **_: o
+        )
         assert local_runner.main(arguments) == status
     layout = Layout(str(tmp_path / "out"))
     assert json.loads(Path(layout.report).read_text()) == "the page"
@@ -113,7 +115,7 @@ def test_what_a_user_gets_after_the_last_step(
 
     Path(layout.report).unlink()
     Path(layout.report).mkdir()
-    monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config: record)
+    monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
     assert local_runner.main(arguments) == 2
     assert "Cannot write to" in capsys.readouterr().err
 

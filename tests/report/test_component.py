@@ -29,7 +29,8 @@ from components.contract.artifacts import (
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.evaluation.metrics.classification_metrics import METRICS, measure
 from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.prediction_file import join_parts, read_predictions, write_part
+from components.evaluation.prediction_file import read_predictions
+from components.evaluation.prediction_parts import join_parts, open_part
 from components.evaluation.slices import SLICINGS
 from components.evaluation.verdict import Verdict
 from components.images.thumbnails import make_thumbnail
@@ -97,22 +98,20 @@ def write_findings(folder: Path) -> types.Artifact:
 
 def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
     """Write the answers alone; TFMA's files are stood in for."""
-    rows: list[dict[str, Any]] = []
+    probabilities = np.full((len(records), len(LABELS)), 0.1, np.float32)
     for place, record in enumerate(records):
-        probabilities = np.full(len(LABELS), 0.1, np.float32)
-        probabilities[record.label_id if place % 4 else LABELS.index("blue")] = 0.8
-        label, slices = LABELS[record.label_id], dict.fromkeys(SLICINGS, b"all")
-        rows.append(
-            {
-                "filename": record.filename.encode(),
-                "label": label.encode(),
-                **slices,
-                "class": label.encode(),
-                "probabilities": probabilities,
-            }
-        )
-    write_part(str(folder), rows)
-    join_parts(str(folder), [label.encode() for label in LABELS], None)
+        probabilities[place, record.label_id if place % 4 else LABELS.index("blue")] = 0.8
+    labels = [label.encode() for label in LABELS]
+    of_records = [labels[record.label_id] for record in records]
+    texts = {
+        "filename": [record.filename.encode() for record in records],
+        "label": of_records,
+        **dict.fromkeys(SLICINGS, [b"all"] * len(records)),
+        "class": of_records,
+    }
+    with open_part(str(folder), "shard", [labels]) as part:
+        part.add(texts, [probabilities])
+    join_parts(str(folder))
     evaluation = make_artifact(standard_artifacts.ModelEvaluation, folder)
     evaluation.set_string_custom_property(SPLIT_PROPERTY, "eval")
     evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / 3)

@@ -89,7 +89,9 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
     predictions = Predictions(tuple(COLOURS), ids, known.astype(np.float32))
     evaluated = Evaluated(tuple(names), {}, predictions, None)
     lost = wrong / IMAGES
-    results = measure_lite(str(tmp_path / "model"), str(tmp_path), "eval", evaluated, max_drop=0.01)
+    results = measure_lite(
+        str(tmp_path / "model"), str(tmp_path), "eval", lambda: evaluated, max_drop=0.01
+    )
     assert [result.kind for result in results] == KINDS
     for result in results:
         assert result.accuracy == pytest.approx(1 - lost)
@@ -118,9 +120,9 @@ def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> N
     )
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
     nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
-    [result] = measure_lite(str(tmp_path), "none", "eval", nothing, max_drop=0)
+    [result] = measure_lite(str(tmp_path), "none", "eval", lambda: nothing, max_drop=0)
     assert result.reason.startswith("it cannot be made: ")
-    assert measure_lite(str(tmp_path / "none"), "none", "eval", nothing, max_drop=0) == []
+    assert measure_lite(str(tmp_path / "none"), "none", "eval", lambda: nothing, max_drop=0) == []
     assert read_results(str(tmp_path)) == ()
 
 

@@ -27,11 +27,12 @@ from components.contract.configuration import to_json
 from components.contract.errors import DataError
 from components.contract.lookup import LookupInput
 from components.validation import schema_gen as image_schema_gen
+from components.validation import statistics_gen as image_statistics_gen
 from components.validation import validator as image_validator
 from components.validation.anomalies import describe_warnings, read_anomalies, read_findings
 from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
-from components.validation.feature_statistics import Statistics, digest_statistics
+from components.validation.feature_statistics import Statistics, digest_statistics, find_feature
 from components.validation.gate import AnomalyGate
 from components.validation.history_lookup import (
     find_earlier,
@@ -39,7 +40,7 @@ from components.validation.history_lookup import (
     read_entry_statistics,
 )
 from components.validation.schema_gen import correct_schema
-from components.validation.statistics import statistics_options
+from components.validation.statistics import read_statistics, statistics_options
 from components.validation.statistics_history import add_to_history, span_of
 from tests import nodes
 from tests.storage.s3_server import serve_s3
@@ -103,16 +104,48 @@ def test_the_schema_that_tfx_infers_knows_no_names_either() -> None:
     assert {d.name for d in schema.string_domain} == {example.LABEL, example.FORMAT}
 
 
+@pytest.fixture(scope="module")
+def counted(
+    ingested: nodes.Ingested, tmp_path_factory: pytest.TempPathFactory
+) -> dict[type, types.Artifact]:
+    """Class of an executor → the statistics of the same examples."""
+    found = {}
+    for executor in (statistics_gen.Executor, image_statistics_gen.Executor):
+        found[executor] = statistics = standard_artifacts.ExampleStatistics()
+        statistics.uri = str(tmp_path_factory.mktemp("statistics"))
+        context = BaseBeamExecutor.Context(beam_pipeline_args=list(nodes.IN_MEMORY))
+        executor(context).Do(
+            {"examples": [ingested.examples]},
+            {"statistics": [statistics]},
+            {"stats_options_json": statistics_options().to_json()},
+        )
+    return found
+
+
 @pytest.mark.slow
-def test_the_pipelines_own_schema(ingested: nodes.Ingested, tmp_path: Path) -> None:
-    statistics, schema = standard_artifacts.ExampleStatistics(), standard_artifacts.Schema()
-    statistics.uri, schema.uri = str(tmp_path / "statistics"), str(tmp_path / "inferred")
-    context = BaseBeamExecutor.Context(beam_pipeline_args=list(nodes.IN_MEMORY))
-    statistics_gen.Executor(context).Do(
-        {"examples": [ingested.examples]},
-        {"statistics": [statistics]},
-        {"stats_options_json": statistics_options().to_json()},
-    )
+def test_statistics_without_the_images_are_those_that_tfx_would_write(
+    counted: dict[type, types.Artifact],
+) -> None:
+    theirs, ours = counted.values()
+    assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
+    for split in artifact_utils.decode_split_names(theirs.split_names):
+        expected, found = (read_statistics(of, split) for of in (theirs, ours))
+        image = find_feature(found, example.ENCODED)
+        assert image is not None
+        assert image.bytes_stats.min_num_bytes > 200
+        assert rounded(found) == rounded(expected)
+
+
+def rounded(statistics: Statistics) -> str:
+    """Their text; the order in which shards are added up matters to the last digits."""
+    text = text_format.MessageToString(statistics)
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.6g}", text)
+
+
+@pytest.mark.slow
+def test_the_pipelines_own_schema(counted: dict[type, types.Artifact], tmp_path: Path) -> None:
+    statistics, schema = counted[image_statistics_gen.Executor], standard_artifacts.Schema()
+    schema.uri = str(tmp_path / "inferred")
     image_schema_gen.Executor().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
     inferred = read_schema(f"{schema.uri}/schema.pbtxt")
     assert domain(inferred, example.LABEL) == ["blue", "green", "red"]

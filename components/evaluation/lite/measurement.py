@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,7 +48,12 @@ class StoredForm:
 
 
 def measure_lite(
-    model_uri: str, examples_uri: str, split: str, evaluated: Evaluated, *, max_drop: float
+    model_uri: str,
+    examples_uri: str,
+    split: str,
+    read: Callable[[], Evaluated],
+    *,
+    max_drop: float,
 ) -> list[LiteResult]:
     """Measure the small versions that Trainer has made, if any.
 
@@ -56,7 +61,7 @@ def measure_lite(
         model_uri: of the artifact of the model.
         examples_uri: of ImageExampleGen's.
         split: that judges.
-        evaluated: what the model has answered on it.
+        read: returns what the model has answered on it; called if there is any.
         max_drop: by which the accuracy of a version may lie below that of the model.
     """
     folder = os.path.join(model_uri, LITE_FOLDER)
@@ -75,6 +80,9 @@ def measure_lite(
         for version in versions:
             version.answer(name, image)
     refused = [LiteResult(kind, reason=f"it cannot be made: {why}") for kind, why in failed.items()]
+    if not versions:
+        return refused
+    evaluated = read()
     return [*(version.judge(evaluated, max_drop) for version in versions), *refused]
 
 

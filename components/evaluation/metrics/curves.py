@@ -64,9 +64,11 @@ def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
         NaN for a class with no example, with all of them, or with scores that are not finite.
     """
     areas = np.full((probabilities.shape[1], 2), np.nan)
-    for column, scores in enumerate(probabilities.T):
+    # Slices of many classes have examples of few.
+    for column in np.unique(ids[ids >= 0]):
+        scores = probabilities[:, column]
         positive = scores[ids == column]
-        if 0 < len(positive) < len(ids) and np.isfinite(scores).all():
+        if len(positive) < len(ids) and np.isfinite(scores).all():
             areas[column] = _measure_areas(np.sort(positive), np.sort(scores))
     return areas[:, 0], areas[:, 1]
 

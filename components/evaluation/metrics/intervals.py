@@ -62,6 +62,12 @@ def f1_interval(right: int, either: int) -> Interval:
 
 
 def paired_interval(hits: Flags, baseline: Flags) -> Interval:
+    """Return `paired_interval_of_counts` of hits, [examples] each, at least one."""
+    gained, lost = np.count_nonzero(hits & ~baseline), np.count_nonzero(baseline & ~hits)
+    return paired_interval_of_counts(len(hits), int(gained), int(lost))
+
+
+def paired_interval_of_counts(examples: int, gained: int, lost: int) -> Interval:
     """Return how much larger a proportion is than that of another model, on the same examples.
 
     Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
@@ -69,14 +75,14 @@ def paired_interval(hits: Flags, baseline: Flags) -> Interval:
     interval has a width even where the models agree on every example.
 
     Args:
-        hits: [examples], at least one.
-        baseline: [examples], of the other model.
+        examples: at least one.
+        gained: examples that only this model is right about.
+        lost: examples that only the other one is right about.
     """
-    pairs = len(hits) + 2
-    gained = (np.count_nonzero(hits & ~baseline) + 1) / pairs
-    lost = (np.count_nonzero(baseline & ~hits) + 1) / pairs
-    half = Z * math.sqrt((gained + lost - (gained - lost) ** 2) / pairs)
-    return Interval(low=max(-1.0, gained - lost - half), high=min(1.0, gained - lost + half))
+    pairs = examples + 2
+    more, less = (gained + 1) / pairs, (lost + 1) / pairs
+    half = Z * math.sqrt((more + less - (more - less) ** 2) / pairs)
+    return Interval(low=max(-1.0, more - less - half), high=min(1.0, more - less + half))
 
 
 def estimate_intervals(

@@ -3,7 +3,7 @@
 TFX's InfraValidator does this with a server in a container, which neither a laptop nor a step on
 Kubeflow can start. It is a part of the Evaluator, no step of its own: the probabilities to compare
 with are here, its verdict is what keeps a model from being pushed and what the report explains, and
-the process runs while TFMA does, which keeps one core busy.
+the process runs while the model is asked about all images.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -70,11 +70,11 @@ class SmokeTest:
             self._process.wait()
         self._folder.cleanup()
 
-    def find_failure(self, evaluated: Evaluated) -> str:
+    def find_failure(self, read: Callable[[Sequence[str]], Evaluated]) -> str:
         """Wait for the answers; return what is wrong with them, in a clause, or "".
 
         Args:
-            evaluated: what the Evaluator has got from the model.
+            read: returns what the Evaluator has got from the model for images of these names.
         """
         if self._process is None:
             return ""
@@ -86,7 +86,7 @@ class SmokeTest:
             self._check_space()
             return f"in a process of its own it does not load and answer: {self._last_line()}"
         answers = json.loads(self._path(_ANSWERS).read_text(encoding="utf-8"))
-        return compare(answers, self._names, evaluated)
+        return compare(answers, self._names, read(self._names))
 
     def _check_space(self) -> None:
         """Raise an error if it may be the disk that is to blame, which says nothing of the model.

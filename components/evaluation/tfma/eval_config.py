@@ -46,6 +46,12 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma
     )
 
 
+def measures_auc(config: tfma.EvalConfig) -> bool:
+    """Say whether a configuration asks for the AUC, which does not follow from counts."""
+    metrics = (metric for spec in config.metrics_specs for metric in spec.metrics)
+    return any(metric.class_name == MeanAuc.__name__ for metric in metrics)
+
+
 def _metric(name: str, thresholds: list[Threshold]) -> tfma.MetricConfig:
     kind = MeanAuc if name == AUC else Counted
     return tfma.MetricConfig(
