@@ -86,11 +86,11 @@ class Executor(BaseBeamExecutor):
         with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
                 answer_shards(pipeline, list_shards(examples.uri, split), job)
+            counts = read_counts(evaluation.uri)
             join_parts(evaluation.uri)
             broken = smoke_test.find_failure(
                 lambda names: read_predictions(evaluation.uri, only=names)
             )
-        counts = read_counts(evaluation.uri)
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
         measured = measure_accuracy(counts, majority_accuracy)
