@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
 from components.evaluation.slices import SLICINGS, decode_text
-from components.storage.artifact_files import open_file
+from components.storage.artifact_files import on_disk, open_file
 
 PREDICTIONS_FILE = "predictions.parquet"
 
@@ -55,13 +55,20 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
 
 
 def _read(path: str, only: Collection[str] | None) -> Any:
+    if only is None:
+        return pq.read_table(_source(path), memory_map=False)
+    names = pa.array([name.encode("utf-8", "surrogateescape") for name in only], pa.binary())
+    parquet = pq.ParquetFile(_source(path))
+    groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+    return pa.concat_tables([_choose(group, names) for group in groups])
+
+
+def _source(path: str) -> Any:
+    """Return what pyarrow can read a part of; what lies in a store is read whole."""
+    if on_disk(path):
+        return path
     with open_file(path, "rb") as file:
-        if only is None:
-            return pq.read_table(pa.BufferReader(file.read()))
-        names = pa.array([name.encode("utf-8", "surrogateescape") for name in only], pa.binary())
-        parquet = pq.ParquetFile(file)
-        groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-        return pa.concat_tables([_choose(group, names) for group in groups])
+        return pa.BufferReader(file.read())
 
 
 def _choose(table: Any, names: Any) -> Any:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from fsspec import AbstractFileSystem
 
 from components.contract.errors import StorageError
-from components.storage.retry import PATIENCE
+from components.storage.retry import PATIENCE, error_code
 
 SCHEMES = ("s3://", "minio://")
 
@@ -139,9 +139,3 @@ def _without_login(endpoint: str | None) -> str:
     if endpoint is None:
         return "AWS"
     return endpoint.replace(f"{urlsplit(endpoint).netloc.rpartition('@')[0]}@", "", 1)
-
-
-def error_code(error: Exception) -> str:
-    """Return what S3 calls the error of an answer; "" if it is none of its own."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))

@@ -114,3 +114,9 @@ class Asker:
             f"{self._store} does not serve requests: {cause}, {attempts} times within "
             f"{seconds:.0f} s. Check its address and the network, or wait, and run again."
         )
+
+
+def error_code(error: Exception) -> str:
+    """Return what S3 calls the error of an answer; "" if it is none of its own."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

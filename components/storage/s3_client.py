@@ -14,8 +14,7 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
-from components.storage.object_store import error_code
-from components.storage.retry import Asker
+from components.storage.retry import Asker, error_code
 
 
 class S3Client(S3FileSystem):

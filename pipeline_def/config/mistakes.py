@@ -54,8 +54,13 @@ def check_values(arguments: Sequence[str]) -> None:
 
 def _is_key(name: str) -> bool:
     """Whether a name is that of an entry of an option that holds entries by name."""
-    options = list_options()
-    return any(name.startswith(f"{one}.") for one in options)
+    options = list_options().values()
+    return any(name.startswith(f"{one.name}.") and _holds_entries(one.kind) for one in options)
+
+
+def _holds_entries(kind: Any) -> bool:
+    kinds = (kind, *get_args(kind))
+    return any(isinstance(of := get_origin(k), type) and issubclass(of, Mapping) for k in kinds)
 
 
 def find_meant(name: str, known: Iterable[str]) -> list[str]:

@@ -113,7 +113,7 @@ def _train_and_export(
     checkpoints = checkpoint_dir(fn_args)
     training = Training(model, data, labels, log_dir=run_dir, checkpoint_dir=checkpoints)
     training.run()
-    exported = model if choices.training.precision == "float32" else _copy(model, build)
+    exported = _copy(model, build) if _differs(model, choices.training.precision) else model
     calibration = None
     if choices.training.calibrate:
         calibration = calibrate(exported, data.read_evaluation(), choices.model.views)
@@ -192,6 +192,12 @@ def _builder(data: TrainingInput, *, classes: int) -> BuildModel:
         patches=data.patch_covariance() if whitened else None,
         seed=choices.training.seed,
     )
+
+
+def _differs(model: tf_keras.Model, computed_in: str) -> bool:
+    """Say whether what is trained is no plain model in float32; TensorFlow saves no other one."""
+    spread = any(isinstance(of, tf.distribute.DistributedValues) for of in model.variables)
+    return spread or computed_in != "float32"
 
 
 def _copy(model: tf_keras.Model, build: BuildModel) -> tf_keras.Model:

@@ -280,7 +280,6 @@ def test_follow_shows_each_change_of_a_task_once(vertex: Vertex) -> None:
     assert state == "SUCCEEDED"
     assert lines[:-1] == [
         "gen: CACHED",
-        "trainer: PENDING",
         "trainer: RUNNING",
         "trainer: SUCCEEDED after 312 s",
         "pusher: SKIPPED",

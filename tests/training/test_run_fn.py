@@ -251,7 +251,7 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
     facts = json.loads((trained.run / TRAINING_FILE).read_text())
     assert set(facts["config"]) == {
         *("transform", "input", "augmentation"),
-        *("model", "training", "transfer"),
+        *("model", "training", "transfer", "export"),
     }
     [phase] = facts["phases"]
     assert phase.pop("seconds") > 0

@@ -78,6 +78,8 @@ def _listen(options: ServerOptions) -> socket.socket:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listening.bind((options.host, options.port))
+        # From now on clients wait, rather than being refused until the first one is served.
+        listening.listen()
     except OSError as error:
         listening.close()
         raise ConfigurationError(
