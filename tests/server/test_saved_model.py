@@ -80,7 +80,7 @@ def test_metadata_answers_and_heat_maps(pushed: Path) -> None:
     assert tensor["dtype"] == "DT_STRING"
     assert tensor["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
     [refused] = broken["predictions"]
-    assert refused["error"].startswith("Invalid PNG data")
+    assert refused["error"] == "PNG: damaged or cut off"
     assert (refused["label"], sum(refused["probabilities"])) == ("", 0)
     [row], [explained] = answer["predictions"], why["predictions"]
     assert row["labels"] == LABELS
