@@ -121,15 +121,14 @@ class _TransformShard(ConcurrentDoFn):
         split, name = shard
         compression = "GZIP" if name.endswith(GZIP_SUFFIX) else None
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
+        records = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
+        # Called here, not mapped over the dataset: tf.data would make a copy of the graph ready for
+        # every shard, half a second each.
         batches = (
-            tf.data.TFRecordDataset(path, compression)
-            .batch(_BATCH)
-            .map(self._transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-            .prefetch(1)
+            {name: values.numpy() for name, values in self._transform(batch).items()}
+            for batch in records
         )
-        examples = self._counted(
-            itertools.chain.from_iterable(map(_examples, batches.as_numpy_iterator()))
-        )
+        examples = self._counted(itertools.chain.from_iterable(map(_examples, batches)))
         write_indexed_shard(self._output_uri, split, transformed_name(name), examples)
 
     def _counted(self, examples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
