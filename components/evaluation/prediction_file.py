@@ -56,7 +56,8 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
 
 def _read(path: str, only: Collection[str] | None) -> Any:
     if only is None:
-        return pq.read_table(_source(path), memory_map=False)
+        with open_file(path, "rb") as file:
+            return pq.read_table(pa.BufferReader(file.read()))
     names = pa.array([name.encode("utf-8", "surrogateescape") for name in only], pa.binary())
     parquet = pq.ParquetFile(_source(path))
     groups = map(parquet.read_row_group, range(parquet.num_row_groups))

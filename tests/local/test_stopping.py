@@ -73,8 +73,8 @@ def test_within_the_steps_of_a_run(tmp_path: Path) -> None:
     data, output = write_folder(tmp_path / "images", each=300), tmp_path / "out"
     argv = ["local_runner.py", "--data", str(data), "--output", str(output)]
     moments = [
-        ("Loading TensorFlow", 3.0, signal.SIGINT),
-        ("ImageExampleGen …", 0.5, signal.SIGINT),
+        ("Loading TensorFlow", 1.0, signal.SIGINT),
+        ("ImageExampleGen …", 0.1, signal.SIGINT),
         ("StatisticsGen …", 1.0, signal.SIGINT),
         ("Transform …", 1.0, signal.SIGTERM),
     ]
