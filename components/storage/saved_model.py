@@ -21,7 +21,7 @@ def whole_versions(folder: str) -> Iterator[str]:
     Raises:
         StorageError: the folder cannot be listed or read.
     """
-    names = [name for name in list_folders(folder) if name.isdigit()]
+    names = [name for name in list_folders(folder) if name.isdecimal()]
     for name in sorted(names, key=int, reverse=True):
         version = os.path.join(folder, name)
         if is_file(os.path.join(version, GRAPH)):

@@ -11,12 +11,11 @@ from typing import Any
 from components.contract.errors import ModelError
 from components.images.file_options import FileOptions
 from components.storage.artifact_files import list_names
+from components.storage.saved_model import GRAPH, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
 
-# Pusher copies it last, so that a version without it is not whole.
-_GRAPH = "saved_model.pb"
 _MOST_NAMED = 5
 # Of the machine that asks, not of the one that has made the model.
 _OF_THIS_MACHINE = frozenset({"threads", "requests"})
@@ -27,12 +26,11 @@ def list_versions(pushed: str) -> list[str]:
 
     TensorFlow is not loaded for a folder on this machine.
     """
-    names = [name for name in list_names(pushed) if name.isdigit()]
-    return sorted((name for name in names if _is_model(os.path.join(pushed, name))), key=int)
+    return [os.path.basename(path) for path in whole_versions(pushed)][::-1]
 
 
 def _is_model(folder: str) -> bool:
-    return _GRAPH in list_names(folder)
+    return GRAPH in list_names(folder)
 
 
 def find_model(output: str, wanted: str | None) -> str:
@@ -49,7 +47,7 @@ def find_model(output: str, wanted: str | None) -> str:
     pushed = Layout(output).pushed
     if wanted and not wanted.isdigit():
         if not _is_model(wanted):
-            raise ModelError(f"{wanted} is no model: it is not a folder with {_GRAPH} in it.")
+            raise ModelError(f"{wanted} is no model: it is not a folder with {GRAPH} in it.")
         return wanted.rstrip("/")
     versions = list_versions(pushed)
     if not versions:

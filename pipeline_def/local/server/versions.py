@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.contract.errors import ModelError
+from components.contract.errors import ModelError, StorageError
+from components.storage.saved_model import whole_versions
 from pipeline_def.local.server.model import Model
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,18 +36,11 @@ class VersionState:
 
 
 def find_newest(folder: str, version: str | None = None) -> str | None:
-    """Return the path of the newest whole version, or of `version`; None if there is none.
-
-    Pusher copies `saved_model.pb` last.
-    """
-    try:
-        names = [name for name in os.listdir(folder) if name.isdecimal()]
-    except OSError:
-        return None
-    for name in sorted(names, key=int, reverse=True):
-        path = os.path.join(folder, name)
-        if version in (None, name) and os.path.isfile(os.path.join(path, "saved_model.pb")):
-            return path
+    """Return the path of the newest whole version, or of `version`; None if there is none."""
+    with contextlib.suppress(StorageError):
+        for path in whole_versions(folder):
+            if version in (None, os.path.basename(path)):
+                return path
     return None
 
 
