@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from components.contract.errors import ModelError
+from components.predict.halving import ask_each
 from components.predict.outcome import Ranking
 
 _SIGNATURE = "serving_default"
@@ -59,13 +60,15 @@ class ServedModel:
         asked for by itself.
         """
         errors = self._tf.errors
-        try:
-            answer = self._ask(**{_INPUT: self._tf.constant(list(images), self._tf.string)})
-        except (errors.InvalidArgumentError, errors.ResourceExhaustedError) as error:
-            if len(images) == 1:
-                return [_explain(error.message)]
-            half = len(images) // 2
-            return [*self.ask(images[:half]), *self.ask(images[half:])]
+        expected = (errors.InvalidArgumentError, errors.ResourceExhaustedError)
+        found = ask_each(self._ask_together, images, errors=expected)
+        return [
+            _explain(str(getattr(one, "message", one))) if isinstance(one, Exception) else one
+            for one in found
+        ]
+
+    def _ask_together(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        answer = self._ask(**{_INPUT: self._tf.constant(list(images), self._tf.string)})
         if not self._labels:
             self._labels = [label.decode() for label in answer["labels"][0].numpy()]
         reasons = answer[_ERROR].numpy() if _ERROR in answer else [b""] * len(images)

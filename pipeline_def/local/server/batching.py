@@ -9,6 +9,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from components.predict.halving import ask_each
+
 Answer = dict[str, Any]
 """Output → value, of one image."""
 
@@ -109,19 +111,6 @@ class Batcher:
                 batch.append(one)
                 pixels += one.picture.pixels
         return batch
-
-
-def ask_each(ask: Ask, files: Sequence[bytes]) -> list[Answer | Exception]:
-    """Ask for all files at once; if that fails, by halves, until it is known which ones fail."""
-    if not files:
-        return []
-    try:
-        return [*ask(files)]
-    except Exception as error:
-        if len(files) == 1:
-            return [error]
-    middle = len(files) // 2
-    return ask_each(ask, files[:middle]) + ask_each(ask, files[middle:])
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:
