@@ -18,9 +18,9 @@ from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local.output import ASKED, RECORDS, Output, open_output, working_folder
+from pipeline_def.local.output.folder import ASKED, RECORDS, Output, open_output, working_folder
+from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
-from pipeline_def.local.repair import check_metadata, repair
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs import record as records
 from pipeline_def.runs.record import RunRecord
@@ -107,7 +107,7 @@ _VERSION = re.compile(r"^--model(?==|$)")
 
 def run(arguments: list[str]) -> int:
     """Run the whole pipeline; return the exit status, 1 for a bug."""
-    from pipeline_def.local.console import print_summary
+    from pipeline_def.local.display.console import print_summary
     from pipeline_def.local.execution import execute
 
     config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))

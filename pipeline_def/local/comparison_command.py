@@ -18,7 +18,7 @@ from components.report.comparison.facts import ComparedRun, ComparisonFacts
 from components.report.comparison.pairing import Evaluation
 from components.report.comparison.sources import read_evaluation, read_labels, read_pictures
 from pipeline_def.layout import Layout
-from pipeline_def.local.rows import print_row, print_whole
+from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
 from pipeline_def.runs.selection import Selected, select
 from pipeline_def.runs.table import print_json

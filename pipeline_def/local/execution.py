@@ -16,8 +16,8 @@ from components.storage.full_disk import explain_full_disk
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.console import RunDisplay, redirect_output
-from pipeline_def.local.output import Output
+from pipeline_def.local.display.console import RunDisplay, redirect_output
+from pipeline_def.local.output.folder import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
 from pipeline_def.startup import quick_imports
@@ -65,9 +65,9 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps; whatever ends the run is written into its record."""
     with quick_imports():
+        from pipeline_def.local.output.whole_artifacts import drop_lost, note_files
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
-        from pipeline_def.local.whole_artifacts import drop_lost, note_files
         from pipeline_def.pipeline import create_pipeline
 
     layout = Layout(config.output)

@@ -21,8 +21,8 @@ from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import ENOUGH_TO_START_AT_RANDOM
 from pipeline_def.config.recipes import SMALL_SIDE, Recipe
+from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import look
-from pipeline_def.local.rows import print_row, print_whole
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10

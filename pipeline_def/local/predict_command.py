@@ -19,10 +19,10 @@ from components.predict.served_model import ServedModel
 from components.predict.sources import count_files, find_sources
 from components.predict.table import check_format, write_table
 from pipeline_def.config.config import Config
-from pipeline_def.local.progress_bar import clock, make_bar
+from pipeline_def.local.display.progress_bar import clock, make_bar
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.display.step_progress import StepProgress
 from pipeline_def.local.pushed_model import find_model, find_options
-from pipeline_def.local.rows import print_row, print_whole
-from pipeline_def.local.step_progress import StepProgress
 
 _MOST_ROWS = 10
 _MOST_LABELS = 10

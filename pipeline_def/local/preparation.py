@@ -17,9 +17,9 @@ from components.storage.full_disk import explaining_full_disk
 from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.places import OUTPUT_SCHEMES, check_apart, locate
-from pipeline_def.local.repair import set_leftovers_aside
-from pipeline_def.local.rows import print_row, print_whole
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.output.places import OUTPUT_SCHEMES, check_apart, locate
+from pipeline_def.local.output.repair import set_leftovers_aside
 
 _INDENT = 8
 

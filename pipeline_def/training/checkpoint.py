@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from pipeline_def.training.workers import own_directory, require_agreement, settle
+from pipeline_def.training.distribution.workers import own_directory, require_agreement, settle
 
 _LOGGER = logging.getLogger(__name__)
 

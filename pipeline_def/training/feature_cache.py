@@ -24,8 +24,8 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.order import Int64Array, TrainingOrder
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.shards import Shards
+from pipeline_def.training.distribution.workers import mean_of_workers
 from pipeline_def.training.training_input import TrainingInput
-from pipeline_def.training.workers import mean_of_workers
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
-from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.optimizer import Schedule, make_optimizer
-from pipeline_def.training.pace import Pace
-from pipeline_def.training.step import Step
-from pipeline_def.training.step_loop import StepLoop
-from pipeline_def.training.workers import is_chief, mean_of_workers, settle
+from pipeline_def.training.distribution.workers import is_chief, mean_of_workers, settle
+from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
+from pipeline_def.training.steps.pace import Pace
+from pipeline_def.training.steps.step import Step
+from pipeline_def.training.steps.step_loop import StepLoop
+from pipeline_def.training.tensorboard.log import TrainingLog
 
 # The first steps are slow, and not like the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10

@@ -41,18 +41,18 @@ from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
 from pipeline_def.training.checkpoint_key import checkpoint_dir
 from pipeline_def.training.determinism import set_determinism
-from pipeline_def.training.input_report import report_input
-from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.precision import precision
-from pipeline_def.training.strategy import find_strategy
-from pipeline_def.training.training_input import TrainingInput
-from pipeline_def.training.transfer import Training
-from pipeline_def.training.workers import (
+from pipeline_def.training.distribution.strategy import find_strategy
+from pipeline_def.training.distribution.workers import (
     is_chief,
     own_directory,
     wait_for_workers,
     watching_workers,
 )
+from pipeline_def.training.input_report import report_input
+from pipeline_def.training.steps.precision import precision
+from pipeline_def.training.tensorboard.log import TrainingLog
+from pipeline_def.training.training_input import TrainingInput
+from pipeline_def.training.transfer import Training
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from pipeline_def.config.training import TrainingConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
 from pipeline_def.training.feature_cache import FeatureCache
-from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import ReadBatches, TrainingLoop
+from pipeline_def.training.tensorboard.log import TrainingLog
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)

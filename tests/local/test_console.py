@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.progress import report_epoch, report_progress
-from pipeline_def.local import console
+from pipeline_def.local.display import console
 from pipeline_def.local.summary import Summary
 from pipeline_def.runs.record import Step
 

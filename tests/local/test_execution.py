@@ -19,7 +19,7 @@ from components.contract.errors import ConfigurationError, DataError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
-from pipeline_def.local.whole_artifacts import drop_lost
+from pipeline_def.local.output.whole_artifacts import drop_lost
 from pipeline_def.runs.record import RunRecord, read_records
 
 

@@ -17,7 +17,7 @@ import local_runner
 from components.contract.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local import console
+from pipeline_def.local.display import console
 from pipeline_def.local.execution import execute
 from pipeline_def.local.preparation import prepare
 from pipeline_def.runs.record import Pushed, Step

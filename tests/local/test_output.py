@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
-from pipeline_def.local.output import Output, open_output
+from pipeline_def.local.output.folder import Output, open_output
 from pipeline_def.local.preparation import make_absolute
 from tests.storage.gs_client import point_to
 
@@ -101,7 +101,7 @@ def test_the_record_and_checkpoints_of_a_run_that_fails_are_stored(server: GcsSe
 def test_checkpoints_are_stored_while_a_step_runs(
     server: GcsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline_def.local.output._EVERY", 0.02)
+    monkeypatch.setattr("pipeline_def.local.output.folder._EVERY", 0.02)
     folder, output = open_at("gs://b/x")
     (folder / "checkpoints").mkdir()
     with output.storing():

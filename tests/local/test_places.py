@@ -7,7 +7,7 @@ import pytest
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
-from pipeline_def.local.places import locate
+from pipeline_def.local.output.places import locate
 from pipeline_def.local.preparation import make_absolute
 
 

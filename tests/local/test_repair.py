@@ -15,7 +15,12 @@ import pytest
 import local_runner
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
-from pipeline_def.local.repair import check_metadata, find_problem, repair, set_leftovers_aside
+from pipeline_def.local.output.repair import (
+    check_metadata,
+    find_problem,
+    repair,
+    set_leftovers_aside,
+)
 from tests.local.run_samples import write_run
 
 

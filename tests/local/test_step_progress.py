@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-from pipeline_def.local import step_progress
-from pipeline_def.local.step_progress import StepProgress
+from pipeline_def.local.display import step_progress
+from pipeline_def.local.display.step_progress import StepProgress
 
 
 def test_the_example() -> None:

@@ -13,8 +13,8 @@ import tf_keras
 from sklearn.datasets import load_digits
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.tensorboard.log import TrainingLog
 
 BATCH, CLASSES = 32, 10
 RARE_SHARE = 0.05

@@ -11,8 +11,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 
-from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.log_pictures import draw_confusion, draw_grid
+from pipeline_def.training.tensorboard.log import TrainingLog
+from pipeline_def.training.tensorboard.log_pictures import draw_confusion, draw_grid
 
 
 def read(folder: Path) -> EventAccumulator:

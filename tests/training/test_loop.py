@@ -23,10 +23,10 @@ from pipeline_def.data.order import TrainingOrder
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
-from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.optimizer import Schedule
-from pipeline_def.training.precision import precision
+from pipeline_def.training.steps.optimizer import Schedule
+from pipeline_def.training.steps.precision import precision
+from pipeline_def.training.tensorboard.log import TrainingLog
 from tests.data.shard_folder import SIZE, ShardFolder
 
 BATCH = 16

@@ -38,7 +38,7 @@ from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_whole
 from pipeline_def.training import checkpoint_key
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.step_loop import StepLoop
+from pipeline_def.training.steps.step_loop import StepLoop
 from tests import nodes
 from tests.conftest import SIZE
 from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
@@ -199,7 +199,7 @@ from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_whole
 from pipeline_def.training import checkpoint_key
 from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.step_loop import StepLoop
+from pipeline_def.training.steps.step_loop import StepLoop
 
 moment, arguments = sys.argv[1], SimpleNamespace(**json.loads(sys.argv[2]))
 steps = []

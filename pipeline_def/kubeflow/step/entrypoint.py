@@ -27,7 +27,7 @@ from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInter
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
 from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
-from pipeline_def.training.chief import is_chief
+from pipeline_def.training.distribution.chief import is_chief
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
 started. kfp_runner.py writes these arguments into the specification; what follows -- are options

@@ -27,7 +27,7 @@ from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 from tests.kubeflow.workers.trainer_step import step_arguments
-from tests.training.trainer_process import cluster
+from tests.training.distribution.trainer_process import cluster
 
 
 class Operator:

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from pipeline_def.training.ema import WeightAverage
+from pipeline_def.training.steps.ema import WeightAverage
 
 
 def dense() -> tf_keras.Model:

@@ -1,7 +1,7 @@
 """Runs the Trainer step in a process of its own, with TFX's executor, as a container would.
 
-`python -m tests.training.trainer_process JSON`, with the folders and the configuration; TF_CONFIG
-and the like are read from the environment.
+`python -m tests.training.distribution.trainer_process JSON`, with the folders and the
+configuration; TF_CONFIG and the like are read from the environment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def start(
         "target": str(target),
         "config": to_dict(config),
     }
-    module = "tests.training.trainer_process"
+    module = "tests.training.distribution.trainer_process"
     with open(log, "wb") as errors:
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", module, json.dumps(facts)],

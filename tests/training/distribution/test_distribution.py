@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.data.shard_folder import SIZE, ShardFolder
-from tests.training.trainer_process import cluster
+from tests.training.distribution.trainer_process import cluster
 
 # What a process prints: the sorted hashes of the images of each step, of its replicas.
 _WORKER = """
@@ -106,7 +106,7 @@ Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]
 
 def train(shards: ShardFolder, target: Path, *names: str, **environment: str) -> Any:
     """Start a process that runs trainings by the names that `replica_trainings` knows."""
-    module = "tests.training.replica_trainings"
+    module = "tests.training.distribution.replica_trainings"
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", module, str(shards.path), str(target), *names],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},

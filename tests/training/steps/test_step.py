@@ -8,8 +8,8 @@ import tensorflow as tf
 import tf_keras
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.optimizer import Schedule, make_optimizer
-from pipeline_def.training.step import Step
+from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
+from pipeline_def.training.steps.step import Step
 
 BATCH, FEATURES, CLASSES = 10, 4, 3
 RANDOM = np.random.default_rng(0)

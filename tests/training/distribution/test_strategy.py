@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training import strategy as resolver
-from pipeline_def.training.strategy import find_strategy
+from pipeline_def.training.distribution import strategy as resolver
+from pipeline_def.training.distribution.strategy import find_strategy
 
 TWO = json.dumps(
     {

@@ -11,8 +11,8 @@ import tf_keras
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.training.ema import WeightAverage
 from pipeline_def.training.split_metrics import SplitMetrics
+from pipeline_def.training.steps.ema import WeightAverage
 
 _SHOWN = 16
 """Augmented images that a step hands out."""

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from pipeline_def.training.precision import precision
+from pipeline_def.training.steps.precision import precision
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])

@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
-from pipeline_def.training.chief import CHIEF, WORKER, is_first
+from pipeline_def.training.distribution.chief import CHIEF, WORKER, is_first
 
 VARIABLE = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.machine import process_memory
-from pipeline_def.training.event_file import EventFile
-from pipeline_def.training.log_pictures import draw_confusion, draw_grid
+from pipeline_def.training.tensorboard.event_file import EventFile
+from pipeline_def.training.tensorboard.log_pictures import draw_confusion, draw_grid
 
 _VALIDATION = "val_"
 _GIB = 2**30

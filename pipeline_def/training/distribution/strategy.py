@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.workers import Cluster
+from pipeline_def.training.distribution.workers import Cluster
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Trainings on several logical CPUs, or as one of several workers, in a process of its own.
 
-`python -m tests.training.replica_trainings SHARDS TARGET NAME…` runs trainings by name, and writes
-weights and metrics of each to TARGET/name.npz: logical devices and clusters must be set up before
-TensorFlow does anything else.
+`python -m tests.training.distribution.replica_trainings SHARDS TARGET NAME…` runs trainings by
+name, and writes weights and metrics of each to TARGET/name.npz: logical devices and clusters must
+be set up before TensorFlow does anything else.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
-from pipeline_def.training.log import TrainingLog
+from pipeline_def.training.distribution.strategy import find_strategy
 from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.strategy import find_strategy
+from pipeline_def.training.tensorboard.log import TrainingLog
 from tests.data.shard_folder import SIZE
 
 BATCH, EPOCHS, SEED = 16, 3, 2

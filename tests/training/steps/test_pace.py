@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pipeline_def.training.pace import Pace
+from pipeline_def.training.steps.pace import Pace
 
 
 def test_calls_become_about_a_second_long() -> None:

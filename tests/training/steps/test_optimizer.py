@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.optimizer import Schedule, make_optimizer
+from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
 
 STEPS = 10
 

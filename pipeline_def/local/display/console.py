@@ -16,10 +16,10 @@ from rich.text import Text
 
 from components.contract.printable import format_duration, make_printable
 from components.contract.progress import LOGGER
-from pipeline_def.local.progress_bar import clock, make_bar
-from pipeline_def.local.rows import print_row, print_whole, wrap
-from pipeline_def.local.step_progress import StepProgress
-from pipeline_def.local.step_times import list_times
+from pipeline_def.local.display.progress_bar import clock, make_bar
+from pipeline_def.local.display.rows import print_row, print_whole, wrap
+from pipeline_def.local.display.step_progress import StepProgress
+from pipeline_def.local.display.step_times import list_times
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary

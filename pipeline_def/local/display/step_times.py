@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.printable import format_duration
-from pipeline_def.local.rows import INDENT
+from pipeline_def.local.display.rows import INDENT
 
 _LONGEST_BAR = 30
 _REST, _WHOLE = "loading and rest", "together"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline_def.training.chief import is_chief
+from pipeline_def.training.distribution.chief import is_chief
 
 OF_TF_JOB = {"worker": ["trainer-worker-0.ns.svc:2222", "trainer-worker-1.ns.svc:2222"]}
 OF_VERTEX = {"chief": ["workerpool0-0:2222"], "worker": ["workerpool1-0:2222"]}

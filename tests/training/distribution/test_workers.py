@@ -17,7 +17,7 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.workers import (
+from pipeline_def.training.distribution.workers import (
     Cluster,
     is_chief,
     mean_of_workers,
@@ -27,7 +27,7 @@ from pipeline_def.training.workers import (
 )
 from tests import nodes
 from tests.conftest import SIZE
-from tests.training.trainer_process import cluster, start
+from tests.training.distribution.trainer_process import cluster, start
 
 # One process makes what they share.
 pytestmark = pytest.mark.xdist_group("transformed")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline_def.training.step_loop import StepLoop, Steps
+from pipeline_def.training.steps.step_loop import StepLoop, Steps
 
 SECONDS = 0.02
 """That a step takes."""

@@ -1,0 +1,1 @@
+"""What a person sees of a run and of every command: lines, bars, tables."""

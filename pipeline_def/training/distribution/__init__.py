@@ -1,0 +1,1 @@
+"""Where training runs, and the workers that share it."""

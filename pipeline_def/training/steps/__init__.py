@@ -1,0 +1,1 @@
+"""The training step, its parts, and many steps in one call."""
