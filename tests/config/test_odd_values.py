@@ -18,11 +18,12 @@ from components.contract.configuration import from_dict, from_json, to_json
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.kinds import LARGEST
 from components.evaluation.config import Threshold
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.mistakes import check_file, check_values
 from pipeline_def.config.yaml_file import DEEPEST, MOST_BYTES, MOST_VALUES
+from tests.shared_parsers import make_parser
 
 SCALARS = (
     st.none()
