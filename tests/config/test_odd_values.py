@@ -81,7 +81,7 @@ QUICK: Any = {
 }
 
 
-@settings(max_examples=150, **QUICK)
+@settings(max_examples=60, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
     build(*field, value)
@@ -90,7 +90,7 @@ def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
 def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=100, **QUICK)
+    @settings(max_examples=40, **QUICK)
     @given(VALUES)
     def check(value: Any) -> None:
         build(section, name, value)
