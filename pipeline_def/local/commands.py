@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
@@ -101,6 +101,13 @@ reached.
                      the next run begins anew; pushed models stay
 """
 
+_OF_RUNS: dict[str, dict[str, Any]] = {
+    "--lineage": {},
+    "--compare": {"nargs": 2},
+    "--to": {},
+    "--json": {"action": "store_true"},
+    "--repair": {"action": "store_true"},
+}
 _OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
 _VERSION = re.compile(r"^--model(?==|$)")
 
@@ -186,8 +193,7 @@ def schema(arguments: list[str]) -> int:
     """Run the steps up to SchemaGen, and write what it inferred to a file."""
     from pipeline_def.local.execution import execute
 
-    parser = make_parser("local_runner.py schema", _SCHEMA)
-    parser.add_argument("--to")
+    parser = make_parser("local_runner.py schema", _SCHEMA, own={"--to": {}})
     config, options = parse(parser, _name_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
     config = dataclasses.replace(config, validation=validation)
@@ -211,12 +217,7 @@ def runs(arguments: list[str]) -> int:
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
-    parser = make_parser("local_runner.py runs", _RUNS, hidden=others)
-    parser.add_argument("--lineage")
-    parser.add_argument("--compare", nargs=2)
-    parser.add_argument("--to")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--repair", action="store_true")
+    parser = make_parser("local_runner.py runs", _RUNS, hidden=others, own=_OF_RUNS)
     config, options = parse(parser, arguments)
     if options["repair"]:
         return _repair(Layout(working_folder(make_absolute(config))))
@@ -254,10 +255,9 @@ def predict(arguments: list[str]) -> int:
     """Ask a pushed model about files; return 1 if it could answer for none of them."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
     hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
-    parser = make_parser("local_runner.py predict", _PREDICT, hidden=hidden)
     # `--model` alone is the section of a run's configuration.
-    parser.add_argument("--version")
-    parser.add_argument("--to")
+    own: dict[str, dict[str, Any]] = {"--version": {}, "--to": {}}
+    parser = make_parser("local_runner.py predict", _PREDICT, hidden=hidden, own=own)
     files, rest = _split_files(arguments)
     config, options = parse(parser, [_VERSION.sub("--version", word) for word in rest])
     if not files:
