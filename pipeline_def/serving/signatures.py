@@ -13,6 +13,7 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
 from components.images.canonical_form import CHANNELS
+from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.serving.explanation import make_explain
@@ -70,7 +71,7 @@ def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) 
     `saved_model.pb` makes it whole: TensorFlow writes that file after all that it refers to.
     """
     target = directory.rstrip("/")
-    unfinished = target if "://" in target else f"{target}.unfinished"
+    unfinished = f"{target}.unfinished" if on_disk(target) else target
     for left_behind in {target, unfinished}:
         if tf.io.gfile.exists(left_behind):
             tf.io.gfile.rmtree(left_behind)
