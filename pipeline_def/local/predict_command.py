@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
@@ -14,6 +12,7 @@ from rich.text import Text
 
 from components.contract.printable import format_duration, make_printable
 from components.predict.flow import predict
+from components.predict.image_model import import_quietly
 from components.predict.outcome import Outcome, Tally
 from components.predict.served_model import ServedModel
 from components.predict.sources import count_files, find_sources
@@ -51,7 +50,8 @@ def show_predictions(
     options = find_options(config, folder)
     tally = Tally(count_files(sources))
     print_whole(console, "Model", folder)
-    served = _load(folder, top=config.predict.top)
+    import_quietly()
+    served = ServedModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served, config.predict, options))
     if to:
@@ -65,14 +65,6 @@ def show_predictions(
     if to:
         print_whole(console, "Table", to)
     return tally
-
-
-def _load(folder: str, *, top: int) -> ServedModel:
-    """Load the model, without the pages that TensorFlow and Google's libraries print."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ServedModel(folder, top=top)
 
 
 def _with_progress(

@@ -67,6 +67,8 @@ class Versions:
             )
         try:
             self.current = load(path)
+        except ModelError:
+            raise
         except Exception as error:
             raise ModelError(f"Cannot load the model in {path}: {error}") from error
         self._failed: dict[str, str] = {}
