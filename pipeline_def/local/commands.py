@@ -85,13 +85,10 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
 
 def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
-    from tfx.types import standard_artifacts
+    from components.validation.anomalies import Anomalies, describe_warnings
 
-    from components.validation.anomalies import describe_warnings
-
-    artifact = standard_artifacts.ExampleAnomalies()
-    artifact.uri, artifact.split_names = anomalies.uri, anomalies.properties["split_names"]
-    return describe_warnings(artifact, config.validation)
+    found = Anomalies(anomalies.uri, anomalies.properties["split_names"])
+    return describe_warnings(found, config.validation)
 
 
 def inspect(arguments: list[str]) -> int:
