@@ -16,8 +16,10 @@ _WITHOUT_LENGTH = frozenset({b"", *(bytes([code]) for code in (0, 1, *range(0xD0
 _PLAIN_FRAMES = frozenset({b"\xc0", b"\xc1", b"\xc2"})
 _ORIENTATIONS = (b"Exif\0\0", b"tiff:Orientation")
 
-# Progressive JPEGs have about ten; each passes over the whole image.
-_MOST_SCANS = 250
+# Cameras and programs write about ten, each of which passes over the whole image. Ingest has time,
+# and would lose an odd file for good; who answers at once has none to lose.
+MOST_SCANS_STORED = 250
+MOST_SCANS_ASKED = 60
 
 # How far before the end of the file the end of the image is looked for: cameras pad with zeros.
 _TAIL = 4096
@@ -40,7 +42,7 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
     except Exception:  # KeyError for a rare subsampling, MemoryError for sizes that lie.
         return None
-    check_scans(data)
+    check_scans(data, MOST_SCANS_STORED)
     # Whether it has to be turned is in its metadata, which Pillow reads.
     if colours not in ("YCbCr", "RGB", "Gray") or not (is_in_order(data) and _is_plain(data)):
         return None
@@ -48,11 +50,11 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
     return decode_jpeg(data, width, height, gray=colours == "Gray", config=config)
 
 
-def check_scans(data: bytes) -> None:
+def check_scans(data: bytes, most: int) -> None:
     """Reject a JPEG with so many scans that a small file could take minutes to decode."""
     scans = data.count(b"\xff" + _SCAN)
-    if scans > _MOST_SCANS:
-        raise Rejected(Category.UNSUPPORTED, f"JPEG: {scans} scans, above {_MOST_SCANS}")
+    if scans > most:
+        raise Rejected(Category.UNSUPPORTED, f"JPEG: {scans} scans, above {most}")
 
 
 def is_in_order(data: bytes) -> bool:

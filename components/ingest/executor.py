@@ -13,8 +13,9 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.contract.artifacts import CONFIG_PROPERTY, FOLDER_PROPERTY, Artifacts
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
+from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import Listing, check_labels, list_source

@@ -24,6 +24,7 @@ from components.contract.progress import add_progress
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import count_examples, write_index
 from components.records.shard_work import ConcurrentDoFn
+from components.transform.config import LABEL_VOCABULARY
 from components.transform.input_shards import (
     GZIP_SUFFIX,
     Shards,
@@ -32,7 +33,6 @@ from components.transform.input_shards import (
     find_shards,
     transformed_name,
 )
-from components.transform.preprocessing import LABEL_VOCABULARY
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64

@@ -17,6 +17,7 @@ from components.contract.example import INDEX_FILE
 from components.contract.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
+from components.storage.artifact_files import on_disk
 from pipeline_def.data.order import Int64Array
 
 # Mapped at the same time, in an order that goes from shard to shard and in one that does not; a
@@ -73,7 +74,7 @@ class Shards:
     @property
     def local(self) -> bool:
         """Whether the shards are files that can be mapped into memory."""
-        return "://" not in self.uri
+        return on_disk(self.uri)
 
 
 @dataclass(frozen=True)

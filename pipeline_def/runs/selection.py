@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, StorageError
+from components.storage.artifact_files import on_disk
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 
@@ -35,7 +36,7 @@ class Selected:
                 f"The run {self.record.id} in {self.output} has {lacks}: {self._say_how_far()}."
             )
         uri = made.outputs[name].uri
-        if "://" in uri:
+        if not on_disk(uri):
             raise StorageError(
                 f"{uri} of the run {self.record.id} is not on this machine: only runs whose "
                 "artifacts are here can be compared."

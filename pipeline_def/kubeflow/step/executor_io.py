@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
+from components.storage.artifact_files import on_disk
 from pipeline_def.kubeflow.contract import (
     RECIPE_PARAMETER,
     RESOLVED_PARAMETER,
@@ -43,7 +44,7 @@ def local_path(uri: str) -> str:
     for scheme, mount in _MOUNTS.items():
         if uri.startswith(scheme):
             return mount + uri.removeprefix(scheme)
-    if "://" not in uri:
+    if on_disk(uri):
         return uri
     raise ConfigurationError(
         f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it."

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from components.contract.printable import format_duration, make_printable
 from components.contract.progress import LOGGER
+from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.progress_bar import clock, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole, wrap
 from pipeline_def.local.display.step_progress import StepProgress
@@ -231,7 +232,7 @@ def _places(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
 
 def _shown(path: str) -> str:
     """Return a path from the current folder on, if it is below."""
-    if "://" in path:
+    if not on_disk(path):
         return path
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
