@@ -18,7 +18,7 @@ _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\
 _BOX = b"ftyp"
 # Of the JPEG: a hostile one has thousands, each of which costs a pass over all pixels; cameras and
 # programs write about ten.
-_SCAN, _MOST_SCANS = b"\xff\xda", 60
+_MOST_SCANS = 60
 
 
 class Servable(NamedTuple):
@@ -46,7 +46,7 @@ def make_servable(data: bytes, options: ImageOptions) -> Servable:
     if not data.startswith(_STARTS) and data[4:8] != _BOX:
         reason = "no image format is recognised" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)
-    if data.startswith(jpeg_check.START) and data.count(_SCAN) > _MOST_SCANS:
+    if data.startswith(jpeg_check.START) and jpeg_check.count_scans(data) > _MOST_SCANS:
         raise Rejected(Category.TOO_LARGE, f"a JPEG of more than {_MOST_SCANS} scans")
     image = check.open_image(data, options)
     with check.rejecting(image):
