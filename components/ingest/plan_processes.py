@@ -6,12 +6,13 @@ copy locks that threads of those hold. `plan_server.py` is what runs in them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -74,12 +75,12 @@ class _PlanProcess:
         with theirs:
             self._process = _start(theirs.fileno())
         self._connection = Connection(ours.detach())
-        self._connection.send(job)
+        self._send(job)
 
     def write_plan(
         self, number: int, count: Callable[[int], None], decode: Callable[[bytes], Any]
     ) -> None:
-        self._connection.send(number)
+        self._send(number)
         while True:
             kind, value = self._receive()
             if kind == DONE:
@@ -90,17 +91,26 @@ class _PlanProcess:
             if kind == COUNT:
                 count(value)
             elif kind == DECODE:
-                self._connection.send(_answer(decode, value))
+                self._send(_answer(decode, value))
+
+    def _send(self, message: Any) -> None:
+        with self._at_work():
+            self._connection.send(message)
 
     def _receive(self) -> tuple[str, Any]:
-        try:
+        with self._at_work():
             kind, value = self._connection.recv()
+        return kind, value
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        try:
+            yield
         except (EOFError, OSError) as error:
             status = self._process.wait()
             raise RuntimeError(
                 f"A process of ingest ended with status {status}: is memory short?"
             ) from error
-        return kind, value
 
     def close(self) -> None:
         self._connection.close()
