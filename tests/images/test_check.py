@@ -177,6 +177,15 @@ def test_a_jpeg_of_very_many_scans_is_rejected_before_it_is_decoded() -> None:
         check_image(data[:last] + data[last:-2] * 300 + b"\xff\xd9", CONFIG)
 
 
+def test_scans_behind_the_image_are_no_reason_to_reject_it() -> None:
+    assert check_image(JPEG + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG).format == "jpeg"
+    # Where the first scan is one component of three, they are the image's own.
+    parts = JPEG.replace(b"\0\x0c\x03\x01\0\x02\x11\x03\x11", b"\0\x08\x01\x01\0")
+    assert parts != JPEG
+    with pytest.raises(Rejected, match="scans, above"):
+        check_image(parts + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG)
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, 8191, 8192, 8193, 50_001])
 def test_every_beginning_of_a_scan_is_counted(length: int) -> None:
     random = np.random.default_rng(length)
