@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from components.images import jpeg_check
+from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
 from components.images.transcode import Pixels, as_seen, mean_luminance, shrink, store, to_jpeg
@@ -30,9 +29,6 @@ _GRAY_MODES = frozenset({"1", "L", "I;16"})
 _EXIF_ORIENTATION = 0x0112
 # What a PNG calls the places where it may say how it is to be turned.
 _PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-
-# What TensorFlow puts around its messages: the node and the operation that failed.
-_TENSORFLOWS_OWN = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
 
 # Pillow's own limit, in pixels, which it has to be told if ours is above it.
 _PILLOWS_LIMIT = 89_478_485
@@ -124,20 +120,13 @@ def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> Check
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
     """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
-    import tensorflow as tf
-
-    from components.images.canonical import decode_file
-
     try:
-        decoded = decode_file(tf.constant(data))
-    except tf.errors.InvalidArgumentError as error:
+        return tensorflow_decoder.decode(data)
+    except tensorflow_decoder.UndecodableError as error:
         if image:
             image.load()  # Usually says what is wrong in plainer words.
-        reason = _TENSORFLOWS_OWN.sub("", error.message.splitlines()[0])
         name = image.format if image else "transcoded"
-        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
-    pixels: Pixels = decoded.numpy()
-    return pixels
+        raise Rejected(Category.UNREADABLE, f"{name}: {error}") from error
 
 
 class Probe(NamedTuple):

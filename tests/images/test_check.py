@@ -14,6 +14,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
+from components.images import jpeg_check
 from components.images.canonical import decode_file
 from components.images.check import check_image
 from components.images.check_result import Category, Rejected
@@ -174,6 +175,22 @@ def test_a_jpeg_of_very_many_scans_is_rejected_before_it_is_decoded() -> None:
     last = data.rindex(b"\xff\xda")
     with pytest.raises(Rejected, match="scans, above"):
         check_image(data[:last] + data[last:-2] * 300 + b"\xff\xd9", CONFIG)
+
+
+def test_scans_behind_the_image_are_no_reason_to_reject_it() -> None:
+    assert check_image(JPEG + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG).format == "jpeg"
+    # Where the first scan is one component of three, they are the image's own.
+    parts = JPEG.replace(b"\0\x0c\x03\x01\0\x02\x11\x03\x11", b"\0\x08\x01\x01\0")
+    assert parts != JPEG
+    with pytest.raises(Rejected, match="scans, above"):
+        check_image(parts + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 8191, 8192, 8193, 50_001])
+def test_every_beginning_of_a_scan_is_counted(length: int) -> None:
+    random = np.random.default_rng(length)
+    data = random.choice([0xFF, 0xDA, 0], length).astype(np.uint8).tobytes()
+    assert jpeg_check.count_scans(data) == data.count(b"\xff\xda")
 
 
 def test_limits_above_those_of_pillow() -> None:
