@@ -6,6 +6,7 @@ import simplejpeg
 
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
+from components.images.orientation import SEARCHED_BYTES
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"
@@ -82,6 +83,8 @@ def _is_plain(data: bytes) -> bool:
         end += 2 + int.from_bytes(data[end + 2 : end + 4], "big")
     if data[end : end + 1] != b"\xff":
         end = len(data)  # No plain sequence of segments.
+    # The graph looks for XMP in what follows the pixels of a small file, too.
+    end = max(end, SEARCHED_BYTES)
     return plain and all(data.find(word, 0, end) < 0 for word in _ORIENTATIONS)
 
 

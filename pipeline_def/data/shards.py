@@ -104,7 +104,8 @@ class RecordTable:
                 f"output folder, and run again."
             )
         number = np.repeat(np.arange(len(tables), dtype=np.int32), [len(rows) for rows in tables])
-        return cls(number, *np.concatenate(tables).T.copy())
+        # A split may have no shards at all.
+        return cls(number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
 
 
 def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:

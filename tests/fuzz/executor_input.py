@@ -6,6 +6,7 @@ makes of it what TFX's entrypoint takes.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import random
@@ -135,7 +136,8 @@ def _use(given: dict[str, Any]) -> None:
         prepared = executor_io.prepare_input(given, interface)
         assert json.loads(json.dumps(prepared)) == prepared
         if interface.lookup:
-            entrypoint._look_up(prepared, interface)
+            with contextlib.redirect_stdout(None):
+                entrypoint._look_up(prepared, interface)
         else:
             entrypoint._check_code("Trainer", prepared)
     output = {"artifacts": prepared["inputs"]["artifacts"], "parameterValues": {}}

@@ -1,14 +1,16 @@
 """How every target is fuzzed: its own corpus, limits of time and memory, and where findings go.
 
-`uv run -m tests.fuzz.NAME --seconds 600 [--folder DIR]`: what is found, and the corpus as it grows,
-lie in the folder; the next session with the same folder goes on from there.
+`uv run -m tests.fuzz.NAME --seconds 600 [--folder DIR]`: the input that fails, `found` or named by
+libFuzzer, and the corpus as it grows lie in the folder; the next session goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -49,7 +51,17 @@ def fuzz(
     # Long inputs from the beginning, and those that are found beside shorter ones, not replaced.
     limits += ["-len_control=0", "-reduce_inputs=0"]
     limits += [f"-rss_limit_mb={_MEMORY_MIB}", f"-dict={dictionary}", f"-artifact_prefix={folder}/"]
-    atheris.Setup([sys.argv[0], *limits, str(corpus)], check)
+
+    def check_or_end(data: bytes) -> None:
+        try:
+            check(data)
+        except BaseException:
+            # TensorFlow's threads may keep the process from ending as libFuzzer has it.
+            traceback.print_exc()
+            (folder / "found").write_bytes(data)
+            os._exit(1)
+
+    atheris.Setup([sys.argv[0], *limits, str(corpus)], check_or_end)
     atheris.Fuzz()
 
 

@@ -132,6 +132,12 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, damage: str) -> None:
         read_all(uri)
 
 
+def test_a_split_without_shards_has_no_records(tmp_path: Path) -> None:
+    write_index(str(tmp_path), {"train": {}})
+    table = RecordTable.read(Shards.of_pattern(f"{tmp_path}/Split-train/*"))
+    assert (len(table.shard), len(table.label)) == (0, 0)
+
+
 def read_all(uri: str) -> None:
     """Read the shards and the indexes that are there, as the steps of the pipeline do."""
     for shard in list_shards(uri, "train"):
