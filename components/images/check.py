@@ -14,6 +14,7 @@ from PIL import Image, UnidentifiedImageError
 from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
+from components.images.orientation import find_orientation, is_upright
 from components.images.transcode import Pixels, as_seen, mean_luminance, shrink, store, to_jpeg
 
 # What TensorFlow decodes to the pixels that a person sees; of MPO, which many phones write, it
@@ -26,9 +27,6 @@ _KEPT_MODES = {
 _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
-_EXIF_ORIENTATION = 0x0112
-# What a PNG calls the places where it may say how it is to be turned.
-_PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 
 # Pillow's own limit, in pixels, which it has to be told if ours is above it.
 _PILLOWS_LIMIT = 89_478_485
@@ -61,7 +59,8 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
     if shows_as_it_is(data, image):
         return _check_kept(data, image, config)
     seen = as_seen(image, orientation=find_orientation(data, image))
-    if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
+    compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
+    if compared and is_upright(data, image):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
@@ -86,8 +85,9 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
     """Say whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
     # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    plain = "transparency" not in image.info and find_orientation(data, image) == 1
-    return plain and image.mode in _KEPT_MODES.get(image.format or "", ())
+    if "transparency" in image.info or image.mode not in _KEPT_MODES.get(image.format or "", ()):
+        return False
+    return is_upright(data, image)
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
@@ -198,16 +198,6 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     check_size(*image.size, config)
     return image
-
-
-def find_orientation(data: bytes, image: Image.Image) -> int:
-    """Return how metadata say that an image is to be turned, 1 to 8; 1 is upright."""
-    if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
-        return 1  # Pillow would decode the whole image to find out.
-    try:
-        return int(image.getexif().get(_EXIF_ORIENTATION, 1))
-    except Exception:  # Broken EXIF is common and no reason to lose an image.
-        return 1
 
 
 def _broken_category(error: Exception) -> Category:

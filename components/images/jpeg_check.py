@@ -7,6 +7,7 @@ import simplejpeg
 
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
+from components.images.orientation import SEARCHED_BYTES
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"
@@ -102,6 +103,8 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
     one_scan = components != b"" and data[end + 4 : end + 5] == components
     if data[end : end + 1] != b"\xff":
         end, one_scan = len(data), False  # No plain sequence of segments.
+    # The graph looks for XMP in what follows the pixels of a small file, too.
+    end = max(end, SEARCHED_BYTES)
     plain = plain and all(data.find(word, 0, end) < 0 for word in _ORIENTATIONS)
     return plain, one_scan
 

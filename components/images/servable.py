@@ -10,6 +10,7 @@ from PIL import Image
 from components.images import check, jpeg_check
 from components.images.check_result import Category, Rejected
 from components.images.options import ImageOptions
+from components.images.orientation import find_orientation
 from components.images.transcode import as_seen
 
 # The first bytes of the formats that cameras, phones and browsers write. Pillow knows dozens more,
@@ -51,6 +52,6 @@ def make_servable(data: bytes, options: ImageOptions) -> Servable:
             return Servable(data, image.width * image.height)
         image.load()
         buffer = io.BytesIO()
-        seen = as_seen(image, orientation=check.find_orientation(data, image))
+        seen = as_seen(image, orientation=find_orientation(data, image))
         Image.fromarray(seen).save(buffer, "BMP")
         return Servable(buffer.getvalue(), image.width * image.height)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from components.contract.errors import DataError, StorageError
 from components.storage.artifact_files import on_disk
+from components.contract.kinds import read_number
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 
@@ -89,7 +90,7 @@ def select(wanted: str, output: str) -> Selected:
         DataError: there is no such run, or there are several.
         StorageError: the folder has no runs, or they cannot be read.
     """
-    if not wanted.isdigit() and os.path.isdir(wanted):
+    if read_number(wanted) is None and os.path.isdir(wanted):
         return _select_in(os.path.abspath(wanted))
     records = read_runs(output)
     found = _find(wanted, records)
@@ -104,12 +105,13 @@ def select(wanted: str, output: str) -> Selected:
 
 
 def _find(wanted: str, records: Sequence[RunRecord]) -> list[RunRecord]:
-    if wanted.isdigit() and 0 < int(wanted) <= len(records):
-        return [records[int(wanted) - 1]]
+    number = read_number(wanted)
+    if number and number <= len(records):
+        return [records[number - 1]]
     if pushed := [run for run in records if run.pushed and run.pushed.version == wanted]:
         return pushed[:1]
     # Digits alone are no id: all runs of a year begin with the same ones.
-    return [run for run in records if not wanted.isdigit() and run.id.startswith(wanted)]
+    return [run for run in records if number is None and run.id.startswith(wanted)]
 
 
 def _select_in(folder: str) -> Selected:
