@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, StorageError
-from components.storage.artifact_files import on_disk
 from components.contract.kinds import read_number
+from components.storage.artifact_files import on_disk
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 
