@@ -53,7 +53,10 @@ def test_the_kept_epoch_is_marked_in_each_figure_of_the_training(pages: dict[str
 def test_splits_are_in_the_order_of_their_use() -> None:
     counts = report_sample.small().balance["train"]
     names = ("eval", "other", "test", "train")
-    changes: dict[str, Any] = {"balance": dict.fromkeys(names, counts), "anomalies": dict.fromkeys(names, ())}
+    changes: dict[str, Any] = {
+        "balance": dict.fromkeys(names, counts),
+        "anomalies": dict.fromkeys(names, ()),
+    }
     [texts] = read_texts(render_section("balance", replace(report_sample.small(), **changes)))
     assert texts[-4:] == ["train", "eval", "test", "other"]
     assert "images" in texts
