@@ -19,8 +19,8 @@ class FileOptions(ImageOptions):
     """Reject larger files (MiB) without reading them."""
 
     threads: int | None = None
-    """Shards written at the same time by one worker; reading, decoding and hashing release the
-    interpreter lock. Unset: one per core."""
+    """Shards written at the same time by one worker, each by a thread; from 10,000 files on disk
+    on by a process, as the interpreter lock holds threads up. Unset: one per core."""
 
     requests: int = 512
     """Files of a remote store that one worker has under way at the same time; gcsfs opens 100

@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from components.images.tensorflow_decoder import UndecodableError, decode_here
+from components.images.tensorflow_decoder import decode_here
 from components.ingest import plan_server
-from components.ingest.plan_server import COUNT, DECODE, DONE, FAILED
+from components.ingest.plan_server import COUNT, DECODE, DONE, FAILED, portable
 from components.ingest.plan_work import IngestJob
 from components.storage.artifact_files import on_disk
 
@@ -122,8 +122,8 @@ class _PlanProcess:
 def _answer(decode: Callable[[bytes], Any], data: bytes) -> Any:
     try:
         return decode(data)
-    except UndecodableError as error:
-        return error
+    except Exception as error:  # Whatever it is, the file is rejected, as it would be here.
+        return portable(error)
 
 
 def _start(descriptor: int) -> subprocess.Popen[bytes]:

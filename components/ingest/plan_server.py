@@ -13,7 +13,7 @@ import threading
 import traceback
 from multiprocessing.connection import Connection
 
-from components.images.tensorflow_decoder import Pixels, UndecodableError, decode_by
+from components.images.tensorflow_decoder import Pixels, decode_by
 from components.ingest.plan_work import IngestJob, write_plan
 
 DONE, FAILED, COUNT, DECODE = "done", "failed", "count", "decode"
@@ -27,16 +27,16 @@ class _Counter:
     """Sends the number of files that are done, at every 64th and at the end of a plan."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection, self._files = connection, 0
+        self._connection, self.files = connection, 0
 
     def add(self, files: int) -> None:
-        self._files += files
-        if self._files >= _COUNTED:
+        self.files += files
+        if self.files >= _COUNTED:
             self.send()
 
     def send(self) -> None:
-        self._connection.send((COUNT, self._files))
-        self._files = 0
+        self._connection.send((COUNT, self.files))
+        self.files = 0
 
 
 def serve(connection: Connection) -> None:
@@ -44,8 +44,8 @@ def serve(connection: Connection) -> None:
 
     def decode(data: bytes) -> Pixels:
         connection.send((DECODE, data))
-        answer: Pixels | UndecodableError = connection.recv()
-        if isinstance(answer, UndecodableError):
+        answer: Pixels | Exception = connection.recv()
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -57,18 +57,19 @@ def serve(connection: Connection) -> None:
         try:
             write_plan(number, job, counter.add)
         except Exception as error:
-            connection.send((FAILED, (_portable(error), traceback.format_exc())))
+            connection.send((FAILED, (portable(error), traceback.format_exc())))
         else:
-            counter.send()
+            if counter.files:
+                counter.send()
             connection.send((DONE, None))
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """Return the error itself if it survives being sent, else one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # What pickling raises is up to the class.
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return RuntimeError(str(error))
     return error
 
 

@@ -21,10 +21,19 @@ from tests.pictures import write_folder
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
 
 
+class OddError(Exception):
+    """One that cannot be pickled."""
+
+    def __init__(self, number: int, unit: str) -> None:
+        super().__init__(f"{number} {unit}")
+
+
 def decode(data: bytes) -> Pixels:
     """Stand in for TensorFlow, which takes seconds to load."""
     if len(data) % 2:
         raise UndecodableError("an odd number of bytes")
+    if len(data) % 4:
+        raise OddError(len(data), "bytes")
     return np.full((24, 32, 3), len(data) % 256, np.uint8)
 
 
@@ -66,6 +75,7 @@ def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
     (folder / "red" / "broken.jpg").write_bytes(b"no image")
     expected = ingest(folder, tmp_path / "here", write_here)
     assert b"an odd number of bytes" in expected["rejects/rejects.jsonl"]
+    assert b' bytes"}' in expected["rejects/rejects.jsonl"]
     assert ingest(folder, tmp_path / "there", write) == expected
     # Two plans: what is done is told at every 64th file, too.
     assert sum(counts) == 151
