@@ -79,7 +79,7 @@ def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> 
     long = f"{tmp_path}/{'d' * 120}/{'d' * 120}/"
     for size in (504, 505):
         name = "é" + "x" * (size - len(os.fsencode(long)) - len("é/metadata.sqlite".encode()))
-        too_long = pytest.raises(StorageError, match="takes 505 bytes .* choose a shorter one")
+        too_long = pytest.raises(StorageError, match=r"takes 505 bytes .* choose a shorter one")
         with too_long if size == 505 else contextlib.nullcontext():
             check_writable(long + name)
             sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
