@@ -4,6 +4,7 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,3 +84,11 @@ def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> 
         with too_long if size == 505 else contextlib.nullcontext():
             check_writable(long + name)
             sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
+
+
+@pytest.mark.parametrize("option", ["data", "output"])
+def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None:
+    places: dict[str, Any] = {"data": "/images", "output": "/out", option: os.fsdecode(b"/x\xff")}
+    config = Config(**places)
+    with pytest.raises(ConfigurationError, match=f"--{option} is .* no text in UTF-8"):
+        make_absolute(config)
