@@ -38,7 +38,8 @@ def is_upright(data: bytes, image: Image.Image) -> bool:
     if find_orientation(data, image) != 1:
         return False
     head = data[:SEARCHED_BYTES]
-    silent = _EXIF not in head and _XMP not in head and _PNG_EXIF not in data
+    silent = _EXIF not in head and _XMP not in head
+    silent &= image.format != "PNG" or _PNG_EXIF not in data
     return silent or _is_plainly_upright(data) or _ask_graph(data) == 1
 
 
@@ -50,7 +51,7 @@ def _is_plainly_upright(data: bytes) -> bool:
     # As cameras have it: the first segment, or the second, after JFIF's.
     start = 4 + int.from_bytes(data[4:6], "big") if data[2:4] == _APP0 else 2
     is_exif = data[start : start + 2] == _APP1 and data[start + 4 : start + 10] == _EXIF
-    if not is_exif or _PNG_EXIF in data:
+    if not is_exif:
         return False
     tiff = data[start + 10 : start + SEARCHED_BYTES]
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])

@@ -13,14 +13,14 @@ def reading(path: str) -> Iterator[None]:
     """Turn what a reader raises over the bytes of a file into a sentence.
 
     Args:
-        path: path or URL of the file, which is there.
+        path: path or URL of the file.
 
     Raises:
         StorageError: the file is damaged.
     """
     try:
         yield
-    except UserError:
+    except (OSError, UserError):  # It cannot be read at all, or the reader knows better.
         raise
     except Exception as error:  # From IndexError to what NumPy's parser of headers raises.
         raise StorageError(

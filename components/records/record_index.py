@@ -96,7 +96,12 @@ def _load(path: str, shard: str = "") -> Rows:
         rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
         if rows.dtype != np.int64 or rows.shape[1:] != (3,):
             raise ValueError(f"it holds {rows.dtype} of the shape {rows.shape}")
-        ends, most = rows[:, 0] + rows[:, 1], os.path.getsize(shard) if shard else np.inf
+        ends, most = rows[:, 0] + rows[:, 1], _size(shard) if shard else np.inf
         if (rows[:, :2] < 0).any() or (ends < 0).any() or (ends > most).any():
             raise ValueError("an image lies outside of its shard")
     return rows
+
+
+def _size(shard: str) -> int:
+    """Return the bytes of a shard on disk; 0 where it is gone."""
+    return os.path.getsize(shard) if os.path.exists(shard) else 0

@@ -23,6 +23,9 @@ from pipeline_def.local.output.repair import set_leftovers_aside
 
 _INDENT = 8
 
+# SQLite takes paths of 512 bytes, those of its journals included (`MAX_PATHNAME` in os_unix.c).
+_LONGEST_PATH = 504
+
 
 def make_absolute(config: Config) -> Config:
     """Make paths independent of the folder that a later run is started in.
@@ -40,6 +43,11 @@ def make_absolute(config: Config) -> Config:
 
 def check_writable(folder: str) -> None:
     """Raise an error unless `folder`, that of the output, can be written."""
+    if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
+        raise StorageError(
+            f"The path of the output takes {size:,} bytes with the name of ML Metadata's file, and "
+            f"SQLite opens none above {_LONGEST_PATH}: choose a shorter one than {folder}."
+        )
     try:
         os.makedirs(folder, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import dacite
 
-from components.contract.configuration import from_dict, to_dict
+from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.runs.process import Process
@@ -165,10 +165,13 @@ def _read_record(path: str) -> RunRecord:
             fields = json.load(file)
         if fields["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
-        return _settle(from_dict(RunRecord, fields))
+        record = dacite.from_dict(RunRecord, fields, dacite.Config(strict=True))
+        for time in (record.started, record.ended):
+            datetime.fromisoformat(time or record.started)
+        return _settle(record)
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, LookupError, dacite.DaciteError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError, dacite.DaciteError) as error:
         raise StorageError(
             f"{path} is not the record of a run: `local_runner.py runs --repair` sets it aside."
         ) from error

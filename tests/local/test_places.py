@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config
 from pipeline_def.local.output.places import locate
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.preparation import check_writable, make_absolute
 
 
 @pytest.mark.parametrize(
@@ -70,3 +73,22 @@ def test_no_way_leads_to_an_output_among_the_images(tmp_path: Path, way: str) ->
 def test_an_output_beside_the_images(tmp_path: Path) -> None:
     for output in ("images-out", "images/../out", "file:out"):
         make_absolute(Config(data=str(tmp_path / "images"), output=str(tmp_path / output)))
+
+
+def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> None:
+    """At 504 bytes, with ML Metadata's name at its end, a database can be made; at 505 no more."""
+    long = f"{tmp_path}/{'d' * 120}/{'d' * 120}/"
+    for size in (504, 505):
+        name = "é" + "x" * (size - len(os.fsencode(long)) - len("é/metadata.sqlite".encode()))
+        too_long = pytest.raises(StorageError, match=r"takes 505 bytes .* choose a shorter one")
+        with too_long if size == 505 else contextlib.nullcontext():
+            check_writable(long + name)
+            sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
+
+
+@pytest.mark.parametrize("option", ["data", "output"])
+def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None:
+    places: dict[str, Any] = {"data": "/images", "output": "/out", option: os.fsdecode(b"/x\xff")}
+    config = Config(**places)
+    with pytest.raises(ConfigurationError, match=f"--{option} is .* no text in UTF-8"):
+        make_absolute(config)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import local_runner
-from components.contract.errors import DataError
+from components.contract.errors import DataError, StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare
 from pipeline_def.runs.lineage import trace
@@ -282,6 +282,33 @@ def test_what_cannot_be_read_is_one_sentence(
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
     assert record_run(tmp_path).record.state == "running"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": {"Trainer": None}},
+        {"steps": {"Trainer": {"state": "unheard of"}}},
+        {"metrics": {"accuracy": "high"}},
+        {"started": "yesterday"},
+        {"ended": "now"},
+        {"data": {"examples": 7}},
+        {"process": {"host": 7}},
+        {"reasons": "all"},
+        {"configuration": "[" * 100_000},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_record_with_other_values_is_not_the_record_of_a_run(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    write_run(tmp_path, 1)
+    [path] = tmp_path.glob("runs/*/run.json")
+    deep = fields.get("configuration")
+    written = json.dumps({**json.loads(path.read_text()), **fields})
+    path.write_text(written.replace(f'"{deep}"', deep) if deep else written)
+    with pytest.raises(StorageError, match="is not the record of a run"):
+        read_records(str(tmp_path))
 
 
 def test_a_folder_of_an_earlier_version_is_said_to_have_more_runs(

@@ -43,12 +43,13 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
         schemes: that may be used; None: all that fsspec knows.
 
     Raises:
-        ConfigurationError: the URL is of another kind, or none that can be meant.
+        ConfigurationError: the URL is of another kind, or none that can be meant; the path is no
+            text.
     """
     if place.startswith(f"{_FILE}/"):
         place = place.removeprefix(_FILE)
     if os.path.exists(place) or not (url := _URL.fullmatch(place)):
-        return os.path.abspath(place)
+        return _check_text(os.path.abspath(place), option)
     scheme, slashes, rest = url.groups()
     if scheme not in (_data_schemes() if schemes is None else schemes):
         stores = ("gs", "s3", "minio") if schemes is None else schemes
@@ -62,6 +63,18 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
         # The working copy is named after it.
         raise ConfigurationError(f"--{option} is {place}, which has a part that is empty, . or ...")
     return place.rstrip("/")
+
+
+def _check_text(path: str, option: str) -> str:
+    """Raise an error for a path whose bytes are no UTF-8, which reach Python as surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"--{option} is {path}, which is no text in UTF-8, and ML Metadata takes no other "
+            f"paths: rename the folder."
+        ) from error
+    return path
 
 
 def _data_schemes() -> set[str]:
