@@ -38,7 +38,9 @@ def border() -> list[str]:
 
 def modules() -> list[str]:
     """All modules of ours."""
-    files = (file for name in ("components", "pipeline_def") for file in (ROOT / name).rglob("*.py"))
+    files = (
+        file for name in ("components", "pipeline_def") for file in (ROOT / name).rglob("*.py")
+    )
     paths = (file.relative_to(ROOT).with_suffix("").parts for file in files)
     return sorted(".".join(parts) for parts in paths if parts[-1] != "__init__")
 
