@@ -268,7 +268,7 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     from tfx.types import standard_artifacts
 
     from components.contract import artifacts as ui_artifacts
-    from components.contract.artifacts import MAJORITY_PROPERTY
+    from components.contract.properties import MAJORITY_PROPERTY
     from components.report.executor import Executor
 
     inputs = options.folder / "inputs"
