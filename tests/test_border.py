@@ -1,4 +1,4 @@
-"""What lies behind the border of each stage, without anything of TFX: `.ci/without_tfx`."""
+"""What lies behind the border of each stage, where TFX is not installed: `.ci/without_tfx`."""
 
 from __future__ import annotations
 

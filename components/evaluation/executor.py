@@ -6,12 +6,12 @@ the sums this module writes TFMA's files, so that images cost what the models co
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import tensorflow as tf
 from tfx import types
 from tfx.components.evaluator import constants
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
@@ -56,6 +56,7 @@ from components.evaluation.tfma.eval_config import make_eval_config, measures_au
 from components.evaluation.tfma.result_files import Measured, resolve_config, write_results
 from components.evaluation.verdict import Verdict
 from components.evaluation.verdict_file import make_verdict, measure_accuracy, write_thresholds
+from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.storage.artifact_files import make_folders, open_file
 
@@ -159,10 +160,12 @@ def _start_smoke_test(
     model: str, examples_uri: str, split: str, config: EvaluationConfig
 ) -> SmokeTest:
     """Have the model answer the first images of the split, in a process of its own."""
-    features = {name: tf.io.FixedLenFeature([], tf.string) for name in (FILENAME, ENCODED)}
-    records = tf.data.TFRecordDataset(list_shards(examples_uri, split)).take(config.smoke_images)
-    parsed = records.map(lambda record: tf.io.parse_single_example(record, features))
-    images = {decode_text(image[FILENAME]): image[ENCODED] for image in parsed.as_numpy_iterator()}
+    name, encoded = FILENAME.encode(), ENCODED.encode()
+    examples = itertools.chain.from_iterable(
+        read_features(shard, {name, encoded}) for shard in list_shards(examples_uri, split)
+    )
+    first = itertools.islice(examples, config.smoke_images)
+    images = {decode_text(bytes(one[name])): bytes(one[encoded]) for one in first}
     return SmokeTest(model, images, seconds=config.smoke_seconds)
 
 

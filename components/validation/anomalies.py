@@ -31,7 +31,7 @@ def read_findings(artifact: Described) -> list[Finding]:
 
 def _read(artifact: Described) -> dict[str, list[Finding]]:
     found = {}
-    for split in sorted(json.loads(artifact.split_names)):
+    for split in sorted(json.loads(artifact.split_names or "[]")):
         with open_file(os.path.join(artifact.uri, f"Split-{split}", _FILE), "rb") as file:
             anomalies = anomalies_pb2.Anomalies.FromString(file.read())
         found[split] = list(list_findings(anomalies, split))

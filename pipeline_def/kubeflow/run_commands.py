@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from components.contract.errors import ConfigurationError
-from components.contract.printable import format_duration, make_printable
+from components.contract.printable import format_duration
 from pipeline_def.kubeflow.command_options import Parser, add_connection, add_request, add_target
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def runs(arguments: list[str]) -> int:
     own = _runs_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import run_control, submission
-    from pipeline_def.runs.table import print_json
+    from pipeline_def.runs.table import print_json, print_table
 
     if not 1 <= own.number <= 200:
         raise ConfigurationError(f"--number is {own.number}: it must be from 1 to 200.")
@@ -118,7 +118,7 @@ def runs(arguments: list[str]) -> int:
     if own.json:
         print_json([dataclasses.asdict(one) for one in found])
     else:
-        _print_rows(("Run", "Name", "State", "Started", "Took"), map(_row, found))
+        print_table(("Run", "Name", "State", "Started", "Took"), map(_row, found))
     return 0
 
 
@@ -185,17 +185,10 @@ def _row(run: ListedRun) -> Sequence[str]:
 
 
 def _print_schedules(found: list[Schedule]) -> None:
+    from pipeline_def.runs.table import print_table
+
     rows = ((one.name, one.cron, "on" if one.enabled else "off", one.schedule_id) for one in found)
-    _print_rows(("Schedule", "Cron, with seconds", "", "Identifier"), rows)
-
-
-def _print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table with columns as wide as their contents."""
-    table = [titles, *(tuple(map(make_printable, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    print_table(("Schedule", "Cron, with seconds", "", "Identifier"), rows)
 
 
 PARSERS = (_run_parser, _schedule_parser, _runs_parser, _logs_parser, _stop_parser)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
         if record.pushed:
             pushes.setdefault(record.pushed.version, record.id)
     cells = ((str(n), *_cells(run, pushes)) for n, run in enumerate(runs, start=1))
-    _print_table([tuple(map(_clean, row)) for row in cells])
+    print_table(_COLUMNS, cells, breaks="Changed")
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
@@ -84,19 +84,22 @@ def print_json(value: Any) -> None:
     print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print to the width of a terminal, breaking only what has changed; crop nothing."""
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], *, breaks: str | None = None
+) -> None:
+    """Print to the width of a terminal, breaking only the column `breaks`; crop nothing."""
+    cleaned = [tuple(map(_clean, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     needed = -_GAP
-    for name, *cells in zip(_COLUMNS, *rows, strict=True):
-        breaks = name == "Changed"
+    for name, *cells in zip(titles, *cleaned, strict=True):
+        folds = name == breaks
         widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
         # Rich would take the longest word for the least width, and crop the rest.
-        least = min(widest, _LEAST_CHANGED) if breaks else widest
-        overflow: Literal["fold", "ignore"] = "fold" if breaks else "ignore"
-        table.add_column(name, no_wrap=not breaks, overflow=overflow, min_width=least)
+        least = min(widest, _LEAST_CHANGED) if folds else widest
+        overflow: Literal["fold", "ignore"] = "fold" if folds else "ignore"
+        table.add_column(name, no_wrap=not folds, overflow=overflow, min_width=least)
         needed += least + _GAP
-    for row in rows:
+    for row in cleaned:
         table.add_row(*map(Text, row))
     console = Console(highlight=False)
     whole = Console(width=100_000).measure(table).maximum

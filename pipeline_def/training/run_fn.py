@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import itertools
 import json
 import logging
 import os
@@ -153,15 +152,12 @@ def _export_lite(
 ) -> None:
     """Write the small versions beside the SavedModel."""
     data, choices = training.data, training.data.choices
-    # Shuffled: the shards of the first classes alone would not show the others' ranges.
-    batches = data.read(0, tf.distribute.InputContext()).as_numpy_iterator()
-    images = (image for batch in batches for image in batch[0])
     export_lite(
         model,
         choices.export.lite,
         os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
         labels=training.labels,
-        images=itertools.islice(images, choices.export.calibration_images),
+        images=data.draw_images(choices.export.calibration_images),
         config=choices.transform,
         views=choices.model.views,
         temperature=calibration.temperature if calibration else 1.0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,11 @@ class TrainingInput:
         """Return the first training images as the model sees them, PNG files; any would do."""
         images = next(iter(self._unshuffled()))[0][:count]
         return [tf.io.encode_png(image).numpy() for image in images]
+
+    def draw_images(self, count: int) -> Iterator[Any]:
+        """Yield training images at random, uint8 [size, size, 3]: the first may be of one class."""
+        batches = self.read(0, tf.distribute.InputContext()).as_numpy_iterator()
+        return itertools.islice((image for batch in batches for image in batch[0]), count)
 
     def _unshuffled(self) -> tf.data.Dataset:
         return self._dataset(self.train, self.batch_size, InputConfig(cache="none"))

@@ -24,6 +24,7 @@ from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import command_options, run_commands
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.local import commands as local_commands
+from pipeline_def.local import predict_command
 from pipeline_def.local.server.options import parse_options
 from tests.docs.markdown import ROOT, Command
 
@@ -89,7 +90,7 @@ def stopped_runners() -> Iterator[None]:
             raise Parsed
 
     with pytest.MonkeyPatch.context() as patch:
-        for commands in (local_commands, kubeflow_commands):
+        for commands in (local_commands, predict_command, kubeflow_commands):
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)

@@ -165,6 +165,8 @@ def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(versions.update(), 0.01))
     answered.set()
-    asyncio.run(versions.update())
+    for _ in range(2):
+        asyncio.run(versions.update())
     assert versions.current.version == "12"
-    assert "Cannot look for other versions: The store does not answer." in caplog.text
+    said = [record.message for record in caplog.records]
+    assert said == ["Cannot look for other versions: The store does not answer."]

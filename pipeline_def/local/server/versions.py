@@ -109,6 +109,7 @@ class Versions:
         self._failed: dict[str, str] = {}
         self._retry = 0.0
         self._loading: str | None = None
+        self._trouble = ""
 
     @property
     def states(self) -> list[VersionState]:
@@ -130,11 +131,7 @@ class Versions:
 
         Requests that have begun end with the model that they began with.
         """
-        try:
-            path = await self._do(find_newest, self._folder)
-        except StorageError as error:
-            _LOGGER.warning("Cannot look for other versions: %s", error)
-            return
+        path = await self._look()
         name = os.path.basename(path or "")
         if path is None or name == self.current.version:
             return
@@ -151,6 +148,18 @@ class Versions:
             _LOGGER.warning("Version %s cannot be loaded: %s", name, self._failed[name])
         finally:
             self._loading = None
+
+    async def _look(self) -> str | None:
+        """Return the newest version; None, and say so once, while it cannot be found out."""
+        path, trouble = None, ""
+        try:
+            path = await self._do(find_newest, self._folder)
+        except StorageError as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            _LOGGER.warning("Cannot look for other versions: %s", trouble)
+        self._trouble = trouble
+        return path
 
     async def _do(self, task: Callable[[str], _Done], path: str) -> _Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, path)
