@@ -100,7 +100,8 @@ def _compile_used(site: Path) -> None:
     for file in site.rglob("*.pyc"):
         file.unlink()
     for name in done.stdout.splitlines():
-        if name.startswith(str(site)) and name.endswith(".py"):
+        # jsonargparse names a file that it does not have.
+        if name.startswith(str(site)) and name.endswith(".py") and Path(name).is_file():
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
             py_compile.compile(name, invalidation_mode=mode, quiet=1)
 
