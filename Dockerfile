@@ -23,10 +23,9 @@ WORKDIR /build
 # strip is in it.
 RUN apt-get update && apt-get install --yes --no-install-recommends binutils \
     && rm -rf /var/lib/apt/lists/*
-COPY pyproject.toml uv.lock .ci/slim_packages.py ./
+COPY pyproject.toml uv.lock .ci/slim_packages.py .ci/tensorflow_cpu.txt ./
 ARG VARIANT
-# slim_packages.py removes 1.5 GB that no step reads (headers, notebooks, tests, symbols) and writes
-# byte code of what the steps import. tensorflow-cpu has the same files without CUDA, 0.5 GB less.
+# slim_packages.py says what it removes and why, and writes byte code of what the steps import.
 RUN case "${VARIANT}" in \
         cpu) extra= ;; \
         gpu) extra=--extra=gpu ;; \
@@ -34,8 +33,8 @@ RUN case "${VARIANT}" in \
     esac \
     && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
     && if [ "${VARIANT}" = cpu ]; then \
-        uv pip install --python /opt/venv/bin/python --no-deps "tensorflow-cpu==$(/opt/venv/bin/python \
-            -c 'from importlib.metadata import version; print(version("tensorflow"))')"; \
+        uv pip install --python /opt/venv/bin/python --no-deps --require-hashes \
+            --requirement tensorflow_cpu.txt; \
     fi \
     && python slim_packages.py /opt/venv/lib/python3.11/site-packages \
     && rm -rf /opt/venv/.lock
