@@ -31,8 +31,12 @@ from rich.table import Table
 
 from benchmarks.peers.ingest_contenders import CONTENDERS, ingested, list_files, prepare
 
-# Seconds, images per second, and the peak of the memory that stays with the process, MiB.
+# Seconds on the clock and of CPUs, processes that were started included; images per second; and the
+# peak of the memory that stays with the process, MiB.
 Figure = dict[str, float]
+
+# Shorter side of images of about 20 KB, and of about 1 KB; pixels.
+_SMALL_SIDE, _TINY_SIDE = 180, 32
 
 # Beam's own reader needs a second for a few of the images that others read by the hundred.
 _FEW = 60
@@ -75,22 +79,29 @@ def _parser() -> argparse.ArgumentParser:
 def _measure_here(arguments: argparse.Namespace) -> None:
     """Time one contender in this process: once to warm up, once to count."""
     run = prepare(arguments.contender, arguments.mode[0])
-    seconds = 0.0
+    seconds = cpu_seconds = 0.0
     for _ in range(2):
         with tempfile.TemporaryDirectory(dir=arguments.work) as target:
-            started = time.perf_counter()
+            started, cpu_started = time.perf_counter(), _cpu_seconds()
             run(arguments.source, target)
-            seconds = time.perf_counter() - started
+            seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds() - cpu_started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": seconds, "peak_mib": peak}))
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_mib": peak}))
+
+
+def _cpu_seconds() -> float:
+    """Return what this process, its threads and the processes that it has waited for took."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(of.ru_utime + of.ru_stime for of in used)
 
 
 def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[str, list[Figure]]:
     """Return the figures of every contender, one per process."""
     folder = f"{work}/{mode}"
     remote = mode == "remote"
-    small = remote or arguments.small
-    count = make_copies(arguments.data, f"{folder}/images", arguments.images, small=small)
+    side = {"tiny": _TINY_SIDE, "remote": _SMALL_SIDE}.get(mode)
+    side = side or (_SMALL_SIDE if arguments.small else None)
+    count = make_copies(arguments.data, f"{folder}/images", arguments.images, side=side)
     source = f"{folder}/images"
     if mode == "transform":
         ingested(source, folder)
@@ -104,7 +115,9 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
                 few = name.startswith("Beam")
                 figure = _in_a_process(name, mode, sources[few], work)
                 if figure:
-                    figure["images_per_second"] = (_FEW if few else count) / figure["seconds"]
+                    images = _FEW if few else count
+                    figure["images_per_second"] = images / figure["seconds"]
+                    figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
                     figures.setdefault(name, []).append(figure)
     shutil.rmtree(folder)
     return figures
@@ -130,7 +143,7 @@ def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure | None
     return figure
 
 
-def make_copies(data: str, target: str, count: int, *, small: bool = False) -> int:
+def make_copies(data: str, target: str, count: int, *, side: int | None = None) -> int:
     """Write `count` JPEGs made from those of `data`, each with a comment of its own.
 
     Files that are the same byte for byte would be duplicates, which nobody measures.
@@ -139,15 +152,15 @@ def make_copies(data: str, target: str, count: int, *, small: bool = False) -> i
         data: folder of `label/image.jpg`.
         target: a new folder.
         count: number of files.
-        small: shrink them to about 20 KB.
+        side: shrink them to so many pixels of the shorter side; None: as they are.
     """
     originals = [
         (label, encoded)
         for path, label in list_files(data)
         if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
     ]
-    if small:
-        originals = [(label, _small(encoded)) for label, encoded in originals]
+    if side:
+        originals = [(label, _small(encoded, side)) for label, encoded in originals]
     for number in range(count):
         label, encoded = originals[number % len(originals)]
         comment = b"%020d" % number
@@ -158,11 +171,11 @@ def make_copies(data: str, target: str, count: int, *, small: bool = False) -> i
     return count
 
 
-def _small(encoded: bytes) -> bytes:
+def _small(encoded: bytes, side: int) -> bytes:
     from components.images.check import check_image
     from components.ingest.config import IngestConfig
 
-    return check_image(encoded, IngestConfig(shrink=180, quality=88)).encoded
+    return check_image(encoded, IngestConfig(shrink=side, quality=88)).encoded
 
 
 @contextmanager
@@ -194,15 +207,17 @@ def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
 
 
 def _print_table(mode: str, figures: dict[str, list[Figure]]) -> None:
-    """Print medians with their range, and what ours is as a multiple of each."""
-    table = Table("contender", "images/s", "range", "ours is", "peak memory", title=mode)
+    """Print medians with their range, what ours is as a multiple, and CPU time an image."""
+    table = Table("contender", "images/s", "range", "ours is", "CPU µs", "peak", title=mode)
     rates = {name: [f["images_per_second"] for f in found] for name, found in figures.items()}
     ours = statistics.median(rates["ours"])
     for name, values in rates.items():
         middle = statistics.median(values)
         spread = f"{min(values):,.0f} to {max(values):,.0f}"
         peak = statistics.median(figure["peak_mib"] for figure in figures[name])
-        table.add_row(name, f"{middle:,.0f}", spread, f"{ours / middle:.2f} x", f"{peak:,.0f} MiB")
+        cpu = statistics.median(figure["cpu_microseconds"] for figure in figures[name])
+        facts = (f"{middle:,.0f}", spread, f"{ours / middle:.2f} x", f"{cpu:,.0f}")
+        table.add_row(name, *facts, f"{peak:,.0f} MiB")
     Console().print(table)
 
 

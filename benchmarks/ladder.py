@@ -12,6 +12,7 @@ from benchmarks.ladder_data import Material
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode_jpeg
 from components.images.canonical_form import CHANNELS
+from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.order import TrainingOrder
@@ -65,7 +66,7 @@ def _files(
     """Read a file for each image."""
 
     def build(material: Material, batch: int) -> tf.data.Dataset:
-        threads = _REMOTE_POOL if "://" in material.root else _LOCAL_POOL
+        threads = _LOCAL_POOL if on_disk(material.root) else _REMOTE_POOL
         files = tf.data.Dataset.from_tensor_slices((material.files(folder), list(material.labels)))
         images = (
             files.shuffle(material.images)

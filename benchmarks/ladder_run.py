@@ -26,6 +26,7 @@ from benchmarks.limits import (
     process_per_core,
 )
 from components.contract.machine import available_cpus
+from components.storage.artifact_files import on_disk
 
 # An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
 # from a bucket, it would take minutes.
@@ -42,7 +43,7 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     material = Material.load(options["folder"], options["root"])
     local = Material.load(options["folder"], options["folder"])
-    rungs = _chosen(options["rungs"], remote="://" in material.root)
+    rungs = _chosen(options["rungs"], remote=not on_disk(material.root))
     started = {rung.name: _start(rung, material, options["batch"]) for rung in rungs}
     checked = _check_pixels(rungs, started, local, options["batch"])
     steps = options["epochs"] * material.images // options["batch"]

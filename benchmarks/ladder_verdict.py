@@ -13,6 +13,7 @@ from rich.table import Table
 
 from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
 from components.contract.machine import available_memory, gib
+from components.storage.artifact_files import on_disk
 from pipeline_def.data.cache import fits_in_memory
 
 _OWN_RATE = "reader indexed"
@@ -111,7 +112,7 @@ def _config(results: Mapping[str, Any], name: str, verdict: list[str]) -> str:
     reader = "streamed" if name == _STREAMED else "auto"
     data = results["data"]
     config = {
-        "data": data if "://" in data else os.path.abspath(data),
+        "data": os.path.abspath(data) if on_disk(data) else data,
         "transform": {
             "size": results["size"],
             "storage": "raw" if name == _RAW else "jpeg",

@@ -15,6 +15,7 @@ from matplotlib import pyplot
 _OURS, _LIMIT, _OTHER = "#1a73e8", "#5f6368", "#bdc1c6"
 _TITLES = {
     "header": "bytes kept, header checked",
+    "tiny": "bytes kept, header checked, 32 pixels",
     "pixels": "bytes kept, every pixel checked",
     "shrink": "shrunk to 256 pixels, JPEG quality 95",
     "transform": "Transform to canonical 224 x 224",

@@ -237,8 +237,8 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
 
-    from components.contract.artifacts import FOUND_PROPERTY
     from components.contract.configuration import to_json
+    from components.contract.properties import FOUND_PROPERTY
     from components.evaluation.executor import Executor
     from pipeline_def.config.config import Config
 
@@ -268,7 +268,7 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     from tfx.types import standard_artifacts
 
     from components.contract import artifacts as ui_artifacts
-    from components.contract.artifacts import MAJORITY_PROPERTY
+    from components.contract.properties import MAJORITY_PROPERTY
     from components.report.executor import Executor
 
     inputs = options.folder / "inputs"

@@ -98,6 +98,7 @@ def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
         the distributions that these files import.
     """
     files: set[str] = set()
+    packages: set[Path] = set()
     libraries: set[str] = set()
     waiting = list(entries)
     seen: set[str] = set()
@@ -107,18 +108,19 @@ def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
             continue
         seen.add(module)
         if module.partition(".")[0] in _OURS:
-            files.update(_files_of(module))
+            path = _path(_ROOT, module)
+            files.add(str(path.relative_to(_ROOT)))
+            packages.add(path.parent)
             waiting.extend(_imports(_ROOT, module))
         elif distribution := _distribution(module):
             libraries.add(distribution)
+    for package in packages:
+        files.update(_files_beside(package))
     return files, libraries
 
 
-def _files_of(module: str) -> Iterator[str]:
-    """Yield the file of a module, those of the packages above it, and what lies beside it."""
-    path = _path(_ROOT, module)
-    package = path.parent
-    yield str(path.relative_to(_ROOT))
+def _files_beside(package: Path) -> Iterator[str]:
+    """Yield the files of a package and of those above it, and what lies in it and is no code."""
     for folder in (package, *package.parents):
         if folder == _ROOT:
             break
@@ -147,8 +149,11 @@ def _imports(root: Path, module: str) -> tuple[str, ...]:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes but those that only a type checker sees."""
+    """Yield all statements but those that only a type checker sees."""
     for child in ast.iter_child_nodes(node):
+        # Nine of ten nodes are expressions, which import nothing.
+        if isinstance(child, ast.expr):
+            continue
         test = child.test if isinstance(child, ast.If) else None
         if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
             yield child

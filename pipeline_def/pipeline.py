@@ -17,6 +17,7 @@ from components.ingest.component import ImageExampleGen
 from components.predict.component import ImagePredictor
 from components.push.component import ImagePusher
 from components.report.component import ImageReport
+from components.storage.artifact_files import on_disk
 from components.transform.component import ImageTransform
 from components.validation.curated_schema import read_schema
 from components.validation.gate import AnomalyGate
@@ -57,7 +58,7 @@ def create_pipeline(config: Config) -> Pipeline:
 
 def _is_local(config: Config) -> bool:
     """Say whether it runs on this machine; a cluster has its own metadata store and files."""
-    return "://" not in config.output
+    return on_disk(config.output)
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:

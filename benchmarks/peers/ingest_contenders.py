@@ -16,6 +16,7 @@ from benchmarks.peers.ingest_peers import CORES, JPEG_QUALITY, PEERS, Files, ava
 SHRINK = 256
 """Shorter side, pixels."""
 CANONICAL = 224
+_BATCH = 256
 """Side of Transform's images, pixels."""
 
 # From the folder of images to a new empty one.
@@ -63,6 +64,7 @@ def _ingest(source: str, target: str, mode: str) -> None:
 
     configs = {
         "header": IngestConfig(check="header"),
+        "tiny": IngestConfig(check="header"),
         "remote": IngestConfig(check="header"),
         "shrink": IngestConfig(shrink=SHRINK),
     }
@@ -212,21 +214,35 @@ def _read_matches(source: str, target: str) -> None:
         )
 
 
+def _gcsfs(source: str, target: str) -> None:
+    """List a bucket and read it with gcsfs, 256 objects at a time; write nothing."""
+    import fsspec
+    import gcsfs
+
+    fs = gcsfs.GCSFileSystem(token="anon", endpoint_url=os.environ["FSSPEC_GS_ENDPOINT_URL"])
+    fs.invalidate_cache()
+    paths = fs.find(fsspec.core.strip_protocol(source))
+    for start in range(0, len(paths), _BATCH):
+        fs.cat(paths[start : start + _BATCH])
+
+
 _LIMITS: dict[str, Run] = {
     "limit: copy of the bytes": _in_processes(_copy),
     "limit: libjpeg-turbo, RGB": _in_processes(_decode),
     "libjpeg-turbo, luma only": _in_processes(_decode_gray),
     "limit: libjpeg-turbo + OpenCV": _in_processes(_shrink),
     "limit: the graph in bare tf.data": _bare_graph,
+    "limit: gcsfs, read and dropped": _gcsfs,
     "Beam MatchFiles + ReadMatches": _read_matches,
 }
 
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "header": ("ours", "limit: copy of the bytes", *PEERS),
+    "tiny": ("ours", "limit: copy of the bytes", *PEERS),
     "pixels": ("ours", "limit: libjpeg-turbo, RGB", "libjpeg-turbo, luma only"),
     "shrink": ("ours", "limit: libjpeg-turbo + OpenCV", *PEERS),
     "transform": ("ours", "limit: the graph in bare tf.data"),
-    "remote": ("ours", "Beam MatchFiles + ReadMatches"),
+    "remote": ("ours", "limit: gcsfs, read and dropped", "Beam MatchFiles + ReadMatches"),
 }
 """Mode → who takes part; the first is compared with each of the others."""
 

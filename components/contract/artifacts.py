@@ -1,4 +1,4 @@
-"""Every artifact class of ours, and the properties that one stage writes and another reads.
+"""Every artifact class of ours; what one stage writes about them is in `properties.py`.
 
 Kubeflow's interface knows its own types by their names, and checks their metadata before it draws
 anything (`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
@@ -12,27 +12,6 @@ from tfx import types
 
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
 """What TFX gives an executor: name of an input or output → its artifacts."""
-
-FOLDER_PROPERTY = "folder"
-"""Of the examples: the folder that ingest read."""
-
-CONFIG_PROPERTY = "ingest"
-"""Of the examples: the configuration of ingest, JSON."""
-
-FOUND_PROPERTY = "found"
-"""Of the baseline: 1 if there is a model in use, else 0."""
-
-VERSION_PROPERTY = "version"
-"""Of the baseline: its version among the pushed models."""
-
-SPLIT_PROPERTY = "split"
-"""Of the evaluation: the split that judged the model."""
-
-BASELINE_PROPERTY = "baseline_version"
-"""Of the evaluation: the version of the model in use that it compares with, if there is one."""
-
-MAJORITY_PROPERTY = "share_of_most_frequent_class"
-"""Of the evaluation: the majority-class accuracy on that split, 0 to 1."""
 
 
 class ImageRejects(types.Artifact):

@@ -16,8 +16,16 @@ from components.contract.errors import ConfigurationError
 LARGEST = 2**31 - 1
 """Whole numbers beyond this fit into no count of TensorFlow's, Beam's or the operating system's."""
 
+_MOST_DIGITS = 18
+
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = 80
+
+
+def read_number(text: str) -> int | None:
+    """Return the whole number that a name is; None for any other text, such as "²"."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
 
 
 def check_types(config: Any, section: str) -> None:

@@ -14,8 +14,8 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils, path_utils
 
-from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.lookup_driver import LookupDriver
+from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline, look_up
 from components.storage.text_artifact import write_text
 from components.storage.tfx_filesystem import register_object_stores

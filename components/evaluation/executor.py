@@ -25,17 +25,17 @@ from tfx.types.standard_component_specs import (
 )
 from tfx.utils import path_utils
 
-from components.contract.artifacts import (
+from components.contract.artifacts import Artifacts
+from components.contract.configuration import from_json
+from components.contract.example import ENCODED, FILENAME
+from components.contract.lite import LITE_PROPERTY
+from components.contract.properties import (
     BASELINE_PROPERTY,
     FOUND_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
-    Artifacts,
 )
-from components.contract.configuration import from_json
-from components.contract.example import ENCODED, FILENAME
-from components.contract.lite import LITE_PROPERTY
 from components.contract.splits import EVAL, TEST, TRAIN
 from components.evaluation.answering.shard_answers import Job, answer_shards
 from components.evaluation.answering.split_counts import SplitCounts, read_counts
@@ -47,10 +47,15 @@ from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
+from components.evaluation.tfma.blessing import (
+    describe_thresholds,
+    explain_blessing,
+    read_config,
+)
 from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
 from components.evaluation.tfma.result_files import Measured, resolve_config, write_results
 from components.evaluation.verdict import Verdict
-from components.evaluation.verdict_file import make_verdict, measure_accuracy
+from components.evaluation.verdict_file import make_verdict, measure_accuracy, write_thresholds
 from components.records.shard_files import list_shards, read_index
 from components.storage.artifact_files import make_folders, open_file
 
@@ -94,7 +99,11 @@ class Executor(BaseBeamExecutor):
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
         measured = measure_accuracy(counts, majority_accuracy)
-        verdict = make_verdict(evaluation.uri, config, measured, holds=holds, broken=broken)
+        explained = explain_blessing(evaluation.uri, majority_accuracy)
+        verdict = make_verdict(
+            evaluation.uri, config, measured, explained=explained, holds=holds, broken=broken
+        )
+        write_thresholds(evaluation.uri, describe_thresholds(read_config(evaluation.uri)))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
         _note_baseline(evaluation, input_dict)

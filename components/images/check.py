@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,9 +11,10 @@ import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from components.images import jpeg_check
+from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
+from components.images.orientation import find_orientation, is_upright
 from components.images.transcode import Pixels, as_seen, mean_luminance, shrink, store, to_jpeg
 
 # What TensorFlow decodes to the pixels that a person sees; of MPO, which many phones write, it
@@ -27,12 +27,6 @@ _KEPT_MODES = {
 _COMPARED_FORMATS = frozenset({"BMP", "GIF"})
 _STORED_FORMAT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "BMP": "bmp", "GIF": "gif"}
 _GRAY_MODES = frozenset({"1", "L", "I;16"})
-_EXIF_ORIENTATION = 0x0112
-# What a PNG calls the places where it may say how it is to be turned.
-_PNG_ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-
-# What TensorFlow puts around its messages: the node and the operation that failed.
-_TENSORFLOWS_OWN = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
 
 # Pillow's own limit, in pixels, which it has to be told if ours is above it.
 _PILLOWS_LIMIT = 89_478_485
@@ -65,7 +59,8 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
     if shows_as_it_is(data, image):
         return _check_kept(data, image, config)
     seen = as_seen(image, orientation=find_orientation(data, image))
-    if image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size):
+    compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
+    if compared and is_upright(data, image):
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
             if np.array_equal(pixels, seen):
@@ -90,8 +85,9 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
     """Say whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
     # Transparency shows the background, which TensorFlow does not know; rotation neither.
-    plain = "transparency" not in image.info and find_orientation(data, image) == 1
-    return plain and image.mode in _KEPT_MODES.get(image.format or "", ())
+    if "transparency" in image.info or image.mode not in _KEPT_MODES.get(image.format or "", ()):
+        return False
+    return is_upright(data, image)
 
 
 def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
@@ -124,20 +120,13 @@ def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> Check
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
     """Return [height, width, 3] RGB, as Transform will see it; `image` is the same, for errors."""
-    import tensorflow as tf
-
-    from components.images.canonical import decode_file
-
     try:
-        decoded = decode_file(tf.constant(data))
-    except tf.errors.InvalidArgumentError as error:
+        return tensorflow_decoder.decode(data)
+    except tensorflow_decoder.UndecodableError as error:
         if image:
             image.load()  # Usually says what is wrong in plainer words.
-        reason = _TENSORFLOWS_OWN.sub("", error.message.splitlines()[0])
         name = image.format if image else "transcoded"
-        raise Rejected(Category.UNREADABLE, f"{name}: {reason}") from error
-    pixels: Pixels = decoded.numpy()
-    return pixels
+        raise Rejected(Category.UNREADABLE, f"{name}: {error}") from error
 
 
 class Probe(NamedTuple):
@@ -209,16 +198,6 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     check_size(*image.size, config)
     return image
-
-
-def find_orientation(data: bytes, image: Image.Image) -> int:
-    """Return how metadata say that an image is to be turned, 1 to 8; 1 is upright."""
-    if image.format == "PNG" and not any(name in data for name in _PNG_ORIENTATIONS):
-        return 1  # Pillow would decode the whole image to find out.
-    try:
-        return int(image.getexif().get(_EXIF_ORIENTATION, 1))
-    except Exception:  # Broken EXIF is common and no reason to lose an image.
-        return 1
 
 
 def _broken_category(error: Exception) -> Category:

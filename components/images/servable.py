@@ -10,15 +10,13 @@ from PIL import Image
 from components.images import check, jpeg_check
 from components.images.check_result import Category, Rejected
 from components.images.options import ImageOptions
+from components.images.orientation import find_orientation
 from components.images.transcode import as_seen
 
 # The first bytes of the formats that cameras, phones and browsers write. Pillow knows dozens more,
 # with decoders that few people have looked at.
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 _BOX = b"ftyp"
-# Of the JPEG: a hostile one has thousands, each of which costs a pass over all pixels; cameras and
-# programs write about ten.
-_SCAN, _MOST_SCANS = b"\xff\xda", 60
 
 
 class Servable(NamedTuple):
@@ -46,14 +44,14 @@ def make_servable(data: bytes, options: ImageOptions) -> Servable:
     if not data.startswith(_STARTS) and data[4:8] != _BOX:
         reason = "no image format is recognised" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)
-    if data.startswith(jpeg_check.START) and data.count(_SCAN) > _MOST_SCANS:
-        raise Rejected(Category.TOO_LARGE, f"a JPEG of more than {_MOST_SCANS} scans")
+    if data.startswith(jpeg_check.START):
+        jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)
     image = check.open_image(data, options)
     with check.rejecting(image):
         if check.shows_as_it_is(data, image):
             return Servable(data, image.width * image.height)
         image.load()
         buffer = io.BytesIO()
-        seen = as_seen(image, orientation=check.find_orientation(data, image))
+        seen = as_seen(image, orientation=find_orientation(data, image))
         Image.fromarray(seen).save(buffer, "BMP")
         return Servable(buffer.getvalue(), image.width * image.height)

@@ -13,21 +13,22 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.contract.artifacts import CONFIG_PROPERTY, FOLDER_PROPERTY, Artifacts
+from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
+from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import Listing, check_labels, list_source
 from components.ingest.listing_file import LISTING_PROPERTY, read_listing
+from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.ingest.plan_work import IngestJob, write_plan
-from components.ingest.shard_plan import ShardPlan
 from components.records.shard_work import ConcurrentDoFn
 
 
 class WriteShards(ConcurrentDoFn):
     """Writes the shards of each plan and a report on it.
 
-    An image never leaves its thread: what Beam moves between workers are plans.
+    An image never leaves its thread, or its process: what Beam moves between workers are numbers.
     """
 
     def __init__(self, job: IngestJob) -> None:
@@ -35,9 +36,21 @@ class WriteShards(ConcurrentDoFn):
         super().__init__(job.config.workers)
         self._job = job
 
-    def work(self, plan: ShardPlan) -> None:
-        """Write the shards of `plan`."""
-        write_plan(plan, self._job)
+    def setup(self) -> None:
+        """Choose who does the work."""
+        self._processes = PlanProcesses(self._job) if are_worth_it(self._job) else None
+
+    def work(self, number: int) -> None:
+        """Write the shards of the plan of this number."""
+        if self._processes:
+            self._processes.write_plan(number)
+        else:
+            write_plan(number, self._job)
+
+    def teardown(self) -> None:
+        """End the processes."""
+        if self._processes:
+            self._processes.close()
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -68,11 +81,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples_utils.set_file_format(examples, "tfrecords_gzip")
         _note_source(examples, listing.root, config, exec_properties)
 
-    def _write(self, plans: Sequence[ShardPlan], job: IngestJob) -> None:
+    def _write(self, numbers: Sequence[int], job: IngestJob) -> None:
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
-                | "Plans" >> beam.Create(plans, reshuffle=False)
+                | "Plans" >> beam.Create(numbers, reshuffle=False)
                 | "Spread" >> beam.Reshuffle()
                 | "WriteShards" >> beam.ParDo(WriteShards(job))
             )

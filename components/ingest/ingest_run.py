@@ -21,14 +21,15 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.listing import Listing
+from components.ingest.plan_file import write_plans
 from components.ingest.plan_work import IngestJob
-from components.ingest.shard_plan import ShardPlan, plan_shards
+from components.ingest.shard_plan import plan_shards
 from components.ingest.stratification import stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove
 
-WritePlans = Callable[[Sequence[ShardPlan], IngestJob], None]
-"""Calls `write_plan` for each plan, in any order, and returns when all are written."""
+WritePlans = Callable[[Sequence[int], IngestJob], None]
+"""Calls `write_plan` for each number of a plan, in any order, and returns when all are written."""
 
 
 def ingest_listing(
@@ -55,7 +56,8 @@ def ingest_listing(
     rule = stratify(listing, config)
     remove_shards(examples)
     job = IngestJob(listing.root, examples, config, rule, total=len(listing.files))
-    write(plans, job)
+    write_plans(examples, plans)
+    write(range(len(plans)), job)
     reports = [read_report(examples, plan) for plan in plans]
     duplicates = find_duplicates(reports, rule)
     ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
@@ -93,10 +95,10 @@ def _again(
 
     Which images have several labels is known only when all are read, and there are few.
     """
-    affected = [report for report in reports if not digests.isdisjoint(report.digests)]
-    for report in affected:
-        for path in shards_of(report, job.examples_uri).values():
+    affected = [n for n, report in enumerate(reports) if not digests.isdisjoint(report.digests)]
+    for number in affected:
+        for path in shards_of(reports[number], job.examples_uri).values():
             remove(path)
-    total = sum(len(report.plan.files) for report in affected)
-    write([report.plan for report in affected], dataclasses.replace(job, total=total, attempt=2))
+    total = sum(len(reports[number].plan.files) for number in affected)
+    write(affected, dataclasses.replace(job, total=total, attempt=2))
     return [read_report(job.examples_uri, report.plan) for report in reports]

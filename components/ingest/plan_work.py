@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from components.contract import example
@@ -14,7 +15,7 @@ from components.images.check_result import Category, CheckedImage, Rejected, usa
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import PlanReport, write_report
 from components.ingest.listing import ImageFile
-from components.ingest.shard_plan import ShardPlan
+from components.ingest.plan_file import read_plan
 from components.ingest.stratification import SplitRule
 from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter, Value, serialize
@@ -39,14 +40,26 @@ class IngestJob:
     attempt: int = 1
     """Which pass over the files this is."""
 
+    def count(self, files: int) -> None:
+        """Report that so many files more are done, by this process."""
+        # A second pass counts from the start.
+        task = f"{self.examples_uri} {self.attempt}"
+        add_progress(task, files, total=self.total, unit="images")
 
-def write_plan(plan: ShardPlan, job: IngestJob) -> None:
-    """Read and check the files of `plan`; write one shard per split, and a report."""
+
+def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None = None) -> None:
+    """Read and check the files of a plan; write one shard per split, and a report.
+
+    Args:
+        number: of the plan in the file of plans.
+        job: what it is a part of.
+        count: is told how many files more are done; None: `job.count`.
+    """
+    plan = read_plan(job.examples_uri, number)
+    count = count or job.count
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
-    # A second pass counts from the start.
-    task = f"{job.examples_uri} {job.attempt}"
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
         for file, content in read_files(job.folder, plan.files, job.config):
@@ -65,7 +78,7 @@ def write_plan(plan: ShardPlan, job: IngestJob) -> None:
                 writers[split].write(serialize(_features(file, image, sha256)))
                 labels[split][file.label] += 1
                 digests.append(sha256)
-            add_progress(task, 1, total=job.total, unit="images")
+            count(1)
     write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
+from components.contract.kinds import read_number
 from components.storage.artifact_files import on_disk
 from components.storage.lock import locked
 from components.storage.saved_model import GRAPH, WEIGHTS, model_digest, whole_versions
@@ -98,7 +99,8 @@ def _read(path: str) -> bytes:
 def _numbers(folder: str) -> list[int]:
     """Return the numbers of all versions, whole or not."""
     names = fileio.listdir(folder) if fileio.isdir(folder) else []
-    return [int(name) for name in (found.rstrip("/") for found in names) if name.isdigit()]
+    numbers = (read_number(name.rstrip("/")) for name in names)
+    return [number for number in numbers if number is not None]
 
 
 def _next_number(numbers: list[int]) -> int:

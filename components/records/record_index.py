@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import ENCODED, LABEL_ID
+from components.records.damage import reading
 from components.records.shard_files import open_shard
 from components.records.tfrecord import HEADER_BYTES, serialize
 from components.storage.artifact_files import make_folders, on_disk, open_file
@@ -76,15 +77,26 @@ def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
 
     Raises:
         FileNotFoundError: a shard has none, as another writer than our Transform wrote it.
+        StorageError: an index is damaged, or its shard is not there, or is shorter.
     """
     paths = [index_path(examples_uri, split, shard) for shard in shards]
     if on_disk(examples_uri):
-        return [_load(path) for path in paths]
+        folder = os.path.join(examples_uri, f"Split-{split}")
+        files = (os.path.join(folder, shard) for shard in shards)
+        return [_load(path, file) for path, file in zip(paths, files, strict=True)]
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return list(pool.map(_load, paths))
 
 
-def _load(path: str) -> Rows:
+def _load(path: str, shard: str = "") -> Rows:
+    """Read an index, and compare it with the size of its shard, unless asking for that costs."""
     with open_file(path, "rb") as file:
-        rows: Rows = np.load(io.BytesIO(file.read()), allow_pickle=False)
+        content = file.read()
+    with reading(path):
+        rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
+        if rows.dtype != np.int64 or rows.shape[1:] != (3,):
+            raise ValueError(f"it holds {rows.dtype} of the shape {rows.shape}")
+        ends, most = rows[:, 0] + rows[:, 1], os.path.getsize(shard) if shard else np.inf
+        if (rows[:, :2] < 0).any() or (ends < 0).any() or (ends > most).any():
+            raise ValueError("an image lies outside of its shard")
     return rows

@@ -10,12 +10,14 @@ import os
 from collections.abc import Collection, Iterator
 
 from components.contract.errors import StorageError
+from components.records.damage import reading
 from components.records.tfrecord import HEADER_BYTES
 from components.storage.artifact_files import on_disk
 
 _LENGTH_BYTES, _FOOTER_BYTES = 8, 4
 # Wire type of everything in an example that is not a number.
 _DELIMITED = 2
+_MOST_BITS = 64
 # A request to a bucket takes 30 ms, however little is asked for.
 _DOWNLOAD_BYTES = 2**23
 
@@ -28,10 +30,11 @@ def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, m
         names: keys of the features; each has one value.
 
     Raises:
-        StorageError: the file is cut off.
+        StorageError: the file is cut off or damaged.
     """
-    for record in read_records(path):
-        yield dict(_find_features(record, names))
+    with reading(path):
+        for record in read_records(path):
+            yield dict(_find_features(record, names))
 
 
 def read_records(path: str) -> Iterator[memoryview]:
@@ -92,9 +95,11 @@ def _fields(message: memoryview) -> Iterator[memoryview]:
     while position < len(message):
         if message[position] & 7 != _DELIMITED:
             raise ValueError("a field is a number")
-        length, position = read_varint(message, position + 1)
-        yield message[position : position + length]
-        position += length
+        length, start = read_varint(message, position + 1)
+        position = start + length
+        if position > len(message):
+            raise ValueError("a field ends beyond its message")
+        yield message[start:position]
 
 
 def read_varint(message: memoryview, position: int) -> tuple[int, int]:
@@ -106,3 +111,5 @@ def read_varint(message: memoryview, position: int) -> tuple[int, int]:
         shift, position = shift + 7, position + 1
         if byte < 0x80:
             return value, position
+        if shift > _MOST_BITS:
+            raise ValueError("a number does not end")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.example import INDEX_FILE
+from components.records.damage import reading
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
 
@@ -59,18 +60,40 @@ def write_index(examples_uri: str, splits: Mapping[str, Mapping[str, int]], **fa
 
 
 def read_index(examples_uri: str) -> dict[str, Any]:
-    """Read the index next to the shards, with `splits`: split → shard file name → records."""
-    with open_file(os.path.join(examples_uri, INDEX_FILE)) as file:
-        index: dict[str, Any] = json.loads(file.read())
+    """Read the index next to the shards, with `splits`: split → shard file name → records.
+
+    Raises:
+        FileNotFoundError: there is none, as another component wrote the examples.
+        StorageError: it is damaged.
+    """
+    path = os.path.join(examples_uri, INDEX_FILE)
+    with open_file(path, "rb") as file:
+        content = file.read()
+    with reading(path):
+        index: dict[str, Any] = json.loads(content)
+        for counts in (*index["splits"].values(), *index.get("labels", {}).values()):
+            if not all(isinstance(count, int) and count >= 0 for count in counts.values()):
+                raise ValueError("a count is no number")
     return index
+
+
+def read_counts(examples_uri: str, split: str) -> dict[str, int]:
+    """Return the number of records of each shard of a split, in the order of their names.
+
+    Raises:
+        As `read_index`.
+    """
+    splits = read_index(examples_uri)["splits"]
+    with reading(os.path.join(examples_uri, INDEX_FILE)):
+        if split not in splits:
+            raise ValueError(f"it has no split {split!r}")
+    return dict(sorted(splits[split].items()))
 
 
 def list_shards(examples_uri: str, split: str) -> list[str]:
     """Return the paths of the shards of a split, in the order of their numbers."""
     folder = os.path.join(examples_uri, f"Split-{split}")
-    return [
-        os.path.join(folder, name) for name in sorted(read_index(examples_uri)["splits"][split])
-    ]
+    return [os.path.join(folder, name) for name in read_counts(examples_uri, split)]
 
 
 def count_examples(index: Mapping[str, Any]) -> dict[str, int]:

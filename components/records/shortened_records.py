@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.records.damage import reading
 from components.records.record_reader import read_records, read_varint
 from components.records.tfrecord import field_head, serialize
 
@@ -23,11 +24,12 @@ def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int
         The serialized example, and the bytes of the value; 0 where the feature is missing.
 
     Raises:
-        StorageError: the file is cut off.
+        StorageError: the file is cut off or damaged.
     """
     key = field_head(1, len(name)) + name.encode()
-    for record in read_records(path):
-        yield _shorten(record, name, key, kept)
+    with reading(path):
+        for record in read_records(path):
+            yield _shorten(record, name, key, kept)
 
 
 def _shorten(record: memoryview, name: str, key: bytes, kept: int) -> tuple[bytes, int]:
@@ -40,6 +42,8 @@ def _shorten(record: memoryview, name: str, key: bytes, kept: int) -> tuple[byte
     while position < len(record):
         length, start = read_varint(record, position + 1)
         end = start + length
+        if end > len(record):
+            raise ValueError("a feature ends beyond its record")
         if record[start : start + len(key)] == key:
             value = _read_value(record[start + len(key) : end])
             [_, *entry] = serialize({name: bytes(value[:kept])})

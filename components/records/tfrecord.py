@@ -6,6 +6,7 @@ times, which costs more than its SHA-256. Here the file's own bytes go to one sy
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -16,12 +17,14 @@ import google_crc32c
 
 from components.storage.artifact_files import on_disk, open_file
 
-# Tags of the fields 1 and 2 with wire type 2, and what fits under 128 with all that surrounds it.
-_TAG, _TAG_2, _SHORT = 0x0A, 0x12, 118
+_SHORT = 128
+"""Values of fewer bytes have a few lengths only."""
 
 # What a writer keeps back; the system takes 1,024 parts at once, a record has about 25.
 _BUFFER_BYTES = 2**20
 _BUFFER_PARTS = 900
+# Below this size a copy costs less than a checksum and a pointer for each of the parts.
+_JOINED_BYTES = 2**14
 
 Value = bytes | str | int | float
 
@@ -54,21 +57,24 @@ def _entry(name: str, value: Value) -> tuple[bytes, bytes, int]:
         # Names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
         kind = 1
         payload = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
-    key = name.encode()
     length = len(payload)
-    if length + len(key) < _SHORT:
-        # All lengths fit into one byte, as they do for all features but the image.
-        outer = (_TAG, length + len(key) + 8, _TAG, len(key))
-        inner = (_TAG_2, length + 4, kind << 3 | 2, length + 2, _TAG, length)
-        return bytes(outer) + key + bytes(inner), payload, length + len(key) + 10
-    # From the inside out: the list, the feature, the entry's value, the entry.
+    before = (_known_head if length < _SHORT else _entry_head)(name, kind, length)
+    return before, payload, len(before) + length
+
+
+def _entry_head(name: str, kind: int, length: int) -> bytes:
+    """Return what comes before a value of `length` bytes, from the inside out."""
+    key = name.encode()
+    # The list, the feature, the entry's value, the entry.
     before = field_head(1, length)
     before = field_head(kind, len(before) + length) + before
     before = field_head(2, len(before) + length) + before
     before = field_head(1, len(key)) + key + before
-    size = len(before) + length
-    head = field_head(1, size)
-    return head + before, payload, len(head) + size
+    return field_head(1, len(before) + length) + before
+
+
+# All but the image are short: the same few beginnings come back in every record.
+_known_head = functools.lru_cache(maxsize=4096)(_entry_head)
 
 
 def field_head(number: int, length: int) -> bytes:
@@ -111,6 +117,8 @@ class RecordWriter:
         Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
         """
         size = sum(map(len, record))
+        if size < _JOINED_BYTES:
+            record = (b"".join(record),)
         length = struct.pack("<Q", size)
         crc = 0
         for part in record:

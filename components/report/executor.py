@@ -6,6 +6,7 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
+from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.report.card.card import write_card
@@ -25,7 +26,9 @@ class Executor(base_executor.BaseExecutor):
         """Report on the split that the Evaluator has chosen."""
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
         made = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
-        facts = gather_facts(given, properties=exec_properties)
+        # As TFX finds it, the SavedModel lies in a folder of its own.
+        model = path_utils.serving_model_path(given["model"].uri) if "model" in given else ""
+        facts = gather_facts(given, properties=exec_properties, model=model)
         write_text(render(facts), made["html"].uri, PAGE_FILE)
         write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
         write_text(write_card(facts), made["card"].uri, CARD_FILE)

@@ -6,37 +6,36 @@ was made with: the parameters of a run on Kubeflow may differ from it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-import tensorflow as tf
-from tfx import types
-
-from components.contract.artifacts import (
+from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.progress import report_progress
+from components.contract.properties import (
     BASELINE_PROPERTY,
     CONFIG_PROPERTY,
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
+    Properties,
 )
-from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
-from components.contract.progress import report_progress
-from components.evaluation.blessing import describe_thresholds, read_config
 from components.evaluation.lite.result_file import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
-from components.evaluation.verdict_file import read_verdict
+from components.evaluation.verdict_file import read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ReportFacts
 from components.report.pictures.gathering import gather_pictures
 from components.report.run_header import ExportedModel, RunHeader
+from components.storage.artifact_files import open_file
 from components.validation.anomalies import read_anomalies
 
 _PACKAGES = (
@@ -54,13 +53,14 @@ _STEPS = 3
 
 
 def gather_facts(
-    given: Mapping[str, types.Artifact], *, properties: Mapping[str, Any]
+    given: Mapping[str, Properties], *, properties: Mapping[str, Any], model: str = ""
 ) -> ReportFacts:
     """Read everything that the report shows.
 
     Args:
         given: the inputs of ImageReport.
         properties: `pipeline`, `code` and `preview_fn`, a dotted path.
+        model: folder of the SavedModel, if it was given.
     """
     evaluation, examples = given["evaluation"], given["examples"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
@@ -91,6 +91,7 @@ def gather_facts(
             split=split,
             config=training["config"],
             preview_fn=properties["preview_fn"],
+            model=model,
         ),
     )
 
@@ -104,12 +105,11 @@ def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling 
 
 
 def _make_header(
-    examples: types.Artifact,
+    examples: Properties,
     evaluation_uri: str,
     training: Mapping[str, Any],
     properties: Mapping[str, Any],
 ) -> RunHeader:
-    thresholds = describe_thresholds(read_config(evaluation_uri))
     ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
     return RunHeader(
         pipeline=properties["pipeline"],
@@ -119,27 +119,34 @@ def _make_header(
         span=int(examples.span or 0) or None,
         version=int(examples.version or 0) or None,
         code=properties["code"],
-        config={"ingest": ingest, **training["config"], "evaluation": thresholds},
-        versions={
-            "python": platform.python_version(),
-            **{package: metadata.version(package) for package in _PACKAGES},
+        config={
+            "ingest": ingest,
+            **training["config"],
+            "evaluation": read_thresholds(evaluation_uri),
         },
+        versions={"python": platform.python_version(), **dict(_find_versions())},
         started=training["started"],
         training_seconds=training["seconds"],
     )
+
+
+def _find_versions() -> Iterator[tuple[str, str]]:
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            yield package, metadata.version(package)
 
 
 def _read_model(model_run_uri: str) -> ExportedModel:
     """Read how large the model is, if the code that trained it told."""
     try:
         size = _read_json(model_run_uri, MODEL_FILE)
-    except tf.errors.NotFoundError:
+    except FileNotFoundError:
         return ExportedModel()
     return ExportedModel(size["parameters"], size["bytes"])
 
 
 def _read_json(folder: str, name: str) -> dict[str, Any]:
-    with tf.io.gfile.GFile(os.path.join(folder, name)) as file:
+    with open_file(os.path.join(folder, name)) as file:
         facts: dict[str, Any] = json.loads(file.read())
     return facts
 

@@ -7,8 +7,8 @@ The interface knows them by their type names and checks their metadata before it
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from components.contract.artifacts import ClassificationMetrics, Metrics
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.curves import Roc
 
@@ -17,7 +17,7 @@ from components.evaluation.metrics.curves import Roc
 MOST_CLASSES = 50
 
 
-def set_metrics(artifact: Metrics, metrics: ModelMetrics) -> None:
+def set_metrics(artifact: Any, metrics: ModelMetrics) -> None:
     """Record the numbers over all examples, apart from those that are not defined."""
     numbers = {**metrics.scalars, "examples": float(metrics.support.sum())}
     for name, value in numbers.items():
@@ -25,7 +25,7 @@ def set_metrics(artifact: Metrics, metrics: ModelMetrics) -> None:
             artifact.set_float_custom_property(name, value)
 
 
-def set_classification(artifact: ClassificationMetrics, metrics: ModelMetrics) -> None:
+def set_classification(artifact: Any, metrics: ModelMetrics) -> None:
     """Record the confusion matrix of at most `MOST_CLASSES`, and the ROC curve if there is one."""
     shown = metrics.most_mistaken(MOST_CLASSES)
     matrix = {

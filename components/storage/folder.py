@@ -219,32 +219,45 @@ def _checksum(info: dict[str, Any]) -> str:
     return f"md5:{info['md5Hash']}" if info.get("md5Hash") else ""
 
 
-def _find_local(
-    folder: str, prefix: str = "", above: frozenset[tuple[int, int]] = frozenset()
-) -> Iterator[Found]:
-    """Yield what lies below `folder`; follow links, but none that leads back to a folder above.
+_Folder = tuple[int, int]
+"""What a folder is known by, whatever link leads to it: its device, and its number there."""
 
-    fsspec's own walk follows no links and leaves out folders that it may not read.
+
+def _find_local(root: str) -> Iterator[Found]:
+    """Yield what lies below `root`; follow links, but none that leads back to a folder above.
+
+    fsspec's own walk follows no links and leaves out folders that it may not read. Folders are
+    nested more deeply than functions can be.
     """
+    unlisted: list[tuple[str, str, frozenset[_Folder]]] = [(root, "", frozenset())]
+    while unlisted:
+        folder, prefix, above = unlisted.pop()
+        this, children = _list_local(folder)
+        above |= {this}
+        for entry in children:
+            path = prefix + entry.name
+            try:
+                status = entry.stat()
+            except OSError:
+                # Broken links stay in the listing, so that ingest rejects them with their reason.
+                yield Found(path, True, 0, MISSING, "")
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                is_file = stat.S_ISREG(status.st_mode)
+                yield Found(path, is_file, status.st_size, str(status.st_mtime_ns), "")
+            elif _identify(status) in above:
+                yield Found(path, False, 0, "", "")
+            else:
+                unlisted.append((entry.path, f"{path}/", above))
+
+
+def _identify(status: os.stat_result) -> _Folder:
+    return status.st_dev, status.st_ino
+
+
+def _list_local(folder: str) -> tuple[_Folder, list[os.DirEntry[str]]]:
     try:
-        status = os.stat(folder)
         with os.scandir(folder) as entries:
-            children = list(entries)
+            return _identify(os.stat(folder)), list(entries)
     except OSError as error:
         raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-    above |= {(status.st_dev, status.st_ino)}
-    for entry in children:
-        path = prefix + entry.name
-        try:
-            status = entry.stat()
-        except OSError:
-            # Broken links stay in the listing, so that ingest rejects them with their reason.
-            yield Found(path, True, 0, MISSING, "")
-            continue
-        if not stat.S_ISDIR(status.st_mode):
-            is_file = stat.S_ISREG(status.st_mode)
-            yield Found(path, is_file, status.st_size, str(status.st_mtime_ns), "")
-        elif (status.st_dev, status.st_ino) in above:
-            yield Found(path, False, 0, "", "")
-        else:
-            yield from _find_local(entry.path, f"{path}/", above)

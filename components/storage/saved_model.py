@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 
+from components.contract.kinds import read_number
 from components.storage.folder import is_file, list_folders, read_bytes
 
 GRAPH = "saved_model.pb"
@@ -21,7 +22,8 @@ def whole_versions(folder: str) -> Iterator[str]:
     Raises:
         StorageError: the folder cannot be listed or read.
     """
-    names = [name for name in list_folders(folder) if name.isdecimal()]
+    numbers = {name: read_number(name) for name in list_folders(folder)}
+    names = [name for name, number in numbers.items() if number is not None]
     for name in sorted(names, key=int, reverse=True):
         version = os.path.join(folder, name)
         if is_file(os.path.join(version, GRAPH)):

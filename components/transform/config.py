@@ -9,6 +9,9 @@ from typing import Literal
 from components.contract.configuration import require
 from components.contract.kinds import check_types
 
+LABEL_VOCABULARY = "labels"
+"""Name of the vocabulary in the transform graph: the label of each label id."""
+
 
 @dataclass(frozen=True)
 class TransformConfig:

@@ -21,9 +21,11 @@ from tfx.utils import proto_utils
 from components.contract.artifacts import Artifacts
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
+from components.contract.splits import TRAIN
 from components.records.record_index import write_indexed_shard
-from components.records.shard_files import count_examples, write_index
+from components.records.shard_files import UNFINISHED, count_examples, write_index
 from components.records.shard_work import ConcurrentDoFn
+from components.transform.config import LABEL_VOCABULARY
 from components.transform.input_shards import (
     GZIP_SUFFIX,
     Shards,
@@ -31,11 +33,14 @@ from components.transform.input_shards import (
     find_index,
     find_shards,
     transformed_name,
+    write_labels,
 )
-from components.transform.preprocessing import LABEL_VOCABULARY
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64
+
+
+_ANALYZED = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=[TRAIN]))
 
 
 class Executor(executor.Executor):
@@ -46,17 +51,16 @@ class Executor(executor.Executor):
     ) -> None:
         """Write the transform graph and the transformed examples, with their index."""
         key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY
-        analysis = {name: value for name, value in output_dict.items() if name != key}
-        splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
-        super().Do(
-            input_dict,
-            analysis,
-            {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits},
-        )
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         transformed = artifact_utils.get_single_instance(output_dict[key])
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
         index = find_index(examples.uri)
+        analyzed = _labels_alone(examples, index, transformed.uri) if index else examples
+        super().Do(
+            {**input_dict, "examples": [analyzed]},
+            {name: value for name, value in output_dict.items() if name != key},
+            {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: _ANALYZED},
+        )
         shards = _split_shards(examples, index)
         total = sum(count_examples(index).values()) if index else None
         writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total)
@@ -77,6 +81,20 @@ class Executor(executor.Executor):
                 | "Spread" >> beam.Reshuffle()
                 | "TransformShards" >> beam.ParDo(writer)
             )
+
+
+def _labels_alone(
+    examples: types.Artifact, index: Mapping[str, Any], transformed_uri: str
+) -> types.Artifact:
+    """Return examples with the labels of the train split and nothing else: all that is analyzed.
+
+    Beam would read every image for it. `write_index` removes them.
+    """
+    alone = type(examples)()
+    alone.copy_from(examples)
+    alone.uri = os.path.join(transformed_uri, UNFINISHED, "labels")
+    write_labels(alone.uri, TRAIN, index["labels"][TRAIN])
+    return alone
 
 
 def _split_shards(examples: types.Artifact, index: Mapping[str, Any] | None) -> Shards:

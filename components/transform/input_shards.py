@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from components.contract.errors import DataError
+from components.contract.example import LABEL
 from components.records.record_index import read_rows
-from components.records.shard_files import read_index
+from components.records.shard_files import open_shard, read_index, shard_path
+from components.records.tfrecord import serialize
 from components.storage.artifact_files import list_names
 
 GZIP_SUFFIX = ".gz"
@@ -34,6 +36,15 @@ def find_index(examples_uri: str) -> dict[str, Any] | None:
 def find_shards(examples_uri: str, splits: Sequence[str]) -> Shards:
     """List the files of `splits`, as TFX's own ExampleGens write them."""
     return {split: list_names(os.path.join(examples_uri, f"Split-{split}")) for split in splits}
+
+
+def write_labels(examples_uri: str, split: str, counts: Mapping[str, int]) -> None:
+    """Write examples that are their labels alone, each as often as it is counted."""
+    with open_shard(shard_path(examples_uri, split, 0, 1)) as writer:
+        for label, count in counts.items():
+            record = serialize({LABEL: label})
+            for _ in range(count):
+                writer.write(record)
 
 
 def transformed_name(shard: str) -> str:

@@ -10,9 +10,7 @@ import tensorflow_transform as tft
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID
 from components.images.canonical import canonicalize
-from components.transform.config import TransformConfig
-
-LABEL_VOCABULARY = "labels"
+from components.transform.config import LABEL_VOCABULARY, TransformConfig
 
 
 def preprocessing_fn(

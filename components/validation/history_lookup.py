@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from components.contract.configuration import from_json
+from components.contract.errors import StorageError
+from components.contract.kinds import read_number
 from components.contract.lookup import LookupInput
 from components.contract.splits import TRAIN
 from components.storage.folder import is_file, list_folders, read_bytes
@@ -75,7 +79,7 @@ def find_earlier(folder: str, statistics: LookupInput) -> str:
 
 def list_history(folder: str) -> list[HistoryEntry]:
     """Return the complete entries in `folder`, the oldest first."""
-    numbers = sorted(int(name) for name in list_folders(folder) if name.isdigit())
+    numbers = sorted(number for number in map(read_number, list_folders(folder)) if number)
     entries = (read_entry(os.path.join(folder, str(number))) for number in numbers)
     return [entry for entry in entries if entry]
 
@@ -83,13 +87,29 @@ def list_history(folder: str) -> list[HistoryEntry]:
 def read_entry(path: str) -> HistoryEntry | None:
     """Return the entry in folder `path`; None when it is incomplete."""
     file = os.path.join(path, ENTRY_FILE)
-    return HistoryEntry(**json.loads(read_bytes(file))) if is_file(file) else None
+    if not is_file(file):
+        return None
+    try:
+        facts = json.loads(read_bytes(file))
+        return HistoryEntry(int(facts["time"]), int(facts["span"]), str(facts["digest"]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from error
 
 
 def read_entry_statistics(path: str, split: str) -> Statistics | None:
     """Return the statistics of a split in the entry at `path`; None when it has no such split."""
     file = split_file(path, split)
-    return _read(file) if is_file(file) else None
+    try:
+        return _read(file) if is_file(file) else None
+    except DecodeError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> StorageError:
+    reason = str(error).rstrip(".")
+    return StorageError(
+        f"The statistics of an earlier run in {path} are damaged ({reason}): remove that folder."
+    )
 
 
 def split_file(folder: str, split: str) -> str:

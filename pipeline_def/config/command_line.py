@@ -6,7 +6,8 @@ import dataclasses
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import jsonargparse
@@ -35,7 +36,13 @@ class Parser(jsonargparse.ArgumentParser):
         raise ConfigurationError(explain(f"{' '.join(filter(None, lines)).rstrip('.')}."))
 
 
-def make_parser(prog: str, screen: str, *, hidden: Collection[str] = ()) -> Parser:
+def make_parser(
+    prog: str,
+    screen: str,
+    *,
+    hidden: Collection[str] = (),
+    own: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Parser:
     """Build a parser of every field of the configuration, and of `--config FILE`, in YAML.
 
     Later options override earlier ones, so a file can be adjusted by the options after it.
@@ -44,6 +51,7 @@ def make_parser(prog: str, screen: str, *, hidden: Collection[str] = ()) -> Pars
         prog: name of the command.
         screen: what `--help` prints first.
         hidden: options that the command does not have.
+        own: options that the command has beside them → arguments of argparse's `add_argument`.
     """
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = Parser(prog=prog, allow_abbrev=False, add_help=False)
@@ -51,6 +59,8 @@ def make_parser(prog: str, screen: str, *, hidden: Collection[str] = ()) -> Pars
     parser.hidden = frozenset(hidden)
     parser.add_argument("--config", action="config", help="YAML file with any of the options.")
     parser.add_class_arguments(Config, skip={"given"})
+    for name, arguments in own.items():
+        parser.add_argument(name, **arguments)
     return parser
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.contract.errors import DataError
+from components.contract.errors import DataError, StorageError
 from components.contract.example import INDEX_FILE
 from components.contract.progress import add_progress
 from components.records.record_index import read_rows
-from components.records.shard_files import read_index
+from components.records.shard_files import read_counts
+from components.storage.artifact_files import on_disk
 from pipeline_def.data.order import Int64Array
 
 # Mapped at the same time, in an order that goes from shard to shard and in one that does not; a
@@ -52,13 +53,13 @@ class Shards:
         folder = os.path.dirname(pattern)
         uri, split = os.path.dirname(folder), os.path.basename(folder).removeprefix("Split-")
         try:
-            index = read_index(uri)
+            counts = read_counts(uri, split)
         except FileNotFoundError as error:
             raise DataError(
                 f"{uri} has no {INDEX_FILE}, so ImageTransform has not written these examples: "
                 f"put it in the place of Transform."
             ) from error
-        return cls(uri, split, dict(sorted(index["splits"][split].items())))
+        return cls(uri, split, counts)
 
     @property
     def paths(self) -> list[str]:
@@ -73,7 +74,7 @@ class Shards:
     @property
     def local(self) -> bool:
         """Whether the shards are files that can be mapped into memory."""
-        return "://" not in self.uri
+        return on_disk(self.uri)
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,17 @@ class RecordTable:
 
         Raises:
             FileNotFoundError: there is none.
+            StorageError: one is damaged.
         """
         tables = read_rows(shards.uri, shards.split, list(shards.counts))
+        if [len(rows) for rows in tables] != list(shards.counts.values()):
+            raise StorageError(
+                f"{shards.uri}/{INDEX_FILE} counts other records than there are: remove the "
+                f"output folder, and run again."
+            )
         number = np.repeat(np.arange(len(tables), dtype=np.int32), [len(rows) for rows in tables])
-        return cls(number, *np.concatenate(tables).T.copy())
+        # A split may have no shards at all.
+        return cls(number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
 
 
 def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:

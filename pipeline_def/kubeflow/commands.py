@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.contract.errors import ConfigurationError, StorageError
+from components.storage.artifact_files import on_disk
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import NATIVE_SIZES
@@ -89,7 +90,7 @@ def _for_cluster(config: Config) -> Config:
         )
     volumes = tuple(config.kubeflow.step("ImageExampleGen").volumes.values())
     for name, value in (("data", config.data), ("kubeflow.storage", config.kubeflow.storage)):
-        if value and "://" not in value and not value.startswith(volumes or ("\0",)):
+        if value and on_disk(value) and not value.startswith(volumes or ("\0",)):
             raise ConfigurationError(
                 f"--{name} is {value}: a cluster needs a URL, such as gs://bucket/dir, or a folder "
                 "on a volume that kubeflow.steps mounts."

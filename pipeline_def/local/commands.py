@@ -6,19 +6,18 @@ import contextlib
 import dataclasses
 import difflib
 import os
-import re
 import shutil
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from components.images.file_options import FileOptions
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.folder import ASKED, RECORDS, Output, open_output, working_folder
+from pipeline_def.local import screens
+from pipeline_def.local.output.folder import RECORDS, Output, open_output, working_folder
 from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.server.options import parse_options
@@ -29,80 +28,13 @@ from pipeline_def.startup import seconds_since_start
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
 
-_SCREEN = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
-
-Turns a folder of images, DIR/label/image or DIR/split/label/image, into a
-trained and evaluated model that serves, on this machine. Without a folder it
-takes a built-in sample, 1,797 handwritten digits.
-
-commands
-  run [DIR]      the whole pipeline; what is done without a command
-  inspect DIR    says within seconds whether a run would start, and on what
-  predict FILES  asks the pushed model about files or folders
-  schema [DIR]   writes what the examples are like, for a person to correct
-  runs           lists earlier runs, compares two, traces a pushed model
-  serve          a page and a REST that answer with the pushed model
-
-options that people use
-  --output DIR|URL               everything that is written: output; gs:// s3://
-  --config FILE                  YAML with any of the options
-  --ingest.manifest FILE         a table of paths and labels
-  --transform.size PIXELS        side of the images that the model sees
-  --model.name NAME              such as cnn, resnet9, mobilenet_v2
-  --model.weights imagenet|FILE  start from pretrained weights
-  --training.recipe NAME         small, cifar, photos or transfer
-  --training.epochs N            passes over the training images
-  --augmentation.flip true       mirror images; for photographs
-  --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
-"""
-_INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
-
-Looks at a folder of images, within seconds: classes, sizes, formats, files that
-ingest would reject, network and recipe that a run would take, and what it would
-write. Exits with 0 if a run would start. Takes all options of a run.
-"""
-_PREDICT = """usage: local_runner.py predict FILE|DIR ... [--model VERSION] [--to TABLE]
-
-Asks a pushed model about files, and about all files below folders, paths or
-URLs. Each is read as ingest reads it, so that the model sees what it saw in
-training; files that ingest would reject are listed with the reason.
-
-  --model VERSION    a version in --output, or the folder of any SavedModel of
-                     this pipeline: the newest version
-  --to TABLE         .parquet, .csv or .jsonl, a row for each file in the order
-                     of the files; without it the first answers are printed
-  --predict.top K    labels for each image: 3
-  --output DIR       where the run wrote to: output
-"""
-_SCHEMA = """usage: local_runner.py schema [DIR] [--to FILE] [OPTION ...]
-
-Writes the schema of a folder of images, for a person to correct and to give to
-later runs as --validation.schema. Takes all options of a run.
-
-  --to FILE      file to write: schema.pbtxt in --output
-  --output DIR   everything else that is written: output
-"""
-_RUNS = """usage: local_runner.py runs [--output DIR]
-                            [--compare A B | --lineage VERSION | --repair]
-
-Lists the runs of an output folder, newest last, with what each changed and
-reached.
-
-  --output DIR       the folder: output
-  --compare A B      writes a page: is run B better than run A, on which images,
-                     and what differs. A run is its number in the list, the
-                     beginning of its id, the version that it pushed, or another
-                     output folder, for the newest run there
-  --to FILE          the page: comparison.html in the output folder of run B
-  --lineage VERSION  where a pushed model, a version or its folder, comes from,
-                     down to its images
-  --json             print JSON, for other programs
-  --repair           set aside metadata and records that cannot be read, so that
-                     the next run begins anew; pushed models stay
-"""
-
-_OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
-_VERSION = re.compile(r"^--model(?==|$)")
+_OF_RUNS: dict[str, dict[str, Any]] = {
+    "--lineage": {},
+    "--compare": {"nargs": 2},
+    "--to": {},
+    "--json": {"action": "store_true"},
+    "--repair": {"action": "store_true"},
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -110,7 +42,7 @@ def run(arguments: list[str]) -> int:
     from pipeline_def.local.display.console import print_summary
     from pipeline_def.local.execution import execute
 
-    config, _ = parse(make_parser("local_runner.py", _SCREEN), _name_folder(arguments))
+    config, _ = parse(make_parser("local_runner.py", screens.RUN), _name_folder(arguments))
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         config = prepare(config, layout)
@@ -161,20 +93,17 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
 
 def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
-    from tfx.types import standard_artifacts
+    from components.validation.anomalies import Anomalies, describe_warnings
 
-    from components.validation.anomalies import describe_warnings
-
-    artifact = standard_artifacts.ExampleAnomalies()
-    artifact.uri, artifact.split_names = anomalies.uri, anomalies.properties["split_names"]
-    return describe_warnings(artifact, config.validation)
+    found = Anomalies(anomalies.uri, anomalies.properties["split_names"])
+    return describe_warnings(found, config.validation)
 
 
 def inspect(arguments: list[str]) -> int:
     """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
     from pipeline_def.local import inspection
 
-    parser = make_parser("local_runner.py inspect", _INSPECT)
+    parser = make_parser("local_runner.py inspect", screens.INSPECT)
     config, _ = parse(parser, _name_folder(arguments))
     if config.data is None:
         raise ConfigurationError("Name the folder: local_runner.py inspect DIR.")
@@ -186,8 +115,7 @@ def schema(arguments: list[str]) -> int:
     """Run the steps up to SchemaGen, and write what it inferred to a file."""
     from pipeline_def.local.execution import execute
 
-    parser = make_parser("local_runner.py schema", _SCHEMA)
-    parser.add_argument("--to")
+    parser = make_parser("local_runner.py schema", screens.SCHEMA, own={"--to": {}})
     config, options = parse(parser, _name_folder(arguments))
     validation = dataclasses.replace(config.validation, schema=None)
     config = dataclasses.replace(config, validation=validation)
@@ -211,12 +139,7 @@ def runs(arguments: list[str]) -> int:
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
-    parser = make_parser("local_runner.py runs", _RUNS, hidden=others)
-    parser.add_argument("--lineage")
-    parser.add_argument("--compare", nargs=2)
-    parser.add_argument("--to")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--repair", action="store_true")
+    parser = make_parser("local_runner.py runs", screens.RUNS, hidden=others, own=_OF_RUNS)
     config, options = parse(parser, arguments)
     if options["repair"]:
         return _repair(Layout(working_folder(make_absolute(config))))
@@ -252,51 +175,9 @@ def _repair(layout: Layout) -> int:
 
 def predict(arguments: list[str]) -> int:
     """Ask a pushed model about files; return 1 if it could answer for none of them."""
-    reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
-    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
-    parser = make_parser("local_runner.py predict", _PREDICT, hidden=hidden)
-    # `--model` alone is the section of a run's configuration.
-    parser.add_argument("--version")
-    parser.add_argument("--to")
-    files, rest = _split_files(arguments)
-    config, options = parse(parser, [_VERSION.sub("--version", word) for word in rest])
-    if not files:
-        raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
-    from pipeline_def.local.predict_command import show_predictions
+    from pipeline_def.local import predict_command
 
-    wanted = options["version"]
-    config, _ = open_output(make_absolute(config), ASKED)
-    tally = show_predictions(config, files, model=wanted, to=options["to"])
-    return 0 if tally.by_status["answered"] else 1
-
-
-def _split_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide the words of a command line into files, and options with their values.
-
-    Each option has one value. What follows `--` is files.
-    """
-    files: list[str] = []
-    options: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word == "--":
-            files += words
-        elif word in ("-h", "--help", "--help-all"):
-            return files, [*options, word, *words]
-        elif not word.startswith("-"):
-            files.append(word)
-        else:
-            options.append(word)
-            if "=" not in word:
-                options.append(_next_value(word, words))
-    return files, options
-
-
-def _next_value(option: str, words: Iterator[str]) -> str:
-    value = next(words, None)
-    if value is None:
-        raise ConfigurationError(f"{option} needs a value.")
-    return value
+    return predict_command.predict_files(arguments)
 
 
 def serve(arguments: list[str]) -> int:

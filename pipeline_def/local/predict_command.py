@@ -3,30 +3,87 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import dataclasses
+import re
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable
+from components.images.file_options import FileOptions
 from components.predict.flow import predict
+from components.predict.image_model import import_quietly
 from components.predict.outcome import Outcome, Tally
 from components.predict.served_model import ServedModel
 from components.predict.sources import count_files, find_sources
 from components.predict.table import check_format, write_table
+from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
+from pipeline_def.config.options import list_options
 from pipeline_def.local.display.progress_bar import clock, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.display.step_progress import StepProgress
+from pipeline_def.local.output.folder import ASKED, open_output
+from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.pushed_model import find_model, find_options
+from pipeline_def.local.screens import PREDICT
+
+_OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
+_VERSION = re.compile(r"^--model(?==|$)")
 
 _MOST_ROWS = 10
 _MOST_LABELS = 10
 _PLAIN_INTERVAL = 10.0
+
+
+def predict_files(arguments: Sequence[str]) -> int:
+    """Read the command line and do what it says; return 1 if no file was answered."""
+    reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
+    hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
+    # `--model` alone is the section of a run's configuration.
+    own: dict[str, dict[str, Any]] = {"--version": {}, "--to": {}}
+    parser = make_parser("local_runner.py predict", PREDICT, hidden=hidden, own=own)
+    files, rest = _split_files(arguments)
+    config, options = parse(parser, [_VERSION.sub("--version", word) for word in rest])
+    if not files:
+        raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
+    config, _ = open_output(make_absolute(config), ASKED)
+    tally = show_predictions(config, files, model=options["version"], to=options["to"])
+    return 0 if tally.by_status["answered"] else 1
+
+
+def _split_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide the words of a command line into files, and options with their values.
+
+    Each option has one value. What follows `--` is files.
+    """
+    files: list[str] = []
+    options: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            files += words
+        elif word in ("-h", "--help", "--help-all"):
+            return files, [*options, word, *words]
+        elif not word.startswith("-"):
+            files.append(word)
+        else:
+            options.append(word)
+            if "=" not in word:
+                options.append(_next_value(word, words))
+    return files, options
+
+
+def _next_value(option: str, words: Iterator[str]) -> str:
+    value = next(words, None)
+    if value is None:
+        raise ConfigurationError(f"{option} needs a value.")
+    return value
 
 
 def show_predictions(
@@ -51,7 +108,8 @@ def show_predictions(
     options = find_options(config, folder)
     tally = Tally(count_files(sources))
     print_whole(console, "Model", folder)
-    served = _load(folder, top=config.predict.top)
+    import_quietly()
+    served = ServedModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served, config.predict, options))
     if to:
@@ -65,14 +123,6 @@ def show_predictions(
     if to:
         print_whole(console, "Table", to)
     return tally
-
-
-def _load(folder: str, *, top: int) -> ServedModel:
-    """Load the model, without the pages that TensorFlow and Google's libraries print."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ServedModel(folder, top=top)
 
 
 def _with_progress(

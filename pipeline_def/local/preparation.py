@@ -83,7 +83,7 @@ def prepare(config: Config, layout: Layout) -> Config:
     config = seen.config
     labels = len({file.label for file in listing.files})
     facts = (
-        f"{len(listing.files):,} files, {labels} classes; the model {config.model.title} "
+        f"{len(listing.files):,} files, {labels:,} classes; the model {config.model.title} "
         f"sees them at {config.transform.size} x {config.transform.size} pixels"
     )
     notes = [("", listing.note)] if listing.note else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from components.contract.errors import ModelError
 from components.images.file_options import FileOptions
-from components.storage.artifact_files import list_names
+from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -89,7 +89,8 @@ def _is_own(name: str, given: Collection[str]) -> bool:
 def _find_recorded(output: str, model: str) -> dict[str, Any]:
     """Return the options of ingest of the first run that has pushed a model."""
     pushed, version = os.path.split(os.path.abspath(model))
-    if "://" in model or os.path.realpath(pushed) != os.path.realpath(Layout(output).pushed):
+    ours = os.path.realpath(Layout(output).pushed)
+    if not on_disk(model) or os.path.realpath(pushed) != ours:
         return {}
     for record in read_records(output):
         if record.pushed and record.pushed.version == version:

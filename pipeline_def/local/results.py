@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.contract.artifacts import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
 from components.contract.example import INDEX_FILE
+from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step

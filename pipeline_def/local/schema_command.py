@@ -7,9 +7,9 @@ import shlex
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx.utils import io_utils
 
 from components.contract.errors import StorageError
+from components.storage.artifact_files import list_names, open_file
 
 _HEADER = """\
 # What the examples of a run must be like: inferred from the train split, for you to correct.
@@ -42,7 +42,9 @@ def write_schema(inferred: str, target: str) -> None:
     Raises:
         StorageError: the file exists with other content, as a person may have edited it.
     """
-    schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(inferred), schema_pb2.Schema())
+    [name] = list_names(inferred)
+    with open_file(os.path.join(inferred, name)) as file:
+        schema = text_format.Parse(file.read(), schema_pb2.Schema())
     text = _HEADER.format(path=shlex.quote(target))
     text += text_format.MessageToString(schema, as_utf8=True)
     try:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, StorageError
+from components.contract.kinds import read_number
+from components.storage.artifact_files import on_disk
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 
@@ -35,7 +37,7 @@ class Selected:
                 f"The run {self.record.id} in {self.output} has {lacks}: {self._say_how_far()}."
             )
         uri = made.outputs[name].uri
-        if "://" in uri:
+        if not on_disk(uri):
             raise StorageError(
                 f"{uri} of the run {self.record.id} is not on this machine: only runs whose "
                 "artifacts are here can be compared."
@@ -88,7 +90,7 @@ def select(wanted: str, output: str) -> Selected:
         DataError: there is no such run, or there are several.
         StorageError: the folder has no runs, or they cannot be read.
     """
-    if not wanted.isdigit() and os.path.isdir(wanted):
+    if read_number(wanted) is None and os.path.isdir(wanted):
         return _select_in(os.path.abspath(wanted))
     records = read_runs(output)
     found = _find(wanted, records)
@@ -103,12 +105,13 @@ def select(wanted: str, output: str) -> Selected:
 
 
 def _find(wanted: str, records: Sequence[RunRecord]) -> list[RunRecord]:
-    if wanted.isdigit() and 0 < int(wanted) <= len(records):
-        return [records[int(wanted) - 1]]
+    number = read_number(wanted)
+    if number and number <= len(records):
+        return [records[number - 1]]
     if pushed := [run for run in records if run.pushed and run.pushed.version == wanted]:
         return pushed[:1]
     # Digits alone are no id: all runs of a year begin with the same ones.
-    return [run for run in records if not wanted.isdigit() and run.id.startswith(wanted)]
+    return [run for run in records if number is None and run.id.startswith(wanted)]
 
 
 def _select_in(folder: str) -> Selected:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 import tf_keras
-from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import decode
 from components.images.canonical_form import CHANNELS
+from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
-from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.serving.explanation import make_explain
 from pipeline_def.serving.isolation import Decoded, decode_good
+
+if TYPE_CHECKING:
+    from pipeline_def.serving.transform_graph import TransformGraph
 
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
@@ -24,7 +25,7 @@ _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
 
 def export_model(
     model: tf_keras.Model,
-    transform_output: tft.TFTransformOutput,
+    graph: TransformGraph,
     *,
     config: TransformConfig,
     directory: str,
@@ -46,12 +47,12 @@ def export_model(
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
         explain: `image_bytes` likewise → where an image speaks for its label, see `make_explain`.
     """
-    transform = SavedModelLoader(transform_output.transform_savedmodel_dir)
+    transform, tracked = graph.load()
     signatures = _make_signatures(
         model,
-        transform.apply_transform_model,
-        labels=transform_output.vocabulary_by_name(LABEL_VOCABULARY),
-        raw_spec=transform_output.raw_feature_spec(),
+        transform,
+        labels=graph.labels,
+        raw_spec=graph.raw_spec,
         config=config,
         views=views,
         temperature=temperature,
@@ -59,7 +60,7 @@ def export_model(
     # What the signatures use is saved if it is tracked: weights, and the vocabulary's table. Of
     # Keras's own objects TensorFlow would trace every function again: 8 s instead of 0.6.
     served = tf.Module()
-    served.weights, served.transform = model.variables, vars(transform)
+    served.weights, served.transform = model.variables, tracked
     save_whole(served, directory, signatures)
 
 
@@ -70,7 +71,7 @@ def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) 
     `saved_model.pb` makes it whole: TensorFlow writes that file after all that it refers to.
     """
     target = directory.rstrip("/")
-    unfinished = target if "://" in target else f"{target}.unfinished"
+    unfinished = f"{target}.unfinished" if on_disk(target) else target
     for left_behind in {target, unfinished}:
         if tf.io.gfile.exists(left_behind):
             tf.io.gfile.rmtree(left_behind)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
@@ -28,7 +27,6 @@ from components.contract.model_run import (
     TRAINING_FILE,
     WEIGHTS_FILE,
 )
-from components.transform.preprocessing import LABEL_VOCABULARY
 from pipeline_def.config.trainer import TrainerConfig, fill_in
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
@@ -36,6 +34,7 @@ from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import export_model
+from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.serving.warmup import write_warmup
 from pipeline_def.training.calibration import Calibration, calibrate
 from pipeline_def.training.checkpoint import remove_checkpoints
@@ -99,14 +98,14 @@ def _train_and_export(
     fn_args: Any, choices: TrainerConfig, strategy: tf.distribute.Strategy
 ) -> None:
     started, run_dir = time.time(), fn_args.model_run_dir
-    graph = tft.TFTransformOutput(fn_args.transform_graph_path)
+    graph = TransformGraph(fn_args.transform_graph_path)
     data = TrainingInput.find(
         fn_args,
         choices,
-        graph.transformed_feature_spec(),
+        graph.transformed_spec,
         replicas=strategy.num_replicas_in_sync,
     )
-    labels = [label.decode() for label in graph.vocabulary_by_name(LABEL_VOCABULARY)]
+    labels = [label.decode() for label in graph.labels]
     build = _builder(data, classes=len(labels))
     with strategy.scope(), precision(choices.training.precision):
         model = build()
@@ -131,7 +130,7 @@ def _export(
     model: tf_keras.Model,
     training: Training,
     fn_args: Any,
-    graph: tft.TFTransformOutput,
+    graph: TransformGraph,
     calibration: Calibration | None,
 ) -> None:
     """Write what a server loads, and how large it is."""

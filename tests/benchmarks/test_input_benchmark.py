@@ -12,8 +12,9 @@ import yaml
 from benchmarks import ladder_verdict
 from benchmarks.ladder_plot import draw
 from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from tests.pictures import write_folder
+from tests.shared_parsers import make_parser
 
 RATES = {
     "originals, resized every epoch": 500,

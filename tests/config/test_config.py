@@ -9,10 +9,11 @@ from components.contract.configuration import from_json, to_json
 from components.contract.errors import ServiceError, UserError
 from components.ingest.config import IngestConfig
 from components.transform.config import TransformConfig
-from pipeline_def.config.command_line import exit_status, make_parser, parse
+from pipeline_def.config.command_line import exit_status, parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.network_choice import resolve
+from tests.shared_parsers import make_parser
 
 
 def parsed(*argv: str) -> Config:

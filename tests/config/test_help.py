@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.help import answer
 from pipeline_def.config.options import list_options, list_sections
+from tests.shared_parsers import make_parser
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str, hidden: tuple[str, ...] = ()) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.mistakes import check_arguments, check_file, find_meant
 from pipeline_def.config.options import list_options
+from tests.shared_parsers import make_parser
 
 
 @pytest.mark.parametrize(

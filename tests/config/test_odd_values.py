@@ -18,11 +18,12 @@ from components.contract.configuration import from_dict, from_json, to_json
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.kinds import LARGEST
 from components.evaluation.config import Threshold
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.mistakes import check_file, check_values
 from pipeline_def.config.yaml_file import DEEPEST, MOST_BYTES, MOST_VALUES
+from tests.shared_parsers import make_parser
 
 SCALARS = (
     st.none()
@@ -80,7 +81,7 @@ QUICK: Any = {
 }
 
 
-@settings(max_examples=150, **QUICK)
+@settings(max_examples=60, **QUICK)
 @given(st.sampled_from(FIELDS), VALUES)
 def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
     build(*field, value)
@@ -89,7 +90,7 @@ def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
 def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=100, **QUICK)
+    @settings(max_examples=40, **QUICK)
     @given(VALUES)
     def check(value: Any) -> None:
         build(section, name, value)

@@ -7,12 +7,13 @@ import pytest
 
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.config.trainer import TrainerConfig, fill_in
 from pipeline_def.config.training import TrainingConfig
+from tests.shared_parsers import make_parser
 
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], str]] = {
     "few small images": (32, 1_437, {}, "small"),

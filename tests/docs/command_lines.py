@@ -74,15 +74,7 @@ class Parsed(BaseException):
 @contextlib.contextmanager
 def stopped_runners() -> Iterator[None]:
     """Let the runners parse their command lines, and raise `Parsed` before they act."""
-    make_parser, parse = command_line.make_parser, command_line.parse
-    parsers: dict[tuple[str, ...], Any] = {}
-
-    def make_once(prog: str, screen: str, *, hidden: Any = ()) -> Any:
-        key = (prog, *sorted(hidden))
-        # `schema`, `runs` and `predict` add options of their own to theirs.
-        if key not in parsers or prog.endswith(("schema", "runs", "predict")):
-            parsers[key] = make_parser(prog, screen, hidden=hidden)
-        return parsers[key]
+    parse = command_line.parse
 
     def parse_and_stop(*arguments: Any) -> Any:
         raise Parsed(parse(*arguments)[0])
@@ -98,7 +90,6 @@ def stopped_runners() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for commands in (local_commands, kubeflow_commands):
-            patch.setattr(commands, "make_parser", make_once)
             patch.setattr(commands, "parse", parse_and_stop)
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)

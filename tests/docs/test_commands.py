@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.config.options import list_options, list_sections
 from tests.docs.command_lines import (
@@ -34,6 +34,7 @@ from tests.docs.markdown import (
     read_page,
 )
 from tests.docs.names import find_broken_links, find_unknown_names
+from tests.shared_parsers import make_parser
 
 
 def find_mistakes(commands: list[Command], files: Iterable[str] = ()) -> Iterator[str]:

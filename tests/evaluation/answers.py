@@ -14,8 +14,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
 from components.contract import example
-from components.contract.artifacts import FOUND_PROPERTY
 from components.contract.configuration import to_json
+from components.contract.properties import FOUND_PROPERTY
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.executor import Executor
 from components.evaluation.metrics.predictions import Predictions

@@ -10,13 +10,13 @@ import tensorflow as tf
 from sklearn import metrics
 from tfx import types
 
-from components.contract.artifacts import MAJORITY_PROPERTY, SPLIT_PROPERTY
-from components.evaluation.blessing import explain_blessing, read_metrics
+from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.blessing_text import BASELINE, CANDIDATE, Slice
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.classification_metrics import METRICS, measure
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
+from components.evaluation.tfma.blessing import explain_blessing, read_metrics
 from components.evaluation.verdict_file import read_verdict
 from tests.evaluation.answers import Model, evaluate, write_examples
 from tests.evaluation.predictions_sample import make_predictions

@@ -8,7 +8,8 @@ import pytest
 from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.config import EvaluationConfig, MetricName, Threshold
 from components.evaluation.metrics.classification_metrics import METRICS
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
+from tests.shared_parsers import make_parser
 
 
 def test_names_are_those_of_the_metrics() -> None:

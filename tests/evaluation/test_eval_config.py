@@ -6,11 +6,11 @@ import pytest
 import tensorflow_model_analysis as tfma
 from tfx.types import standard_artifacts
 
-from components.contract.artifacts import FOUND_PROPERTY
+from components.contract.properties import FOUND_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline
-from components.evaluation.blessing import describe_thresholds
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import find_models, require_majority_accuracy
+from components.evaluation.tfma.blessing import describe_thresholds
 from components.evaluation.tfma.eval_config import make_eval_config
 from tests.evaluation.saved_model_sample import saved_model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ class Undisturbed:
     names: Names
     seconds: dict[str, float]
     """Step → how long it takes."""
+    whole: float
+    """Seconds that all of the run takes."""
 
     def arguments(self, output: Path) -> list[str]:
         """Return the command line of the same run into another folder."""
@@ -33,11 +36,14 @@ class Undisturbed:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
     data, output = write_folder(folder / "images", each=40), folder / "out"
+    began = time.monotonic()
     program = Program(["--data", str(data), "--output", str(output), *OPTIONS], folder)
     assert program.wait() == 0, program.err
+    whole = time.monotonic() - began
     assert count_running(output) == 0
     steps = read_records(str(output))[-1].steps
     return Undisturbed(
+        whole=whole,
         data=data,
         result=read_result(output),
         names=name_live(output),

@@ -1,12 +1,14 @@
 """Runs that are killed and stopped in every step, at moments that their output tells.
 
-With `KILLS=N` every signal is sent at every moment, and N more kills follow at random ones.
+With `KILLS=N` every signal is sent at every moment, and N more follow at random ones, which `SEED`
+chooses.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -21,7 +23,10 @@ from tests.nodes import NODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
-KILLS = int(os.environ.get("KILLS", "0"))
+KILLS, SEED = (int(os.environ.get(name, "0")) for name in ("KILLS", "SEED"))
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+# Of the time of a whole run: what is stopped soon is stopped often, wherever it goes on.
+FRACTIONS = (1, 1 / 4, 1 / 8)
 STOPPED = "local_runner.py: stopped; what is finished is kept.\n"
 
 
@@ -84,23 +89,33 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
     check_result(output, undisturbed.result, undisturbed.names)
 
 
+def stop_after(program: Program, seconds: float, number: int) -> int:
+    """Send a signal some time after the first words of a run; return how the run has ended."""
+    program.wait_until(lambda: bool(program.out))
+    program.process.join(seconds)
+    return program.stop(number)
+
+
 @pytest.mark.skipif(KILLS == 0, reason="by hand: KILLS=100")
 def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """A run is killed again and again until one gets to its end, and then the next."""
-    left, chosen, runs = KILLS, random.Random(0), 0
-    whole = sum(undisturbed.seconds.values())
+    """A run is stopped again and again, in any way, until one gets to its end; then the next."""
+    left, chosen, runs = KILLS, random.Random(SEED), 0
     while left > 0:
         output, runs = tmp_path / str(runs), runs + 1
-        output.mkdir()
         while left > 0:
             program = Program(undisturbed.arguments(output), tmp_path)
-            program.process.join(whole * chosen.random() ** 2)
-            status = program.stop(signal.SIGKILL)
+            number, most = chosen.choice(SIGNALS), undisturbed.whole * chosen.choice(FRACTIONS)
+            moment = chosen.uniform(0, most)
+            status = stop_after(program, moment, number)
             if status == 0:
                 break
             left -= 1
+            print(f"signal {number} after {moment:.2f} s; {left} to go", flush=True)
+            check_end(program, number, status)
             check_live(output, undisturbed.names)
+            assert count_running(output) <= 1
         program = Program(undisturbed.arguments(output), tmp_path)
         assert program.wait() == 0, program.err
         check_result(output, undisturbed.result, undisturbed.names)
-        print(f"{runs} runs, {left} kills left", flush=True)
+        shutil.rmtree(output)
+        print(f"{runs} runs are as if nothing had happened", flush=True)

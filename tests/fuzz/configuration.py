@@ -1,4 +1,4 @@
-"""Fuzzes the YAML configuration: `python -m tests.fuzz.configuration CORPUS -max_total_time=600`.
+"""Fuzzes the YAML configuration: `uv run -m tests.fuzz.configuration --seconds 600`.
 
 Whatever a file holds, it is refused in one sentence, or its sections become configurations that
 survive the way to an executor.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import atheris
+
+from tests.fuzz.session import check_sentence, fuzz
 
 with atheris.instrument_imports(include=["yaml", "pipeline_def.config", "components.contract"]):
     import yaml
@@ -36,20 +37,15 @@ _FILE = os.path.join(tempfile.mkdtemp(), "config.yaml")
 _accepted = 0
 
 
-def write_corpus(folder: Path) -> None:
-    """Write what to begin with: all defaults, each option alone, and what YAML alone can do."""
+def make_seeds() -> Iterator[bytes]:
+    """Yield what to begin with: all defaults, each section alone, and what YAML alone can do."""
     defaults = to_dict(Config())
     texts = [yaml.safe_dump(defaults), "a: &a [x, x]\nb: [*a, *a]\n", "? [a]\n: !!int x\n"]
     texts += [f"{name}: {yaml.safe_dump(fields)}" for name, fields in defaults.items()]
     texts += ["evaluation: {thresholds: [{metric: ece, at_most: 0.1, slice: class=a}]}"]
     texts += ["ingest: {splits: {train: 0.5, eval: 0.5}, shard_mib: 1e400, threads: null}"]
     texts += ["data: 2020-13-45\n", "[" * 30, "training: {epochs: .nan}", "--- |\n  x\n...\n"]
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, text in enumerate(texts):
-        (folder / f"{number:03}.yaml").write_text(text, encoding="utf-8")
-    words = {part for name in list_options() for part in name.split(".")}
-    lines = (f'"{word}:"\n' for word in sorted(words))
-    (folder.parent / "words.txt").write_text("".join(lines), encoding="utf-8")
+    yield from (text.encode() for text in texts)
 
 
 def check(data: bytes) -> None:
@@ -62,7 +58,7 @@ def check(data: bytes) -> None:
             return
         found = read_yaml(_FILE)
     except ConfigurationError as error:
-        _check_sentence(error)
+        check_sentence(error)
         return
     for name, value in found.items():
         if name in _SECTIONS and isinstance(value, dict):
@@ -72,27 +68,18 @@ def check(data: bytes) -> None:
         try:
             parse(make_parser("run.py", "Runs."), ["--config", _FILE])
         except ConfigurationError as error:
-            _check_sentence(error)
+            check_sentence(error)
 
 
 def _build(kind: Any, fields: dict[str, Any]) -> None:
     try:
         made = kind(**fields)
     except ConfigurationError as error:
-        _check_sentence(error)
+        check_sentence(error)
     else:
         assert from_json(kind, to_json(made)) == made
 
 
-def _check_sentence(error: Exception) -> None:
-    assert 0 < len(str(error)) < 2_000, "no sentence"
-
-
-def main() -> None:
-    """Fuzz until a limit of the command line is reached."""
-    atheris.Setup(sys.argv, check)
-    atheris.Fuzz()
-
-
 if __name__ == "__main__":
-    main()
+    names = {part for name in list_options() for part in name.split(".")}
+    fuzz(check, make_seeds(), words=[f"{name}:" for name in sorted(names)], longest=2048)

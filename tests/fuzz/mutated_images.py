@@ -16,42 +16,16 @@ from components.images.canonical import canonicalize, decode, decode_file
 from components.images.check import check_image
 from components.images.check_result import CheckedImage, Rejected
 from components.images.options import ImageOptions
-from tests.pictures import encode, picture
+from tests.fuzz.corpus import common_images
 from tests.serving.test_bad_files import CONFIG, answers
 
 _BATCH = 64
 
 
-def corpus() -> list[bytes]:
-    """Return whole images of each format and kind that is kept or transcoded."""
-    image = picture(1, height=29, width=37)
-    files = [
-        encode(image.convert(mode), kind, **options)
-        for kind, mode, options in (
-            ("JPEG", "RGB", {}),
-            ("JPEG", "RGB", {"progressive": True, "subsampling": 2}),
-            ("JPEG", "RGB", {"restart_marker_blocks": 1}),
-            ("JPEG", "L", {}),
-            ("JPEG", "CMYK", {}),
-            ("PNG", "RGB", {}),
-            ("PNG", "P", {}),
-            ("PNG", "RGBA", {}),
-            ("GIF", "P", {}),
-            ("BMP", "RGB", {}),
-            ("BMP", "P", {}),
-            ("WEBP", "RGB", {}),
-            ("WEBP", "RGBA", {"lossless": True}),
-        )
-    ]
-    turned = image.getexif()
-    turned[0x0112] = 6
-    return [*files, encode(image, "JPEG", exif=turned)]
-
-
 def mutated(count: int, *, seed: int) -> Iterator[bytes]:
     """Yield damaged images: bytes changed, removed, doubled, or the end cut off."""
     random = np.random.default_rng(seed)
-    whole = corpus()
+    whole = common_images()
     for number in range(count):
         data = bytearray(whole[number % len(whole)])
         for _ in range(int(random.integers(1, 4))):

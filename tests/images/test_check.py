@@ -14,9 +14,11 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
+from components.images import jpeg_check
 from components.images.canonical import decode_file
 from components.images.check import check_image
 from components.images.check_result import Category, Rejected
+from components.images.upright import read_orientations
 from components.ingest.config import IngestConfig
 from pipeline_def.data.host_decode import _DECODERS
 from tests.pictures import encode, picture
@@ -134,6 +136,34 @@ def test_orientation_outside_of_exif_is_applied(data: bytes) -> None:
     assert np.array_equal(seen_by_a_person(checked.encoded), np.asarray(upright))
 
 
+SAYS_SIX = XMP.encode()
+TWICE = struct.pack("<2sHIHHHIHHHHIHHI", b"II", 42, 8, 2, 274, 3, 1, 6, 0, 274, 3, 1, 1, 0, 0)
+SEEN_BY_ONE = {
+    "XMP behind a JPEG": encode(picture(1), "JPEG") + SAYS_SIX,
+    "XMP in a JPEG's comment": encode(picture(1), "JPEG", comment=SAYS_SIX),
+    "XMP in a GIF": encode(picture(1).convert("P"), "GIF", comment=SAYS_SIX),
+    "XMP behind a BMP": encode(picture(1), "BMP") + SAYS_SIX,
+    "XMP in a PNG's comment": turned_by_text("Comment", XMP),
+    "one more EXIF in a PNG": encode(picture(1), "PNG") + b"eXIf" + bytes.fromhex(HEX),
+    "two tags": encode(picture(1), "JPEG", exif=b"Exif\0\0" + TWICE),
+    "EXIF says upright, XMP does not": encode(
+        picture(1),
+        "JPEG",
+        exif=b"Exif\0\0" + bytes.fromhex(HEX).replace(b"\6", b"\1"),
+        xmp=SAYS_SIX,
+    ),
+}
+
+
+@pytest.mark.parametrize("data", SEEN_BY_ONE.values(), ids=SEEN_BY_ONE.keys())
+def test_what_is_stored_is_not_turned_by_the_graph(data: bytes) -> None:
+    """Pillow and the graph look for orientation in different places; ingest is to find them all."""
+    encoded = check_image(data, CONFIG).encoded
+    assert read_orientations(tf.constant([encoded])) == 1
+    seen = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
+    assert np.abs(decode_file(tf.constant(encoded)).numpy().astype(int) - seen).max() <= 3
+
+
 def jpegs() -> Iterator[tuple[str, bytes]]:
     """Yield JPEGs of all subsamplings and kinds, with odd sides."""
     random = np.random.default_rng(0)
@@ -174,6 +204,22 @@ def test_a_jpeg_of_very_many_scans_is_rejected_before_it_is_decoded() -> None:
     last = data.rindex(b"\xff\xda")
     with pytest.raises(Rejected, match="scans, above"):
         check_image(data[:last] + data[last:-2] * 300 + b"\xff\xd9", CONFIG)
+
+
+def test_scans_behind_the_image_are_no_reason_to_reject_it() -> None:
+    assert check_image(JPEG + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG).format == "jpeg"
+    # Where the first scan is one component of three, they are the image's own.
+    parts = JPEG.replace(b"\0\x0c\x03\x01\0\x02\x11\x03\x11", b"\0\x08\x01\x01\0")
+    assert parts != JPEG
+    with pytest.raises(Rejected, match="scans, above"):
+        check_image(parts + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 8191, 8192, 8193, 50_001])
+def test_every_beginning_of_a_scan_is_counted(length: int) -> None:
+    random = np.random.default_rng(length)
+    data = random.choice([0xFF, 0xDA, 0], length).astype(np.uint8).tobytes()
+    assert jpeg_check._count_scans(data) == data.count(b"\xff\xda")
 
 
 def test_limits_above_those_of_pillow() -> None:

@@ -12,7 +12,6 @@ from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import check_labels, list_source
 from components.ingest.plan_work import IngestJob, write_plan
-from components.ingest.shard_plan import ShardPlan
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")
@@ -54,9 +53,9 @@ class Ingested:
         return [next(s for s, data in shards.items() if name.encode() in data) for name in names]
 
 
-def write_plans(plans: Sequence[ShardPlan], job: IngestJob) -> None:
-    for plan in plans:
-        write_plan(plan, job)
+def write_all(numbers: Sequence[int], job: IngestJob) -> None:
+    for number in numbers:
+        write_plan(number, job)
 
 
 def ingest(folder: Path | str, target: Path, config: IngestConfig = HEADER) -> Ingested:
@@ -69,6 +68,6 @@ def ingest(folder: Path | str, target: Path, config: IngestConfig = HEADER) -> I
         config,
         examples=str(made.examples),
         rejects=str(made.rejects),
-        write=write_plans,
+        write=write_all,
     )
     return made

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 from PIL import Image
 
 from components.contract import example
 from components.contract.errors import UserError
+from components.ingest import plan_processes
 from components.ingest.component import ImageExampleGen
 from components.ingest.config import IngestConfig
 from components.ingest.driver import Driver
@@ -113,6 +115,21 @@ def test_same_bytes_with_one_worker_and_with_several(
     again = nodes.ingest(image_folder, tmp_path, config=config, beam_args=nodes.TWO_WORKERS)
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)
     assert nodes.shard_bytes(again.rejects) == nodes.shard_bytes(ingested.rejects)
+
+
+@pytest.mark.slow
+def test_same_bytes_with_processes(
+    ingested: nodes.Ingested,
+    image_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan_processes, "FEWEST", 1)
+    again = nodes.ingest(image_folder, tmp_path, config=IngestConfig(threads=2))
+    assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)
+    assert nodes.shard_bytes(again.rejects) == nodes.shard_bytes(ingested.rejects)
+    commands = [str(child.cmdline()) for child in psutil.Process().children()]
+    assert not [command for command in commands if "plan_server" in command]
 
 
 def resolve(pattern: str, listings: Path, config: IngestConfig | None = None) -> dict[str, Any]:

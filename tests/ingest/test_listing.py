@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import inspect
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +77,17 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     paths = [file.path for file in listing.files]
     assert paths == ["cat/1.jpg", "cat/gone.jpg", "cat/more/2.jpg", "dog/1.jpg", "elsewhere/2.jpg"]
     assert listing.skipped == (("cat/up", "not a regular file"),)
+
+
+def test_folders_may_be_nested_more_deeply_than_functions(tmp_path: Path) -> None:
+    touch(tmp_path, f"a/{'b/' * 120}1.png")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        [file] = list_images(str(tmp_path)).files
+    finally:
+        sys.setrecursionlimit(before)
+    assert (file.label, file.path.count("/")) == ("a", 121)
 
 
 def test_pipes_are_skipped(tmp_path: Path) -> None:

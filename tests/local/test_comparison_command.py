@@ -141,6 +141,9 @@ def test_a_run_is_named_in_several_ways(tmp_path: Path) -> None:
     assert select("1795345131", str(other)).record.id == "6"
     with pytest.raises(DataError, match="There are 2 runs 2026-11-22 in"):
         select("2026-11-22", str(output))
+    for odd in ("²", "9" * 5_000):
+        with pytest.raises(DataError, match="There is no run"):
+            select(odd, str(output))
 
 
 def test_a_folder_that_was_moved_and_images_that_few_share(

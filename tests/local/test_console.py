@@ -184,6 +184,13 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
+def test_many_classes_with_long_names_take_little_room(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = replace(SUMMARY, classes=["x" * 250] * 2000)
+    console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Classes")]
+    assert "2,000: " + ", ".join(["x" * 60 + "…"] * 10) + ", … and 1,990 more" in line
+
+
 def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,6 +18,7 @@ from components.images.file_options import FileOptions
 from components.ingest.config import IngestConfig
 from components.predict import flow
 from components.predict.config import PredictConfig
+from components.predict.image_model import find_reason
 from components.predict.outcome import Outcome, Ranking, Tally
 from components.predict.sources import Source, count_files, find_sources
 from components.records.record_reader import read_features
@@ -183,3 +184,29 @@ def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: 
 def test_a_lost_file_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="3 files, but 1 outcomes"):
         list(Tally(3).count([Outcome("a", "answered")]))
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        pytest.param("no image", "no image", id="what the model says itself"),
+        pytest.param(
+            "Graph execution error:\n\nDetected at node map/Decode defined at (most recent call "
+            "last):\n<stack traces unavailable>\nUnknown image file format.\n\t [[{{node map}}]] "
+            "[Op:__inference_serve_2865]",
+            "Unknown image file format.",
+            id="within a graph",
+        ),
+        pytest.param(
+            "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  Invalid "
+            "PNG.\n\t [[{{node map}}]]\n  (1) CANCELLED:  stopped\n0 successful operations.",
+            "Invalid PNG.",
+            id="of several the first",
+        ),
+        pytest.param("{{function_node f}} {{node map/while}} Bad JPEG", "Bad JPEG", id="a node"),
+        pytest.param("x" * 400, "x" * 300, id="long"),
+        pytest.param("\n [[{{node map}}]]", "the model cannot read it", id="nothing"),
+    ],
+)
+def test_the_reason_in_an_error_of_tensorflow(message: str, reason: str) -> None:
+    assert find_reason(message) == reason

@@ -228,12 +228,15 @@ def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time", lambda: 1_000.0)
+    others = ("²", "9" * 30)
+    for name in others:
+        saved_model(tmp_path / "pushed" / name, weights=b"of somebody else's")
     for name in ("one", "two", "three"):
         saved_model(tmp_path / name / "Format-Serving", weights=name.encode())
         pushed = push(tmp_path / name, str(tmp_path / "pushed"), tmp_path / "archive", card=None)
         last = pushed.get_string_custom_property("pushed_destination")
         assert (Path(last) / "variables" / "variables.index").read_text() == name
-    assert sorted(os.listdir(tmp_path / "pushed")) == ["1000", "1001", "1002"]
+    assert set(os.listdir(tmp_path / "pushed")) == {"1000", "1001", "1002", *others}
 
 
 def test_pushes_at_the_same_time_make_one_version(tmp_path: Path) -> None:

@@ -1,18 +1,36 @@
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from components.contract.errors import StorageError
+from components.records.record_index import write_indexed_shard
 from components.records.record_reader import read_features
+from components.records.shard_files import list_shards, write_index
 from components.records.shortened_records import read_shortened
 from components.records.tfrecord import RecordWriter, Value, serialize
+from pipeline_def.data.shards import RecordTable, Shards
 
 # Sizes around the lengths that need one byte more to be written down.
 IMAGES = [b"", b"x", b"x" * 127, b"x" * 128, b"x" * 16_384, random.Random(0).randbytes(3_000_000)]
 NAMES = ["a/1.png", "größer/猫.jpg", "byte \udcff.jpg", "x" * 300, "", "b"]
+
+
+def record(data: bytes) -> bytes:
+    """Frame what need not be an example."""
+    return len(data).to_bytes(8, "little") + bytes(4) + data + bytes(4)
+
+
+def saved(rows: npt.NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, rows)
+    return buffer.getvalue()
 
 
 def make_features(number: int) -> dict[str, Value]:
@@ -71,3 +89,58 @@ def test_a_record_without_the_feature_stays_as_it_is(tmp_path: Path) -> None:
 def test_an_empty_shard(tmp_path: Path) -> None:
     (tmp_path / "shard").write_bytes(b"")
     assert list(read_features(str(tmp_path / "shard"), (b"h",))) == []
+
+
+INDEX = "records/train/shard.npy"
+ROWS = np.array([[12, 5, 0]])
+DAMAGE = {
+    "another wire type": ("Split-train/shard", record(b"\x08\x01")),
+    "a field that ends beyond its record": ("Split-train/shard", record(b"\x0a\x7f" + b"x" * 9)),
+    "a length without an end": ("Split-train/shard", record(b"\x0a" + b"\xff" * 99)),
+    "nothing in a record": ("Split-train/shard", record(b"\x0a")),
+    "no array": (INDEX, b"\x93NUMPY"),
+    "an archive of arrays": (INDEX, b"PK\3\4" + bytes(99)),
+    "an array of objects": (INDEX, saved(np.array([None]))),
+    "an array of another shape": (INDEX, saved(ROWS[:, :2])),
+    "images before their shard": (INDEX, saved(ROWS * -1)),
+    "images behind their shard": (INDEX, saved(ROWS * 10_000)),
+    "more images than are counted": (INDEX, saved(np.repeat(ROWS, 2, axis=0))),
+    "no JSON": ("index.json", b'{"splits": '),
+    "no UTF-8": ("index.json", b'{"splits": {"train": {"\xff": 1}}}'),
+    "no splits": ("index.json", b"{}"),
+    "another split": ("index.json", b'{"splits": {"eval": {"shard": 1}}}'),
+    "a list": ("index.json", b'{"splits": [1]}'),
+    "a count that is text": ("index.json", b'{"splits": {"train": {"shard": "1"}}}'),
+    "no labels": ("index.json", b'{"splits": {"train": {"shard": 1}}, "labels": 3}'),
+    "another shard": ("index.json", b'{"splits": {"train": {"gone": 1}}}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    """Whichever reader meets it first; a file that is as it was written is read by all."""
+    uri = str(tmp_path)
+    write_indexed_shard(
+        uri, "train", "shard", [{"image/encoded": b"x" * 20, "image/class/label": 0}]
+    )
+    write_index(uri, {"train": {"shard": 1}}, labels={"train": {"cat": 1}})
+    (tmp_path / "records/train/gone.npy").write_bytes(saved(ROWS))
+    read_all(uri)
+    name, content = DAMAGE[damage]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(StorageError, match=r": remove the output folder, and run again\.$"):
+        read_all(uri)
+
+
+def test_a_split_without_shards_has_no_records(tmp_path: Path) -> None:
+    write_index(str(tmp_path), {"train": {}})
+    table = RecordTable.read(Shards.of_pattern(f"{tmp_path}/Split-train/*"))
+    assert (len(table.shard), len(table.label)) == (0, 0)
+
+
+def read_all(uri: str) -> None:
+    """Read the shards and the indexes that are there, as the steps of the pipeline do."""
+    for shard in list_shards(uri, "train"):
+        RecordTable.read(Shards.of_pattern(f"{uri}/Split-train/*"))
+        list(read_features(shard, (b"image/encoded",)))
+        list(read_shortened(shard, "image/encoded", 8))

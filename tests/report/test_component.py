@@ -17,9 +17,6 @@ from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
 from tfx.types import standard_artifacts
 
 from components.contract.artifacts import (
-    FOLDER_PROPERTY,
-    MAJORITY_PROPERTY,
-    SPLIT_PROPERTY,
     ClassificationMetrics,
     Html,
     ImageRejects,
@@ -27,6 +24,7 @@ from components.contract.artifacts import (
     Metrics,
 )
 from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.metrics.classification_metrics import METRICS, measure
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import read_predictions
@@ -122,8 +120,7 @@ def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
 def no_tfma(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for what is read of TFMA's files, which tests of the Evaluator cover."""
     verdict = Verdict("blessed", "Blessed: it may.", ["accuracy 0.750 is at least 0.5"])
-    monkeypatch.setattr(sources, "read_config", lambda uri: None)
-    monkeypatch.setattr(sources, "describe_thresholds", lambda config: {"accuracy": "at least 0.5"})
+    monkeypatch.setattr(sources, "read_thresholds", lambda uri: {"accuracy": "at least 0.5"})
     monkeypatch.setattr(sources, "read_verdict", lambda uri: verdict)
 
 

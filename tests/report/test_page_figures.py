@@ -10,20 +10,28 @@ import pytest
 
 from components.report.page.document import render_section
 from tests.report import report_sample
-from tests.report.page_words import say
+from tests.report.page_words import say, words
+
+# Where the pages are drawn.
+pytestmark = pytest.mark.xdist_group("page")
 
 
-def draw_texts(section: str, **changes: Any) -> list[list[str]]:
-    """The texts of each figure of a section of the small page."""
-    page = render_section(section, replace(report_sample.small(), **changes))
-    svgs = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+def find_section(page: str, name: str) -> str:
+    """The markup of a section of a page."""
+    [found] = re.findall(f'<section aria-labelledby="{name}">(.*?)</section>', page, re.DOTALL)
+    return str(found)
+
+
+def read_texts(section: str) -> list[list[str]]:
+    """The texts of each figure of a section."""
+    svgs = re.findall(r"<svg.*?</svg>", section, flags=re.DOTALL)
     return [re.findall(r"<text[^>]*>([^<]*)</text>", svg) for svg in svgs]
 
 
 @pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration", "curves"])
-def test_axes_of_fractions_are_of_0_to_1(section: str) -> None:
+def test_axes_of_fractions_are_of_0_to_1(pages: dict[str, str], section: str) -> None:
     """Whatever is drawn: the values of the sample are all above 0.7."""
-    figures = draw_texts(section)
+    figures = read_texts(find_section(pages["small"], section))
     # The changes against the baseline are no fractions.
     fractions = [texts for texts in figures if "this model − baseline" not in texts]
     assert fractions
@@ -31,11 +39,12 @@ def test_axes_of_fractions_are_of_0_to_1(section: str) -> None:
         assert {"0.00", "1.00"} <= set(texts) or {"0.0", "1.0"} <= set(texts)
 
 
-def test_the_kept_epoch_is_marked_in_each_figure_of_the_training() -> None:
-    figures = draw_texts("training")
+def test_the_kept_epoch_is_marked_in_each_figure_of_the_training(pages: dict[str, str]) -> None:
+    training = find_section(pages["small"], "training")
+    figures = read_texts(training)
     assert len(figures) == 5
     assert all("kept: epoch 19" in texts for texts in figures)
-    said = say("training")
+    said = words(training)
     order = ["Loss in", "Accuracy in", "Learning rate in", "Images a second in", "Fraction of time"]
     places = [said.index(caption) for caption in order]
     assert places == sorted(places)
@@ -44,16 +53,16 @@ def test_the_kept_epoch_is_marked_in_each_figure_of_the_training() -> None:
 def test_splits_are_in_the_order_of_their_use() -> None:
     counts = report_sample.small().balance["train"]
     names = ("eval", "other", "test", "train")
-    changes = {"balance": dict.fromkeys(names, counts), "anomalies": dict.fromkeys(names, ())}
-    [texts] = draw_texts("balance", **changes)
+    changes: dict[str, Any] = {"balance": dict.fromkeys(names, counts), "anomalies": dict.fromkeys(names, ())}
+    [texts] = read_texts(render_section("balance", replace(report_sample.small(), **changes)))
     assert texts[-4:] == ["train", "eval", "test", "other"]
     assert "images" in texts
     assert "train : no anomaly. eval : no anomaly. test : no" in say("files", **changes)
     assert "train : 1,005 images" in say("balance", **changes)
 
 
-def test_curves_are_of_the_worst_classes_in_their_order() -> None:
-    said = say("curves")
+def test_curves_are_of_the_worst_classes_in_their_order(pages: dict[str, str]) -> None:
+    said = words(find_section(pages["small"], "curves"))
     assert "6 of 10 classes, the one that is told apart worst first" in said
     areas = [float(area) for area in re.findall(r": area ([0-9.]+),", said)]
     assert areas == sorted(areas)

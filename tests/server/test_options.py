@@ -13,6 +13,7 @@ def test_what_is_not_said_is_local_and_limited() -> None:
     assert options == ServerOptions(os.path.abspath("out"), "17", timeout=5.0)
     assert options.is_local
     assert not parse_options(["--host", "0.0.0.0"]).is_local
+    assert parse_options(["--output", "s3://bucket/out/"]).output == "s3://bucket/out"
     for name in ServerOptions.__dataclass_fields__:
         assert f"--{name} " in SCREEN
 
@@ -25,7 +26,7 @@ def test_what_is_not_said_is_local_and_limited() -> None:
         (["--timeout", "0"], "--timeout is 0.0: it must be above 0"),
         (["--name", "../x"], "--name is '../x'"),
         (["--port", "x"], "port"),
-        (["--output", "gs://bucket/out"], "a server reads models of this machine only"),
+        (["--output", "ftp://host/out"], "--output is ftp://host/out, which cannot be used"),
         (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],

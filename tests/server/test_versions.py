@@ -2,14 +2,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from components.contract.errors import ModelError
+from benchmarks.gcs_server import GcsServer
+from components.contract.errors import ModelError, StorageError
+from components.storage.folder import open_folder
+from pipeline_def.local.server import versions as module
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel
+from tests.storage.gs_client import point_to
+from tests.storage.s3_server import serve_s3
 
 
 def push(folder: Path, version: str, *, whole: bool = True) -> None:
@@ -99,3 +106,65 @@ def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:
     push(tmp_path, "13")
     with pytest.raises(ModelError, match=r"Cannot load .*13: the graph is damaged"):
         Versions(str(tmp_path), load)
+
+
+@pytest.fixture(params=["gs", pytest.param("s3", marks=pytest.mark.slow)])
+def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of an empty bucket."""
+    if request.param == "s3":
+        with serve_s3("bucket"):
+            yield "s3://bucket"
+        return
+    with GcsServer() as server, point_to(server):
+        server.add_bucket("bucket")
+        yield "gs://bucket"
+
+
+def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(bucket: str) -> None:
+    fs, root = open_folder(bucket)
+    copies: list[str] = []
+
+    def load_files(path: str) -> Model:
+        files = (os.path.join(above, name) for above, _, names in os.walk(path) for name in names)
+        read = {os.path.relpath(file, path): Path(file).read_bytes() for file in files}
+        version = os.path.basename(path).encode()
+        assert read == {"variables/index": version, "saved_model.pb": version}
+        copies.append(path)
+        return FakeModel(os.path.basename(path))
+
+    with pytest.raises(ModelError, match=rf"There is no model in {bucket}/out/pushed"):
+        Versions(f"{bucket}/out/pushed", load_files)
+    for version, name in (
+        ("9", "variables/index"),
+        ("9", "saved_model.pb"),
+        ("10", "variables/index"),
+    ):
+        fs.pipe_file(f"{root}/out/pushed/{version}/{name}", version.encode())
+    versions = Versions(f"{bucket}/out/pushed", load_files)
+    asyncio.run(versions.update())
+    assert versions.current.version == "9"
+    fs.pipe_file(f"{root}/out/pushed/10/saved_model.pb", b"10")
+    asyncio.run(versions.update())
+    assert versions.current.version == "10"
+    assert len(copies) == 2
+    assert not any(os.path.exists(path) for path in copies)
+
+
+def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    push(tmp_path, "12")
+    versions = Versions(str(tmp_path), load)
+    answered = threading.Event()
+
+    def fail(folder: str) -> None:
+        answered.wait()
+        raise StorageError("The store does not answer.")
+
+    monkeypatch.setattr(module, "find_newest", fail)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(versions.update(), 0.01))
+    answered.set()
+    asyncio.run(versions.update())
+    assert versions.current.version == "12"
+    assert "Cannot look for other versions: The store does not answer." in caplog.text

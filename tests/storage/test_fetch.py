@@ -15,6 +15,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, list_images
 from components.ingest.spans import find_span
 from components.storage import retry
+from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
 from tests.ingest.plain import HEADER, ingest
 from tests.pictures import write_folder
@@ -32,6 +33,18 @@ def server() -> Iterator[GcsServer]:
 
 def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
     return [found for _, found in read_files(folder, files, CONFIG)]
+
+
+@pytest.mark.parametrize(("proxy", "asked"), [("", False), ("http://proxy:3128", True)])
+def test_a_proxy_is_looked_for_at_each_request_only_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, asked: bool
+) -> None:
+    for name in (name for name in os.environ if name.lower().endswith("_proxy")):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+    fs, _ = open_cloud_storage("gs://bucket")
+    assert fs.session_kwargs == {"trust_env": asked}
 
 
 HOSTILE = [

@@ -16,8 +16,8 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
-from components.contract.artifacts import FOUND_PROPERTY, VERSION_PROPERTY
 from components.contract.errors import UserError
+from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import FOUND_KEY, find_baseline
 from components.storage import retry

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import DataError
-from components.contract.example import ENCODED, LABEL_ID
+from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.records.record_index import write_indexed_shard
+from components.records.record_reader import read_features
 from components.records.shard_files import write_index
 from components.transform.input_shards import (
     describe_shards,
     find_index,
     find_shards,
     transformed_name,
+    write_labels,
 )
 
 LABELS = ["cat", "dog", "eel"]
@@ -49,3 +51,10 @@ def test_a_label_that_training_does_not_know_ends_the_run(tmp_path: Path) -> Non
     write(tmp_path, "eval", "b", [0, -1, -1])
     with pytest.raises(DataError, match="2 images of split eval have a label that no image"):
         describe_shards(str(tmp_path), {"eval": ["b"]}, LABELS)
+
+
+def test_labels_alone_are_examples_of_as_many_images(tmp_path: Path) -> None:
+    write_labels(str(tmp_path), "train", {"cat": 2, "dög": 1})
+    [shard] = (tmp_path / "Split-train").iterdir()
+    labels = [bytes(found[LABEL.encode()]) for found in read_features(str(shard), [LABEL.encode()])]
+    assert labels == [b"cat", b"cat", "dög".encode()]

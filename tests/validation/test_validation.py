@@ -24,7 +24,7 @@ from tfx.utils import io_utils
 
 from components.contract import example
 from components.contract.configuration import to_json
-from components.contract.errors import DataError
+from components.contract.errors import DataError, StorageError
 from components.contract.lookup import LookupInput
 from components.validation import schema_gen as image_schema_gen
 from components.validation import statistics_gen as image_statistics_gen
@@ -507,3 +507,17 @@ def test_only_the_newest_entries_are_kept_and_only_complete_ones_count(tmp_path:
     assert len(entries) == len(os.listdir(runs[0].history)) == 30
     Path(runs[0].history, str(entries[-1].time), "kept.json").unlink()
     assert list_history(runs[0].history) == entries[:-1]
+    Path(runs[0].history, "²").mkdir()
+    assert list_history(runs[0].history) == entries[:-1]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"time": "x"}', b"\xff"])
+def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
+    entry = tmp_path / "1732310400"
+    (entry / "Split-train").mkdir(parents=True)
+    (entry / "kept.json").write_bytes(content)
+    (entry / "Split-train" / "FeatureStats.pb").write_bytes(b"\xff")
+    with pytest.raises(StorageError, match=f"{entry} are damaged .*: remove that folder"):
+        list_history(str(tmp_path))
+    with pytest.raises(StorageError, match=f"{entry} are damaged .*: remove that folder"):
+        read_entry_statistics(str(entry), "train")

@@ -23,7 +23,7 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma
     accuracy = Threshold(
         "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
     )
-    # The accuracy comes first: `components.evaluation.blessing` expects it there.
+    # The accuracy comes first: `components.evaluation.tfma.blessing` expects it there.
     thresholds = [accuracy, *config.thresholds]
     needed = {threshold.metric for threshold in thresholds}
     names = [name for name in get_args(MetricName) if name != AUC or with_auc or name in needed]

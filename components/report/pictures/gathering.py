@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from tfx import types
-from tfx.utils import import_utils, path_utils
-
-from components.contract.artifacts import FOLDER_PROPERTY
+from components.contract.properties import FOLDER_PROPERTY, Properties
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Evaluated
 from components.report.facts import MATRIX_CLASSES, ClassSample
@@ -24,13 +22,14 @@ _REJECTS, _SAME_IMAGES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
 
 
 def gather_pictures(
-    given: Mapping[str, types.Artifact],
+    given: Mapping[str, Properties],
     evaluated: Evaluated,
     metrics: ModelMetrics,
     *,
     split: str,
     config: Mapping[str, Any],
     preview_fn: str,
+    model: str = "",
 ) -> dict[str, Any]:
     """Return the fields of `ReportFacts` that hold pictures.
 
@@ -41,6 +40,7 @@ def gather_pictures(
         split: that was evaluated.
         config: that the model was trained with.
         preview_fn: dotted path of what shows images as the model sees them.
+        model: folder of the SavedModel, which draws heat maps; "": there are none.
     """
     examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
@@ -49,7 +49,7 @@ def gather_pictures(
     same_images = show_same_images(rejects_uri, root, most=_SAME_IMAGES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
     chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
-    mistakes, images = show(evaluated, chosen, examples_uri, split, _explain(given))
+    mistakes, images = show(evaluated, chosen, examples_uri, split, _explain(model))
     left = MOST_BYTES - sum(map(_bytes_of_sample, samples))
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(same.picture for same in same_images)
@@ -64,11 +64,9 @@ def gather_pictures(
     }
 
 
-def _explain(given: Mapping[str, types.Artifact]) -> Explain:
+def _explain(model: str) -> Explain:
     """Return what draws heat maps, with the model of the run if the report was given it."""
-    if "model" not in given:
-        return lambda files: {}
-    return functools.partial(explain_images, path_utils.serving_model_path(given["model"].uri))
+    return functools.partial(explain_images, model) if model else lambda files: {}
 
 
 def _bytes_of_sample(sample: ClassSample) -> int:
@@ -84,7 +82,7 @@ def _sample(
 ) -> tuple[ClassSample, ...]:
     """Show training images of the classes with most mistakes."""
     module, _, name = preview_fn.rpartition(".")
-    preview = import_utils.import_func_from_module(module, name)
+    preview = getattr(importlib.import_module(module), name)
     return sample_classes(
         transformed_uri,
         evaluated.candidate.labels,

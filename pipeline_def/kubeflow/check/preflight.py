@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components.contract.errors import ServiceError, UserError
+from components.storage.artifact_files import on_disk
 from components.storage.folder import list_folders
 from pipeline_def.kubeflow.check.finding import Finding
 from pipeline_def.kubeflow.check.image_registry import find_image
@@ -75,7 +76,7 @@ def _look_for_object(kubectl: Kubectl, kind: str, name: str, keys: set[str]) -> 
 
 
 def _look_for_data(data: str) -> Finding:
-    if "://" not in data:
+    if on_disk(data):
         return Finding("unknown", f"data {data}: a folder on a volume, which is not seen from here")
     # A pattern is looked for as far as it names one folder.
     folder = data.partition("{")[0].rpartition("/")[0] if "{" in data else data

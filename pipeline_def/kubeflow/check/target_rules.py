@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from components.storage.artifact_files import on_disk
 from pipeline_def.kubeflow.check.constructs import Problem, Rule, problem
 from pipeline_def.kubeflow.check.container_rules import arguments
 from pipeline_def.kubeflow.check.data_rules import inputs_without_value
@@ -61,7 +62,7 @@ def importers(specification: Specification) -> Iterator[Problem]:
         source = specification.sources(task, "parameters").get(name, {})
         if name and "componentInputParameter" not in source:
             yield problem("importer-parameter", task=task, name=name)
-        elif not name and "://" not in str(constant):
+        elif not name and on_disk(str(constant)):
             yield problem("importer-uri", task=task, uri=constant)
 
 

@@ -39,14 +39,18 @@ def endpoint_of(config: Mapping[str, str]) -> str | None:
         config: data of the config map: `defaultPipelineRoot`, a URL whose query may name the
             endpoint, and `providers`, YAML.
     """
-    root = urlsplit(config.get("defaultPipelineRoot") or _DEFAULT_ROOT)
+    try:
+        root = urlsplit(config.get("defaultPipelineRoot") or _DEFAULT_ROOT)
+    except ValueError:  # Of brackets that are no address of IPv6.
+        return None
     named: dict[str, Any] = {name: values[0] for name, values in parse_qs(root.query).items()}
     if "endpoint" in named:
         return store_url(named)
     try:
         providers = yaml.safe_load(config.get("providers") or "") or {}
         return store_url(_settings(providers.get(root.scheme) or {}, root))
-    except (yaml.YAMLError, AttributeError):
+    # YAML's own parsers of numbers and dates raise ValueError.
+    except (yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError):
         return None
 
 
@@ -61,8 +65,10 @@ def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
     return {**(provider.get("default") or {}), **next(chosen, {})}
 
 
-def store_url(settings: Mapping[str, Any]) -> str | None:
-    """Return the URL of a store from KFP's settings `endpoint` and `disableSSL`."""
+def store_url(settings: object) -> str | None:
+    """Return the URL of a store from KFP's settings `endpoint` and `disableSSL`, if it has any."""
+    if not isinstance(settings, Mapping):
+        return None
     endpoint = str(settings.get("endpoint") or "")
     if not endpoint:
         return None

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.contract.configuration import from_json
-from components.contract.errors import ConfigurationError, UserError
+from components.contract.errors import ConfigurationError, ServiceError, UserError
 from components.contract.lookup import LookupInput
 from components.storage.folder import read_bytes, write_json
 from components.storage.object_store import SCHEMES
@@ -26,6 +26,12 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
+from pipeline_def.kubeflow.step.launcher_input import (
+    read_executor_input,
+    read_integer,
+    read_integers,
+    read_json,
+)
 from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.distribution.chief import is_chief
 
@@ -76,7 +82,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
         UserError: what the step was given cannot be used, or the images or the choices cannot.
     """
     interface = from_json(StepInterface, arguments.interface)
-    given = _with_own_output(_executor_input(arguments.executor_input))
+    given = _with_own_output(read_executor_input(arguments.executor_input))
     prepared = prepare_input(given, interface)
     _choose_endpoint(given)
     output_file = given["outputs"]["outputFile"]
@@ -95,18 +101,6 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     _run_executor(prepared, interface, beam_args)
     output = json.loads(read_bytes(output_file))
     write_json(output_file, finish_output(output, given, direct=interface.direct))
-
-
-def _executor_input(text: str) -> dict[str, Any]:
-    try:
-        given: dict[str, Any] = json.loads(text)
-        given["outputs"]["outputFile"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"--executor_input is not what KFP's launcher gives in place of {{{{$}}}}: "
-            f"{type(error).__name__} {error}."
-        ) from error
-    return given
 
 
 def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +151,8 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     """
     values = prepared["inputs"]["parameterValues"]
     # TFX's own steps have the property, too, and may leave it at null.
-    choices = json.loads(values.get("custom_config") or "null") or {}
-    build_fn = choices.get("model", {}).get("build_fn")
+    choices = read_json(values.get("custom_config"), "The property custom_config")
+    build_fn = (choices.get("model") or {}).get("build_fn")
     compiled = values.get("code_digest")
     if compiled and compiled != code_digest(step, build_fn):
         raise ConfigurationError(
@@ -192,12 +186,12 @@ def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str,
     """Return the execution properties that the function of the lookup finds."""
     inputs = {}
     for name, listed in prepared["inputs"]["artifacts"].items():
-        [artifact] = listed["artifacts"]
+        artifact, *others = listed["artifacts"]
+        if others:
+            raise ServiceError(f"The step got {1 + len(others)} artifacts {name!r}, and takes one.")
         span = artifact.get("metadata", {}).get("span") or 0
-        inputs[name] = LookupInput(artifact["uri"], int(span))
-    properties = dict(prepared["inputs"]["parameterValues"])
-    for name in properties.keys() & set(interface.integers):
-        properties[name] = int(properties[name])
+        inputs[name] = LookupInput(artifact["uri"], read_integer(span, f"The span of {name}"))
+    properties = read_integers(prepared["inputs"]["parameterValues"], set(interface.integers))
     found: dict[str, Any] = _import(interface.lookup)(inputs, properties)
     print(f"Found: {json.dumps(found)}", flush=True)
     return found

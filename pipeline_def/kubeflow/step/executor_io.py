@@ -6,6 +6,7 @@ backend/src/v2 (driver and component), TFX's is kubeflow_v2_run_executor.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
+from components.storage.artifact_files import on_disk
 from pipeline_def.kubeflow.contract import (
     RECIPE_PARAMETER,
     RESOLVED_PARAMETER,
@@ -25,6 +27,7 @@ from pipeline_def.kubeflow.contract import (
     StepInterface,
 )
 from pipeline_def.kubeflow.step.cluster_store import store_url
+from pipeline_def.kubeflow.step.launcher_input import read_double, read_integer, read_json
 
 # KFP's launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
@@ -43,7 +46,7 @@ def local_path(uri: str) -> str:
     for scheme, mount in _MOUNTS.items():
         if uri.startswith(scheme):
             return mount + uri.removeprefix(scheme)
-    if "://" not in uri:
+    if on_disk(uri):
         return uri
     raise ConfigurationError(
         f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it."
@@ -108,23 +111,25 @@ def _properties(
 ) -> dict[str, Any]:
     """Return the execution properties: those of the specification, changed by the run's own."""
     # The launcher writes 5 where it means 5.0; which ones are integers the specification says.
-    values = {key: float(v) if _is_integer(v) else v for key, v in values.items()}
+    values = {key: read_double(v, key) if _is_integer(v) else v for key, v in values.items()}
     own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.parameter for one in interface.settings)}
     own |= {RECIPE_PARAMETER} if interface.recipes else set()
     compiled = {key: value for key, value in values.items() if key not in own}
     properties = dict(compiled)
     if interface.recipes and RECIPE_PARAMETER in values:
         name = interface.recipes.property
-        properties[name] = _with_recipe(
-            properties[name], str(values[RECIPE_PARAMETER]), interface.recipes
-        )
+        with _placing(RECIPE_PARAMETER, name):
+            properties[name] = _with_recipe(
+                properties[name], str(values[RECIPE_PARAMETER]), interface.recipes
+            )
     for setting in interface.settings:
         name, *keys = setting.place
         value = _read(setting, values.get(setting.parameter))
-        # What is as compiled was not chosen for this run: a recipe of the run may change it.
-        if setting.parameter in values and value != _get(compiled.get(name), keys):
-            properties[name] = _set(properties.get(name), keys, value)
-    resolved = json.loads(values.get(RESOLVED_PARAMETER) or "{}")
+        with _placing(setting.parameter, name):
+            # What is as compiled was not chosen for this run: a recipe of the run may change it.
+            if setting.parameter in values and value != _get(compiled.get(name), keys):
+                properties[name] = _set(properties.get(name), keys, value)
+    resolved = read_json(values.get(RESOLVED_PARAMETER), f"The parameter {RESOLVED_PARAMETER}")
     properties |= {key: value for key, value in resolved.items() if value is not None}
     return {key: _with_storage(value, storage) for key, value in properties.items()}
 
@@ -133,7 +138,21 @@ def _read(setting: Setting, value: Any) -> Any:
     """Return what a value of a parameter stands for."""
     if setting.unset is None or value is None:
         return value
-    return None if value == setting.unset else int(value)
+    return None if value == setting.unset else read_integer(value, setting.parameter)
+
+
+@contextlib.contextmanager
+def _placing(parameter: str, name: str) -> Iterator[None]:
+    """Say which parameter of the run does not fit the property that it belongs to."""
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(
+            f"The parameter {parameter} of the run has no place in the property {name} "
+            f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
+        ) from error
 
 
 def _with_recipe(text: Any, wanted: str, recipes: RecipeChoice) -> str:
@@ -195,8 +214,8 @@ def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
 def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
     """Return the URL of the cluster's object store, which KFP notes with every artifact."""
     for artifact in artifacts_of(executor_input):
-        noted = json.loads(artifact.get("metadata", {}).get("store_session_info") or "{}")
-        if url := store_url(noted.get("Params") or {}):
+        noted = artifact.get("metadata", {}).get("store_session_info")
+        if url := store_url(read_json(noted, "The note of the store").get("Params")):
             return url
     return None
 
@@ -245,7 +264,7 @@ def finish_output(
 def _is_drawn(listed: Mapping[str, Any]) -> bool:
     """Say whether Kubeflow draws all metadata; to that of every artifact TFX adds its version."""
     types = (artifact.get("type", {}) for artifact in listed.get("artifacts", []))
-    return any(kind.get("schemaTitle", "").startswith("system.") for kind in types)
+    return any(str(kind.get("schemaTitle")).startswith("system.") for kind in types)
 
 
 def _is_recordable(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import shlex
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from components.contract.printable import format_duration, make_printable
 from components.contract.progress import LOGGER
+from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.progress_bar import clock, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole, wrap
 from pipeline_def.local.display.step_progress import StepProgress
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _PLAIN_INTERVAL = 10.0
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
+# Characters of the name of a class; a folder can have one of 255 bytes.
+_LONGEST_NAME = 60
 # Outcome of the verdict → what stands before it.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
@@ -231,7 +235,7 @@ def _places(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
 
 def _shown(path: str) -> str:
     """Return a path from the current folder on, if it is below."""
-    if "://" in path:
+    if not on_disk(path):
         return path
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
@@ -254,5 +258,6 @@ def _baseline(summary: Summary) -> str:
 
 
 def _shorten(names: list[str], most: int = 10) -> str:
-    more = f", … and {len(names) - most} more" if len(names) > most else ""
-    return f"{len(names)}: {', '.join(names[:most])}{more}"
+    more = f", … and {len(names) - most:,} more" if len(names) > most else ""
+    shown = (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
+    return f"{len(names):,}: {', '.join(itertools.islice(shown, most))}{more}"

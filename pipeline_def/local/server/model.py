@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from PIL import Image
 
+from components.predict.image_model import (
+    DEFAULT_SIGNATURE,
+    INPUT,
+    ImageModel,
+    find_reason,
+    import_quietly,
+)
 from pipeline_def.local.server.batching import Answer
 from pipeline_def.local.server.errors import Refused
-from pipeline_def.local.server.rest import DEFAULT_SIGNATURE, INPUT
-
-# How lines begin that tell where in the graph it happened, not what.
-_NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "[[", "(")
 
 
 class Model(Protocol):
@@ -42,28 +44,19 @@ class SavedModel:
 
     def __init__(self, path: str) -> None:
         """Load it, which takes a second or two."""
-        tf = _import_tensorflow()
+        import_quietly()
         self.version = os.path.basename(path)
-        self._errors = tf.errors.OpError
-        self._to_tensor = tf.constant
-        functions = dict(tf.saved_model.load(path).signatures)
+        self._model = ImageModel(path)
         self.signatures = describe_signatures(path)
-        self._functions = {
-            name: function
-            for name, function in functions.items()
-            if [*function.structured_input_signature[1]] == [INPUT]
-        }
-        self.asked = {
-            name: [*function.structured_outputs] for name, function in self._functions.items()
-        }
+        self.asked = self._model.outputs
 
     def ask(self, signature: str, files: Sequence[bytes]) -> list[Answer]:
         """Return what the model says of each file."""
         try:
-            outputs = self._functions[signature](**{INPUT: self._to_tensor([*files])})
-        except self._errors as error:
-            raise Refused(400, find_reason(error.message)) from error
-        columns = {name: to_lists(value.numpy()) for name, value in sorted(outputs.items())}
+            outputs = self._model.ask(signature, files)
+        except self._model.errors.OpError as error:
+            raise Refused(400, find_reason(error)) from error
+        columns = {name: to_lists(values) for name, values in sorted(outputs.items())}
         return [
             {name: values[row] for name, values in columns.items()} for row in range(len(files))
         ]
@@ -74,28 +67,12 @@ class SavedModel:
         Raises:
             Refused: it does not answer.
         """
-        if DEFAULT_SIGNATURE not in self._functions:
+        if DEFAULT_SIGNATURE not in self.asked:
             raise Refused(500, f"it has no signature {DEFAULT_SIGNATURE} that takes {INPUT}.")
         buffer = io.BytesIO()
         Image.new("RGB", (64, 48), "gray").save(buffer, "PNG")
-        for signature in self._functions:
+        for signature in self.asked:
             self.ask(signature, [buffer.getvalue()])
-
-
-def _import_tensorflow() -> Any:
-    """Import TensorFlow without what it says of libraries for GPUs, and of Python's age."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import tensorflow as tf
-    return tf
-
-
-def find_reason(message: str) -> str:
-    """Return what is wrong, out of what TensorFlow says of an error in a graph."""
-    lines = (line.strip() for line in message.splitlines())
-    reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
-    return (reasons or ["the image cannot be decoded"])[0][:300]
 
 
 def to_lists(values: Any) -> list[Any]:

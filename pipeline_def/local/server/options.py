@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +11,15 @@ from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.command_line import Parser
 from pipeline_def.config.mistakes import check_arguments, explain
+from pipeline_def.local.output.places import OUTPUT_SCHEMES, locate
 
-SCREEN = """usage: local_runner.py serve [--output DIR] [--model VERSION] [--port PORT]
+SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
 
 Answers with the pushed model: a page for pictures, at http://127.0.0.1:8501/,
 and the REST of TensorFlow Serving, at /v1/models/images:predict. Takes up a
 newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
 
-  --output DIR             the output folder of the runs: output
+  --output DIR|URL         the output folder of the runs: output; gs:// s3://
   --model VERSION          serve this version, and no newer one
   --name NAME              name of the model in addresses: images
   --host ADDRESS           address to listen on: 127.0.0.1, this machine only;
@@ -55,11 +55,6 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         """Check every value, quoting the one that is wrong."""
-        require(
-            "://" not in self.output,
-            f"--output is {self.output}: a server reads models of this machine only; copy the "
-            "folder of the version that it is to serve.",
-        )
         require(0 <= self.port <= 65_535, f"--port is {self.port}: it must be from 0 to 65535.")
         require(
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,
@@ -106,4 +101,5 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         options = ServerOptions(**values)
     except ValueError as error:
         raise ConfigurationError(explain(str(error))) from error
-    return ServerOptions(**{**values, "output": os.path.abspath(options.output)})
+    output = locate(options.output, "output", OUTPUT_SCHEMES)
+    return ServerOptions(**{**values, "output": output})

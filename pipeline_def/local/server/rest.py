@@ -12,12 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.predict.image_model import DEFAULT_SIGNATURE, INPUT
 from pipeline_def.local.server.errors import Refused
-
-INPUT = "image_bytes"
-"""The only input of the signatures that are served."""
-
-DEFAULT_SIGNATURE = "serving_default"
 
 # A list of a million empty lists takes a hundred times the memory of its text. In base64 none of
 # these characters occurs, so that a request of images has few of them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,9 @@ import yaml
 import kfp_runner
 import local_runner
 from pipeline_def.runs.record import read_records
-from tests.kubeflow.kfp_server import KfpServer
-from tests.kubeflow.test_kfp_client import node, step
-from tests.kubeflow.test_spec_check import SPEC
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KfpServer]:
-    monkeypatch.delenv("KFP_TOKEN", raising=False)
-    with KfpServer() as running:
-        yield running
+from tests.kubeflow.check.test_spec_check import SPEC
+from tests.kubeflow.client.kfp_server import KfpServer
+from tests.kubeflow.client.test_kfp_client import node, step
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline_def.kubeflow.client import workflow_nodes
 from pipeline_def.kubeflow.client.workflow_tasks import run_view
-from tests.kubeflow.argo_nodes import TASKS, WORKFLOW, Task, identifier, listed
+from tests.kubeflow.client.argo_nodes import TASKS, WORKFLOW, Task, identifier, listed
 
 LOOKUPS = tuple(name for name in TASKS if name.endswith("-lookup"))
 STAGES = {"Data": TASKS[:4], "Transform-stage": TASKS[4:5], "Rest": TASKS[5:]}

@@ -9,7 +9,6 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from pipeline_def.kubeflow.client import uploads
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.open_source_client import follow_run, start_run
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun
-from tests.kubeflow.argo_nodes import WORKFLOW, Task, identifier, listed
-from tests.kubeflow.kfp_server import KfpServer
+from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed
+from tests.kubeflow.client.kfp_server import KfpServer
 
 TOKEN = "eyJ-very-secret"
 SPEC = {
@@ -30,18 +29,6 @@ SPEC = {
     "root": {"dag": {"tasks": {"trainer": {"cachingOptions": {"enableCache": True}}}}},
     "components": {"comp-loop": {"dag": {"tasks": {"inner": {}}}}, "comp-trainer": {}},
 }
-
-
-@pytest.fixture
-def server() -> Iterator[KfpServer]:
-    with KfpServer() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _no_token_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KFP_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "KF_PIPELINES_UI_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,11 @@ import kfp_runner
 from pipeline_def.kubeflow.client import schedule
 from pipeline_def.kubeflow.client.live_table import LiveTable
 from pipeline_def.kubeflow.client.workflow_tasks import run_view
-from tests.kubeflow.argo_nodes import WORKFLOW, Task, identifier, listed
-from tests.kubeflow.kfp_server import KfpServer
-from tests.kubeflow.test_spec_check import SPEC
+from tests.kubeflow.check.test_spec_check import SPEC
+from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed
+from tests.kubeflow.client.kfp_server import KfpServer
 
 Say = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KfpServer]:
-    monkeypatch.delenv("KFP_TOKEN", raising=False)
-    with KfpServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 
 from pipeline_def.kubeflow.contract import StepInterface
 from pipeline_def.kubeflow.specification import Spec
-from tests.kubeflow.test_compiler import LOOKUPS, interface
+from tests.kubeflow.compile.test_compiler import LOOKUPS, interface
 from tests.nodes import NODES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # As run_step does: the libraries, the executor, then TFX's entrypoint.
 _EXECUTOR = """

@@ -121,7 +121,7 @@ def run_tfx_entrypoint(folder: Path, schema: str) -> None:
     kubeflow_v2_run_executor.main(
         (
             argparse.Namespace(
-                executor_class_path="tests.kubeflow.test_entrypoint.Refusing",
+                executor_class_path="tests.kubeflow.step.test_entrypoint.Refusing",
                 json_serialized_invocation_args=json.dumps(executor_input),
                 json_serialized_inputs_spec_args=None,
             ),

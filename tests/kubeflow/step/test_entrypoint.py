@@ -181,9 +181,50 @@ def test_the_last_line_of_the_log_says_what_is_wrong(
     assert not (tmp_path / "new").exists()
 
 
-def test_without_a_launcher_the_input_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+OUTPUT = {"outputFile": "/nowhere"}
+NO_INPUT: dict[str, Any] = {
+    "without a launcher": "{{$}}",
+    "nothing": "{}",
+    "a number": "7",
+    "deep nesting": "[" * 100_000,
+    "no output file": {"outputs": {"outputFile": None}},
+    "no mapping": {"inputs": [], "outputs": OUTPUT},
+    "no parameters": {"inputs": {"parameterValues": 7}, "outputs": OUTPUT},
+    "no artifacts": {"inputs": {"artifacts": {"model": {}}}, "outputs": OUTPUT},
+    "no list": {"inputs": {"artifacts": {"model": {"artifacts": 7}}}, "outputs": OUTPUT},
+    "no URI": {"inputs": {"artifacts": {"model": {"artifacts": [{}]}}}, "outputs": OUTPUT},
+    "no metadata": {
+        "inputs": {"artifacts": {"model": {"artifacts": [{"uri": "/x", "metadata": "x"}]}}},
+        "outputs": OUTPUT,
+    },
+}
+
+
+@pytest.mark.parametrize("name", NO_INPUT)
+def test_what_is_no_input_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    argv = [*arguments(tmp_path, interface("Copier"))[:-1], "{{$}}"]
-    assert entrypoint.main(argv) == 2
+    given = NO_INPUT[name]
+    text = given if isinstance(given, str) else json.dumps(given)
+    assert entrypoint.main([*arguments(tmp_path, interface("Copier"))[:-1], text]) == 2
     assert "--executor_input is not what KFP's launcher gives" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("metadata", "count", "said"),
+    [
+        ({"span": "x"}, 1.0, "The span of model is 'x': it must be an integer."),
+        ({}, "x", "count is 'x': it must be an integer."),
+        ({"store_session_info": "{"}, 1.0, "The note of the store of the step is not as"),
+        ({"store_session_info": '{"Params": 7}'}, 1.0, ""),
+    ],
+)
+def test_what_a_lookup_cannot_use_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], metadata: Any, count: Any, said: str
+) -> None:
+    finder = StepInterface(lookup=f"{__name__}.find", inputs={"model": MODEL}, integers=("count",))
+    *argv, text = arguments(tmp_path, finder, count=count)
+    given = json.loads(text)
+    given["inputs"]["artifacts"]["model"]["artifacts"][0]["metadata"] = metadata
+    assert entrypoint.main([*argv, json.dumps(given)]) == (2 if said else 0)
+    assert said in capsys.readouterr().err

@@ -35,7 +35,7 @@ from pipeline_def.kubeflow.specification import Spec, Specification
 from tests.kubeflow.conftest import MINIMAL, compile_file
 from tests.nodes import NODES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOOKUPS = ["BaselineFinder-lookup", "ExampleValidator-lookup", "ImageExampleGen-lookup"]
 
 

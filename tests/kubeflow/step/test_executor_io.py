@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from pipeline_def.kubeflow.step.executor_io import (
 )
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
+EPOCHS = '{"training": {"epochs": 2}}'
 SALT = "11111111-2222-3333-4444-555555555555"
 
 
@@ -248,6 +250,25 @@ def test_a_recipe_that_there_is_not() -> None:
     step = replace(TRAINER, recipes=RecipeChoice("custom_config", {"small": {}, "cifar": {}}))
     with pytest.raises(UserError, match="is 'large': it must be one of cifar, small"):
         properties(step, custom_config="{}", training_recipe="large")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"resolved": "{"}, "The parameter resolved of the step is not as it was compiled"),
+        ({"resolved": "[]"}, None),
+        ({"resolved": "[1]"}, "it is \\[1\\]"),
+        ({"training_epochs": 3.0}, "training_epochs of the run has no place in the property"),
+        ({"training_epochs": 3.0, "custom_config": "{"}, "JSONDecodeError"),
+        ({"training_epochs": 3.0, "custom_config": "{}"}, "KeyError: 'training'"),
+        ({"training_epochs": 3.0, "custom_config": '{"training": 7}'}, "TypeError"),
+        ({"training_epochs": float("inf"), "custom_config": EPOCHS}, "OverflowError"),
+        ({"other": 10**400}, "other is a number of 1329 bits"),
+    ],
+)
+def test_values_of_other_code_are_a_sentence(parameters: dict[str, Any], said: str | None) -> None:
+    with pytest.raises(UserError, match=said) if said else contextlib.nullcontext():
+        properties(**parameters)
 
 
 def test_an_input_that_is_missing_is_a_sentence() -> None:

@@ -14,8 +14,8 @@ import yaml
 
 import kfp_runner
 from pipeline_def.kubeflow.check import image_registry
+from tests.kubeflow.check.test_spec_check import SPEC
 from tests.kubeflow.stub_server import StubServer
-from tests.kubeflow.test_spec_check import SPEC
 
 _KUBECTL = """#!/usr/bin/env python3
 import json, sys

@@ -1,0 +1,80 @@
+"""What fuzzing begins with: whole images of every kind, made on the spot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from tests.pictures import encode, picture
+
+_ORIENTATION = 0x0112
+_XMP = '<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+
+_COMMON: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("JPEG", "RGB", {}),
+    ("JPEG", "RGB", {"progressive": True, "subsampling": 2}),
+    ("JPEG", "RGB", {"restart_marker_blocks": 1}),
+    ("JPEG", "L", {}),
+    ("JPEG", "CMYK", {}),
+    ("PNG", "RGB", {}),
+    ("PNG", "P", {}),
+    ("PNG", "RGBA", {}),
+    ("GIF", "P", {}),
+    ("BMP", "RGB", {}),
+    ("BMP", "P", {}),
+    ("WEBP", "RGB", {}),
+    ("WEBP", "RGBA", {"lossless": True}),
+)
+
+_RARE: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("JPEG", "RGB", {"xmp": _XMP.encode()}),
+    ("PNG", "1", {}),
+    ("PNG", "I;16", {}),
+    ("PNG", "LA", {}),
+    ("PNG", "L", {"transparency": 3}),
+    ("TIFF", "RGB", {"compression": "tiff_lzw"}),
+    ("TIFF", "L", {"compression": "jpeg"}),
+    ("TIFF", "I;16", {}),
+    ("JPEG2000", "RGB", {}),
+    ("PPM", "RGB", {}),
+    ("TGA", "RGBA", {}),
+    ("ICO", "RGBA", {}),
+    ("PCX", "P", {}),
+    ("SGI", "RGB", {}),
+    ("DDS", "RGBA", {}),
+    ("MPO", "RGB", {}),
+)
+
+
+def common_images() -> list[bytes]:
+    """Return images of each format and kind that is kept or transcoded."""
+    image = _image()
+    files = [encode(image.convert(mode), kind, **options) for kind, mode, options in _COMMON]
+    return [*files, encode(image, "JPEG", exif=_turned(image))]
+
+
+def rare_images() -> list[bytes]:
+    """Return images of formats that few cameras write, animations, and orientation in a PNG."""
+    image = _image()
+    files = [encode(_convert(image, mode), kind, **options) for kind, mode, options in _RARE]
+    frames = {"save_all": True, "append_images": [image.rotate(90), image.rotate(180)]}
+    files += [encode(image, kind, **frames) for kind in ("GIF", "WEBP", "PNG", "TIFF")]
+    text = PngInfo()
+    text.add_itxt("XML:com.adobe.xmp", _XMP)
+    return [*files, encode(image, "PNG", exif=_turned(image)), encode(image, "PNG", pnginfo=text)]
+
+
+def _image() -> Image.Image:
+    return picture(1, height=29, width=37)
+
+
+def _convert(image: Image.Image, mode: str) -> Image.Image:
+    return image.convert("L").convert(mode) if mode == "I;16" else image.convert(mode)
+
+
+def _turned(image: Image.Image) -> Image.Exif:
+    exif = image.getexif()
+    exif[_ORIENTATION] = 6
+    return exif

@@ -1,0 +1,151 @@
+"""Fuzzes what a step on Kubeflow is given: `uv run -m tests.fuzz.executor_input --seconds 600`.
+
+Values in a whole executor input are replaced, or its text is: a step refuses it in a sentence, or
+makes of it what TFX's entrypoint takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import atheris
+
+from tests.fuzz.session import check_sentence, fuzz
+
+with atheris.instrument_imports(
+    include=["pipeline_def.kubeflow.step", "pipeline_def.kubeflow.contract"]
+):
+    from components.contract.errors import UserError
+    from pipeline_def.kubeflow.contract import RecipeChoice, Setting, StepInterface
+    from pipeline_def.kubeflow.step import cluster_store, entrypoint, executor_io, launcher_input
+
+_INTERFACE = StepInterface(
+    inputs={"examples": "tfx.types.standard_artifacts.Examples"},
+    outputs={"model": "tfx.types.standard_artifacts.Model"},
+    integers=("span",),
+    settings=(
+        Setting("epochs", ("custom_config", "training", "epochs")),
+        Setting("data", ("input_base",)),
+        Setting("wanted_span", ("span",), unset=-1),
+    ),
+    recipes=RecipeChoice("custom_config", {"cifar": {"training.epochs": 30}}),
+    pipeline="images",
+)
+_LOOKUP = StepInterface(
+    lookup="tests.fuzz.executor_input.find", inputs=_INTERFACE.inputs, integers=("span",)
+)
+
+_RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60/Trainer/1"
+_SESSION = {"Provider": "minio", "Params": {"endpoint": "minio:9000", "disableSSL": "true"}}
+_GIVEN: dict[str, Any] = {
+    "inputs": {
+        "parameterValues": {
+            "custom_config": json.dumps(
+                {"training": {"epochs": 2, "recipe": "plain"}, "model": {}}
+            ),
+            "epochs": 3.0,
+            "span": 1.0,
+            "wanted_span": -1.0,
+            "training_recipe": "cifar",
+            "storage": "s3://bucket/models/",
+            "folder": "{storage}/pushed",
+            "resolved": json.dumps({"span": 4, "version": None}),
+            "code_digest": None,
+        },
+        "artifacts": {
+            "examples": {
+                "artifacts": [
+                    {
+                        "name": "7",
+                        "uri": f"{_RUN}/examples",
+                        "type": {"instanceSchema": ""},
+                        "metadata": {"span": 3.0, "store_session_info": json.dumps(_SESSION)},
+                    }
+                ]
+            }
+        },
+    },
+    "outputs": {
+        "artifacts": {
+            "model": {"artifacts": [{"uri": f"{_RUN}/model", "type": {"schemaTitle": "system.X"}}]}
+        },
+        "outputFile": "/tmp/kfp_outputs/output_metadata.json",
+    },
+}
+_MOST_REPLACED = 6
+_ODD: list[Any] = [None, True, 0, -1, 2.5, 1e308, "", "{", "[]", "null", "x", [], [[]], {}]
+
+
+def find(inputs: Any, properties: Any) -> dict[str, Any]:
+    """Look up nothing."""
+    return {"inputs": len(inputs), "span": properties.get("span")}
+
+
+def make_seeds() -> Iterator[bytes]:
+    """Yield texts of executor inputs, and numbers that choose what to replace in one."""
+    yield b"\0" + json.dumps(_GIVEN).encode()
+    yield b'\0{"outputs": {"outputFile": ""}}'
+    yield from (b"\1" + random.Random(number).randbytes(48) for number in range(256))
+
+
+def check(data: bytes) -> None:
+    """Do what the entrypoint does before and after the executor."""
+    try:
+        given = launcher_input.read_executor_input(_make_text(data))
+        _use(given)
+    except UserError as error:
+        check_sentence(error)
+
+
+def _make_text(data: bytes) -> str:
+    if not data or data[0] % 2 == 0:
+        return data[1:].decode("utf-8", "replace")
+    numbers, given = atheris.FuzzedDataProvider(data[1:]), copy.deepcopy(_GIVEN)
+    for _ in range(numbers.ConsumeIntInRange(1, _MOST_REPLACED)):
+        _replace(given, numbers)
+    return json.dumps(given)
+
+
+def _replace(given: Any, numbers: Any) -> None:
+    """Put something odd in the place of a value anywhere in `given`, or remove it."""
+    place = given
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return
+        key = numbers.PickValueInList(keys)
+        if not isinstance(place[key], dict | list) or numbers.ConsumeProbability() < 0.2:
+            break
+        place = place[key]
+    if numbers.ConsumeBool():
+        place[key] = copy.deepcopy(numbers.PickValueInList(_ODD))
+    elif isinstance(place, dict):
+        del place[key]
+    else:
+        place *= 2
+
+
+def _use(given: dict[str, Any]) -> None:
+    executor_io.store_endpoint(given)
+    for interface in (_INTERFACE, _LOOKUP):
+        prepared = executor_io.prepare_input(given, interface)
+        assert json.loads(json.dumps(prepared)) == prepared
+        if interface.lookup:
+            with contextlib.redirect_stdout(None):
+                entrypoint._look_up(prepared, interface)
+        else:
+            entrypoint._check_code("Trainer", prepared)
+    output = {"artifacts": prepared["inputs"]["artifacts"], "parameterValues": {}}
+    executor_io.finish_output(output, given, direct=False)
+    # Of the cluster's own store: its config map has the same kind of text.
+    values = prepared["inputs"]["parameterValues"]
+    cluster_store.endpoint_of({"providers": str(values), "defaultPipelineRoot": str(given)})
+
+
+if __name__ == "__main__":
+    fuzz(check, make_seeds(), words=('\\"uri\\":', '\\"artifacts\\":', "{storage}", "minio://"))

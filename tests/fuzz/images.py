@@ -1,0 +1,71 @@
+"""Fuzzes what ingest and the server do to a file: `uv run -m tests.fuzz.images --seconds 600`.
+
+The first byte chooses the options. A file is rejected in a sentence, or stored so that Transform
+decodes it to the size that was noted, upright.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import atheris
+import tensorflow as tf
+
+from tests.fuzz.corpus import common_images, rare_images
+from tests.fuzz.session import check_sentence, fuzz
+
+with atheris.instrument_imports(include=["components.images"]):
+    from components.images.canonical import decode_file
+    from components.images.check import check_image, probe_header, probe_image
+    from components.images.check_result import MAX_SIDE, CheckedImage, Rejected
+    from components.images.options import ImageOptions
+    from components.images.servable import make_servable
+    from components.images.thumbnails import make_thumbnail
+    from components.images.upright import read_orientations
+
+_OPTIONS = (
+    ImageOptions(max_image_mpixels=1),
+    ImageOptions(max_image_mpixels=1, shrink=8, transcode="jpeg"),
+    ImageOptions(max_image_mpixels=1, check="header", min_image_pixels=2),
+)
+
+
+def make_seeds() -> Iterator[bytes]:
+    """Yield an image of every kind under all of the options."""
+    for image in (*common_images(), *rare_images()):
+        for number in range(len(_OPTIONS)):
+            yield bytes([number]) + image
+
+
+def check(data: bytes) -> None:
+    """Check one file, as ingest, `inspect` and the server do."""
+    options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
+    for look in (probe_header, probe_image, make_servable):
+        try:
+            look(file, options)
+        except Rejected as rejected:
+            _check_reason(rejected)
+    try:
+        stored = check_image(file, options)
+    except Rejected as rejected:
+        _check_reason(rejected)
+        return
+    if options.check == "pixels":
+        _check_stored(stored)
+
+
+def _check_reason(rejected: Rejected) -> None:
+    check_sentence(rejected)
+    assert "{{" not in str(rejected), "a node of TensorFlow's graph is named"
+
+
+def _check_stored(stored: CheckedImage) -> None:
+    assert max(stored.height, stored.width) <= MAX_SIDE
+    encoded = tf.constant(stored.encoded)
+    assert decode_file(encoded).shape == (stored.height, stored.width, 3)
+    assert read_orientations(encoded[tf.newaxis]) == 1, "Transform would turn it"
+    make_thumbnail(stored.encoded)
+
+
+if __name__ == "__main__":
+    fuzz(check, make_seeds(), words=(r"\xff\xd8", r"\xff\xda", "Exif", "eXIf", "tiff:Orientation"))

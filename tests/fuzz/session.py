@@ -1,0 +1,70 @@
+"""How every target is fuzzed: its own corpus, limits of time and memory, and where findings go.
+
+`uv run -m tests.fuzz.NAME --seconds 600 [--folder DIR]`: the input that fails, `found` or named by
+libFuzzer, and the corpus as it grows lie in the folder; the next session goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import atheris
+
+SLOWEST = 10
+"""Seconds that one input may take."""
+
+_MEMORY_MIB = 2560
+
+
+def fuzz(
+    check: Callable[[bytes], None],
+    seeds: Iterable[bytes],
+    *,
+    words: Iterable[str] = (),
+    longest: int = 4096,
+) -> None:
+    """Fuzz `check` for as long as the command line says; the process ends then.
+
+    Args:
+        check: raises for a finding.
+        seeds: inputs to begin with.
+        words: what libFuzzer puts into inputs beside random bytes.
+        longest: bytes of an input.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60, help="How long to fuzz.")
+    parser.add_argument("--folder", type=Path, help="For the corpus and what is found.")
+    given = parser.parse_args()
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    corpus, dictionary = folder / "corpus", folder / "words.txt"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds):
+        (corpus / f"seed-{number:03}").write_bytes(seed)
+    dictionary.write_text("".join(f'"{word}"\n' for word in words), encoding="utf-8")
+    limits = [f"-max_total_time={given.seconds}", f"-timeout={SLOWEST}", f"-max_len={longest}"]
+    # Long inputs from the beginning, and those that are found beside shorter ones, not replaced.
+    limits += ["-len_control=0", "-reduce_inputs=0"]
+    limits += [f"-rss_limit_mb={_MEMORY_MIB}", f"-dict={dictionary}", f"-artifact_prefix={folder}/"]
+
+    def check_or_end(data: bytes) -> None:
+        try:
+            check(data)
+        except BaseException:
+            # TensorFlow's threads may keep the process from ending as libFuzzer has it.
+            traceback.print_exc()
+            (folder / "found").write_bytes(data)
+            os._exit(1)
+
+    atheris.Setup([sys.argv[0], *limits, str(corpus)], check_or_end)
+    atheris.Fuzz()
+
+
+def check_sentence(error: Exception) -> None:
+    """What a user is told is a sentence, not a page and not nothing."""
+    assert 0 < len(str(error)) < 2_000, f"no sentence: {type(error).__name__}"

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.images.tensorflow_decoder import Pixels, UndecodableError, decode_by, decode_here
+from components.ingest import plan_processes
+from components.ingest.config import IngestConfig
+from components.ingest.ingest_run import ingest_listing
+from components.ingest.listing import list_source
+from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_work import IngestJob, write_plan
+from components.ingest.stratification import SplitRule
+from tests.pictures import write_folder
+
+# JPEGs are decoded without TensorFlow, PNGs with it.
+CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
+
+
+def decode(data: bytes) -> Pixels:
+    """Stand in for TensorFlow, which takes seconds to load."""
+    if len(data) % 2:
+        raise UndecodableError("an odd number of bytes")
+    return np.full((24, 32, 3), len(data) % 256, np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def _decoder() -> Iterator[None]:
+    decode_by(decode)
+    yield
+    decode_by(decode_here)
+
+
+def ingest(
+    folder: Path, target: Path, write: Callable[[Sequence[int], IngestJob], None]
+) -> dict[str, bytes]:
+    """Return every file that is written, by its name."""
+    listing, parts = list_source(str(folder), CONFIG), (target / "examples", target / "rejects")
+    examples, rejects = map(str, parts)
+    ingest_listing(listing, CONFIG, examples=examples, rejects=rejects, write=write)
+    return {str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()}
+
+
+def write_here(numbers: Sequence[int], job: IngestJob) -> None:
+    for number in numbers:
+        write_plan(number, job)
+
+
+def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def write(numbers: Sequence[int], job: IngestJob) -> None:
+        monkeypatch.setattr(IngestJob, "count", lambda _, files: counts.append(files))
+        processes = PlanProcesses(job, decode)
+        for number in numbers:
+            processes.write_plan(number)
+        processes.close()
+
+    folder = write_folder(tmp_path / "images", each=50)
+    (folder / "red" / "broken.jpg").write_bytes(b"no image")
+    expected = ingest(folder, tmp_path / "here", write_here)
+    assert b"an odd number of bytes" in expected["rejects/rejects.jsonl"]
+    assert ingest(folder, tmp_path / "there", write) == expected
+    # Two plans: what is done is told at every 64th file, too.
+    assert sum(counts) == 151
+    assert len(counts) == 4
+
+
+def job_in(place: Path, **changes: object) -> IngestJob:
+    job = IngestJob(str(place), str(place), CONFIG, SplitRule({}), total=plan_processes.FEWEST)
+    return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
+
+
+def test_failures_are_raised_here_and_processes_end_with_this_one(tmp_path: Path) -> None:
+    process = plan_processes._PlanProcess(job_in(tmp_path))
+    with pytest.raises(FileNotFoundError, match="plans") as caught:
+        process.write_plan(0, print, decode)
+    assert "read_plan" in str(caught.value.__cause__)
+    # What the system does when this process ends, even by SIGKILL.
+    assert process._process.stdin
+    process._process.stdin.close()
+    assert process._process.wait(timeout=20) == 1
+    with pytest.raises(RuntimeError, match="ended with status 1: is memory short"):
+        process.write_plan(0, print, decode)
+    process.close()
+
+
+WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {
+    "many files": ({}, True),
+    "too few to start a process for": ({"total": plan_processes.FEWEST - 1}, False),
+    "one thread is asked for": ({"config": IngestConfig(threads=1)}, False),
+    "a bucket is waited for": ({"folder": "gs://bucket/images"}, False),
+    "TensorFlow writes to a bucket": ({"examples_uri": "gs://bucket/out"}, False),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), WORTH_IT.values(), ids=WORTH_IT.keys())
+def test_when_processes_are_worth_it(
+    tmp_path: Path, changes: dict[str, object], expected: bool
+) -> None:
+    assert are_worth_it(job_in(tmp_path, **changes)) is expected
