@@ -102,10 +102,10 @@ def _patched(template: Template, scope: Values) -> dict[str, Any]:
     pod["volumes"] = [*pod["volumes"], *patch.get("volumes", [])]
     for container in patch.get("containers", []):
         assert container["name"] == "main"
-        for key, value in container.items():
-            added = key in ("env", "volumeMounts")
-            own = pod["container"].get(key, []) if added else None
-            pod["container"][key] = [*own, *value] if own is not None else value
+        # Lists that a patch adds to; everything else it replaces.
+        added = {key: pod["container"].get(key, []) for key in ("env", "volumeMounts")}
+        lists = {key: [*own, *container.get(key, [])] for key, own in added.items()}
+        pod["container"] |= container | lists
     return pod
 
 
