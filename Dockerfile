@@ -20,16 +20,24 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/venv \
     UV_NO_CACHE=1 \
     PYC_INVALIDATION_MODE=UNCHECKED_HASH
 WORKDIR /build
-COPY pyproject.toml uv.lock ./
+# strip is in it.
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils \
+    && rm -rf /var/lib/apt/lists/*
+COPY pyproject.toml uv.lock .ci/slim_packages.py .ci/tensorflow_cpu.txt ./
 ARG VARIANT
-# TensorFlow's C++ headers, 400 MB, are for building custom operations.
+# slim_packages.py says what it removes and why, and writes byte code of what the steps import.
 RUN case "${VARIANT}" in \
         cpu) extra= ;; \
         gpu) extra=--extra=gpu ;; \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
-    && uv sync --locked --no-dev --compile-bytecode ${extra} \
-    && rm -rf /opt/venv/.lock /opt/venv/lib/python3.11/site-packages/tensorflow/include
+    && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
+    && if [ "${VARIANT}" = cpu ]; then \
+        uv pip install --python /opt/venv/bin/python --no-deps --require-hashes \
+            --requirement tensorflow_cpu.txt; \
+    fi \
+    && python slim_packages.py /opt/venv/lib/python3.11/site-packages \
+    && rm -rf /opt/venv/.lock
 WORKDIR /app
 COPY components/ components/
 COPY pipeline_def/ pipeline_def/

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +102,45 @@ def test_the_command_of_a_step_and_the_runners_start(app: Path) -> None:
     module = "pipeline_def.kubeflow.step.entrypoint"
     assert "--executor_input" in in_the_image(app, "-m", module, "--help")
     assert "compile" in in_the_image(app, str(app / "kfp_runner.py"), "--help")
+
+
+@pytest.fixture(scope="module")
+def slim_packages() -> Any:
+    """The script that makes the image's packages smaller."""
+    file = ROOT / ".ci" / "slim_packages.py"
+    spec = importlib.util.spec_from_file_location("slim_packages", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_the_image_lacks_or_replaces_is_what_is_locked(slim_packages: Any) -> None:
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    versions = {package["name"]: package["version"] for package in locked}
+    names = {name for names in slim_packages._DISTRIBUTIONS.values() for name in names}
+    assert names <= versions.keys() | {"pip"}
+    for_cpu = (ROOT / ".ci" / "tensorflow_cpu.txt").read_text()
+    assert f"tensorflow-cpu=={versions['tensorflow']} " in for_cpu
+
+
+def test_what_no_step_reads_goes_and_licences_stay(
+    slim_packages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = ["kept/a.py", "kept/include/LICENSE", "kept/tests.py", "kept/a.so"]
+    gone = ["kept/include/a.h", "kept/tests/sub/test_a.py", "kept/a.pyi", "kept/a.cpp", "pip/b.py"]
+    for name in (*kept, *gone):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "pip-1.dist-info").mkdir()
+    (tmp_path / "pip-1.dist-info" / "METADATA").write_text("Name: pip\nVersion: 1\n")
+    (tmp_path / "pip-1.dist-info" / "RECORD").write_text("pip/b.py,,\n../../bin/pip,,\n")
+    monkeypatch.setattr(sys, "argv", ["slim_packages.py", str(tmp_path)])
+    for name in ("_strip", "_compile_used"):
+        monkeypatch.setattr(slim_packages, name, lambda site: None)
+    slim_packages.main()
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left >= {*kept}
+    assert not left & {*gone}
+    assert not (tmp_path / "kept" / "tests").exists()

@@ -17,7 +17,8 @@ import kfp_runner
 from tests.kubeflow import kfp_backend
 from tests.kubeflow.kfp_backend import Refused, Release, argo_workflow
 
-pytestmark = pytest.mark.slow
+# One process, which builds KFP's packages once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kfp")]
 
 Spec = dict[str, Any]
 Write = Callable[..., Path]

@@ -1,4 +1,4 @@
-"""The launcher harness does what KFP's source says: values, files, metadata, cache, isolation."""
+"""The launcher harness does what KFP's source says: values, files, metadata, isolation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def _task(name: str, step: dict[str, Any]) -> dict[str, Any]:
                 for key, (task, output) in step.get("artifacts", {}).items()
             },
         },
-        "cachingOptions": {"enableCache": step.get("cache", False)},
         **step.get("task", {}),
     }
 
@@ -283,8 +282,8 @@ def test_sub_dags_pass_artifacts_on_and_are_skipped_as_a_whole(
     cluster = Cluster(tmp_path / "store", release=release, publish_logs=False)
     show = _shell('cat "$1/f"', "{{$.inputs.artifacts['i'].path}}")
     make = _shell('mkdir -p "$1"; echo hi > "$1/f"', "{{$.outputs.artifacts['x'].path}}")
-    first = {"command": make, "outputs": {"x": {"artifactType": EXAMPLES}}, "cache": True}
-    second = {"command": show, "artifacts": {"i": ("a", "x")}, "cache": True}
+    first = {"command": make, "outputs": {"x": {"artifactType": EXAMPLES}}}
+    second = {"command": show, "artifacts": {"i": ("a", "x")}}
     spec = nested(compile_steps({"a": first, "b": second}))
     run = cluster.run(spec)
     assert run.succeeded, run.tasks
@@ -293,7 +292,6 @@ def test_sub_dags_pass_artifacts_on_and_are_skipped_as_a_whole(
         "first": "SUCCEEDED",
         "second": "SUCCEEDED",
     }
-    assert [one.state for one in cluster.run(spec).tasks.values()] == ["CACHED", "CACHED"]
     failing = nested(compile_steps({"a": {**first, "command": ["false"]}, "b": second}))
     states = {name: task.state for name, task in cluster.run(failing).tasks.items()}
     assert states == {"a": "FAILED", "b": "SKIPPED"}
@@ -345,25 +343,6 @@ def test_logs_are_an_artifact_of_their_own(
     assert run.tasks["b"].log == "no\nexit status 3\n"
     # Of a failed step, only since 2.17.
     assert list(run.tasks["b"].outputs) == (["executor-logs"] if new else [])
-
-
-@pytest.mark.slow
-def test_the_cache_goes_by_the_key_of_kfp(cluster: Cluster, compile_steps: Compile) -> None:
-    def states(**constants: Any) -> str:
-        values = {name: _constant(value) for name, value in constants.items()}
-        takes = {name: _of("STRING") for name in constants}
-        first = {**PRODUCER, "cache": True, "values": values, "takes": takes}
-        second = {"command": ["true"], "cache": True, "artifacts": {"i": ("a", "x")}}
-        tasks = cluster.run(compile_steps({"a": first, "b": second})).tasks
-        ids.append(tasks["a"].outputs["x"].id)
-        assert tasks["a"].parameters == {"n": 7.0}
-        return " ".join(task.state for task in tasks.values())
-
-    ids: list[int] = []
-    assert states(p="1") == "SUCCEEDED SUCCEEDED"
-    assert states(p="1") == "CACHED CACHED"
-    assert ids[0] == ids[1]
-    assert states(p="2") == "SUCCEEDED SUCCEEDED"
 
 
 PLATFORM = {
@@ -490,7 +469,6 @@ def test_what_the_kfp_sdk_compiles_runs(tmp_path: Path, cluster: Cluster) -> Non
     tasks = cluster.run(path, {"text": "hello"}).tasks
     assert tasks["show"].log == "hello!\n"
     assert tasks["make"].outputs["out"].type == "system.Dataset"
-    assert cluster.run(path, {"text": "hello"}).tasks["show"].state == "CACHED"
 
 
 @pytest.mark.parametrize(

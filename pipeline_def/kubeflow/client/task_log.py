@@ -10,6 +10,7 @@ from typing import Any
 
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.api import Api
+from pipeline_def.kubeflow.client.errors import one_line
 
 # What Argo calls the log of a pod's main container where it keeps it.
 _ARTIFACT = "main-logs"
@@ -31,14 +32,19 @@ def read_log(api: Api, run: Mapping[str, Any], node: str) -> str:
         *(functools.partial(_through_interface, api, run, pod) for pod in pods),
         *(functools.partial(_through_server, api, run["run_id"], pod) for pod in pods),
     ]
-    reasons = [ServiceError(f"The log of {node} is empty.")]
+    reasons = []
     for source in sources:
         try:
             if text := source():
                 return text
         except ServiceError as error:
-            reasons.append(error)
-    raise reasons[-1]
+            reasons.append(one_line(str(error)))
+    # What Argo's archive says; those after it may only not exist at this address.
+    why = f": {reasons[0]}" if reasons else ""
+    raise ServiceError(
+        f"The log of {node} is not there: its pod has not started or is gone, and Argo has kept "
+        f"none, or it is empty{why}."
+    )
 
 
 def find_sentence(log: str, task: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import yaml
 
@@ -44,13 +44,25 @@ def endpoint_of(config: Mapping[str, str]) -> str | None:
     except ValueError:  # Of brackets that are no address of IPv6.
         return None
     named: dict[str, Any] = {name: values[0] for name, values in parse_qs(root.query).items()}
+    if "endpoint" in named:
+        return store_url(named)
     try:
         providers = yaml.safe_load(config.get("providers") or "") or {}
-        default = (providers.get(root.scheme) or {}).get("default") or {}
+        return store_url(_settings(providers.get(root.scheme) or {}, root))
     # YAML's own parsers of numbers and dates raise ValueError.
     except (yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError):
-        default = {}
-    return store_url(named if "endpoint" in named else default)
+        return None
+
+
+def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
+    """Return what applies to a bucket: the default, and over it the first override that fits."""
+    prefix = f"{root.path.strip('/')}/"
+    chosen = (
+        one
+        for one in provider.get("overrides") or []
+        if one.get("bucketName") == root.netloc and prefix.startswith(one.get("keyPrefix") or "")
+    )
+    return {**(provider.get("default") or {}), **next(chosen, {})}
 
 
 def store_url(settings: object) -> str | None:

@@ -128,6 +128,11 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     node = identifier(f"{WORKFLOW}(0).root(0).Trainer(0).executor(0)")
     server.pods["-system-container-impl-".join(node.rsplit("-", 1))] = "epoch 1\nepoch 2"
     assert say("logs", "Trainer") == (0, "epoch 1\nepoch 2\n")
+    server.pods.clear()
+    status, said = say("logs", "Trainer")
+    assert (status, "login" in said) == (2, False)
+    assert "is not there: its pod has not started or is gone" in said
+    assert f"artifact {node} not found" in said
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
         ("Pusher", "Pusher has no log in the run run_id-1: it is not begun"),

@@ -96,7 +96,11 @@ def releases() -> list[Release]:
 
 
 def argo_workflow(
-    spec: Path, release: Release, parameters: Mapping[str, Any] | None = None
+    spec: Path,
+    release: Release,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    run_id: str | None = None,
 ) -> dict[str, Any]:
     """The Argo workflow for a run of the pipeline in `spec` with `parameters`.
 
@@ -104,6 +108,7 @@ def argo_workflow(
         spec: The pipeline's file, YAML in one or two documents.
         release: What to compile it with.
         parameters: The run's parameters, as JSON values.
+        run_id: A UUID; the same in every call unless it is given.
 
     Returns:
         The workflow, as the API server would hand it to Kubernetes.
@@ -113,9 +118,10 @@ def argo_workflow(
         Unavailable: Where the release cannot be had.
     """
     values = [f"{name}={json.dumps(value)}" for name, value in (parameters or {}).items()]
-    command: list[str | Path] = [program(release), spec, *values]
+    run = ["-run", run_id] if run_id else []
+    arguments: list[str | Path] = [program(release), *run, spec, *values]
     # On a file that is no YAML, the releases up to 2.17.0 at least read on for ever.
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     if done.returncode == REFUSED:
         last = done.stderr[done.stderr.rindex("kfp_backend: ") :]
         step, message = last.removeprefix("kfp_backend: ").strip().split(": ", 1)
@@ -133,19 +139,39 @@ def program(release: Release) -> Path:
     Raises:
         Unavailable: Where the release cannot be had.
     """
+    checkout, folder = _module(release)
+    for source in SOURCES.glob("*.go"):
+        shutil.copy(source, folder)
+    _go(folder, "build", "-tags", _tag(checkout), "-ldflags=-s -w", "-o", "kfp_backend", ".")
+    return folder / "kfp_backend"
+
+
+@functools.cache
+def command(release: Release, name: str) -> Path:
+    """One of the release's own commands, unmodified: `driver` or `launcher-v2`.
+
+    Raises:
+        Unavailable: Where the release cannot be had.
+    """
+    _, folder = _module(release)
+    package = f"{MODULE}/backend/src/v2/cmd/{name}"
+    _go(folder, "build", "-ldflags=-s -w", "-o", f"commands/{name}", package)
+    return folder / "commands" / name
+
+
+@functools.cache
+def _module(release: Release) -> tuple[Path, Path]:
+    """The release's source, and a folder with a Go module that can build what is in it."""
     if shutil.which("go") is None:
         raise Unavailable("there is no go on the PATH")
     folder = Path(tempfile.mkdtemp(prefix="kfp_backend_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for source in SOURCES.glob("*.go"):
-        shutil.copy(source, folder)
     checkout = release.checkout or _download(MODULE, release.version, release.sums)
     shutil.copy(checkout / "go.sum", folder)
     (folder / "go.mod").write_text(_go_mod(checkout, folder))
     if release.checkout is None:
         _write_messages(release, folder)
-    _go(folder, "build", "-tags", _tag(checkout), "-ldflags=-s -w", "-o", "kfp_backend", ".")
-    return folder / "kfp_backend"
+    return checkout, folder
 
 
 def _go(folder: Path, *arguments: str, **environment: str) -> str:

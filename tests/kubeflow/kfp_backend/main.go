@@ -1,13 +1,14 @@
 // Command kfp_backend hands a pipeline file to the Kubeflow Pipelines API server's own packages,
 // as an upload and then a run of it would, and prints the Argo workflow that they make of it.
 //
-//	kfp_backend FILE [NAME=JSON ...]
+//	kfp_backend [-run ID] FILE [NAME=JSON ...]
 //
 // It exits with 3 where they refuse the pipeline, with the step and their message on stderr.
 package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,15 +24,18 @@ const (
 	refused = 3
 )
 
+var runID = flag.String("run", "5f3c2b1a-0000-4000-8000-000000000000", "the run's `ID`")
+
 func main() {
-	if len(os.Args) < 2 {
-		exit(failed, "usage", fmt.Errorf("kfp_backend FILE [NAME=JSON ...]"))
+	flag.Parse()
+	if flag.NArg() < 1 {
+		exit(failed, "usage", fmt.Errorf("kfp_backend [-run ID] FILE [NAME=JSON ...]"))
 	}
-	file, err := os.ReadFile(os.Args[1])
+	file, err := os.ReadFile(flag.Arg(0))
 	if err != nil {
 		exit(failed, "read", err)
 	}
-	parameters, err := jsonObject(os.Args[2:])
+	parameters, err := jsonObject(flag.Args()[1:])
 	if err != nil {
 		exit(failed, "parameters", err)
 	}
@@ -53,7 +57,7 @@ func workflow(file []byte, parameters string) util.ExecutionSpec {
 	}
 	run := &model.Run{DisplayName: "run", Namespace: "kubeflow"}
 	setText(&run.PipelineSpec.RuntimeConfig.Parameters, parameters)
-	spec, err := pipeline.RunWorkflow(run, runOptions("5f3c2b1a-0000-4000-8000-000000000000"))
+	spec, err := pipeline.RunWorkflow(run, runOptions(*runID))
 	if err != nil {
 		exit(refused, "compile", err)
 	}

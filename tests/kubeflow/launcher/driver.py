@@ -1,10 +1,9 @@
-"""What KFP's driver decides for a task: inputs, outputs, arguments, the key of the cache."""
+"""What KFP's driver decides for a task: inputs, outputs, arguments."""
 
 from __future__ import annotations
 
 import copy
 import enum
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -210,30 +209,3 @@ def _fill_parameters(argument: str, values: Mapping[str, Any]) -> str:
         return driver_text(values[match[1]])
 
     return _PARAMETER.sub(value, argument)
-
-
-def fingerprint(
-    executor_input: Mapping[str, Any],
-    component: Mapping[str, Any],
-    container: Mapping[str, Any],
-    volumes: list[str],
-) -> str:
-    """Hash what decides on a hit in the cache (cacheutils/cache.go, GenerateCacheKey)."""
-    inputs, outputs = executor_input["inputs"], executor_input["outputs"]
-    key = {
-        "inputs": {
-            name: [artifact["name"] for artifact in artifacts["artifacts"]]
-            for name, artifacts in inputs.get("artifacts", {}).items()
-        },
-        "parameters": inputs.get("parameterValues", {}),
-        "outputs": {
-            name: {key: value for key, value in artifacts["artifacts"][0].items() if key != "uri"}
-            for name, artifacts in outputs.get("artifacts", {}).items()
-        },
-        "types": component.get("outputDefinitions", {}).get("parameters", {}),
-        "image": container.get("image"),
-        "command": [*container.get("command", []), *container.get("args", [])],
-        "volumes": sorted(set(volumes)),
-    }
-    key["types"] = {name: spec.get("parameterType") for name, spec in key["types"].items()}
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

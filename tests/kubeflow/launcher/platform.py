@@ -29,7 +29,6 @@ class Settings:
     mounts: dict[str, Path | None]
     """Mount path → folder of the host; None for an empty one."""
 
-    claims: list[str]
     variables: dict[str, str]
     """Those of the container, without those of the image."""
 
@@ -53,13 +52,12 @@ def pod_settings(
     mounts: dict[str, Path | None] = {
         empty["mountPath"]: None for empty in kubernetes.get("emptyDirMounts", [])
     }
-    claims = []
     for mount in kubernetes.get("pvcMount", []):
-        claims.append(_name(mount, "pvcNameParameter", "constant", scope))
-        if claims[-1] not in volumes:
-            raise StepError(f'persistentvolumeclaim "{claims[-1]}" not found')
-        mounts[mount["mountPath"]] = volumes[claims[-1]] / mount.get("subPath", "")
-    return Settings(mounts, claims, variables)
+        claim = _name(mount, "pvcNameParameter", "constant", scope)
+        if claim not in volumes:
+            raise StepError(f'persistentvolumeclaim "{claim}" not found')
+        mounts[mount["mountPath"]] = volumes[claim] / mount.get("subPath", "")
+    return Settings(mounts, variables)
 
 
 def _secret_variables(

@@ -27,7 +27,7 @@ class Artifact:
 class TaskRun:
     """What became of a task."""
 
-    state: Literal["SUCCEEDED", "CACHED", "FAILED", "SKIPPED"]
+    state: Literal["SUCCEEDED", "FAILED", "SKIPPED"]
     log: str = ""
     """What the step wrote, and after it what driver and launcher had to say."""
 
@@ -51,7 +51,7 @@ class Run:
     @property
     def succeeded(self) -> bool:
         """Say whether every task did."""
-        return all(task.state in ("SUCCEEDED", "CACHED") for task in self.tasks.values())
+        return all(task.state == "SUCCEEDED" for task in self.tasks.values())
 
 
 @dataclass

@@ -1,0 +1,162 @@
+"""Removes from site-packages what no step of the pipeline reads: `slim_packages.py FOLDER`.
+
+For the container image: all that it lacks is listed here. `.ci/check_slim` runs the pipeline on
+what is left.
+"""
+
+from __future__ import annotations
+
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+# Why → distributions of the lock file that go as a whole. Others name them as dependencies, and
+# import them only for what the pipeline does not do.
+_DISTRIBUTIONS = {
+    "notebooks and their servers": (
+        *("argon2-cffi", "argon2-cffi-bindings", "babel", "bleach", "jedi", "jupyter-builder"),
+        *("jupyter-events", "jupyter-lsp", "jupyter-server", "jupyter-server-terminals"),
+        *("jupyterlab", "jupyterlab-pygments", "jupyterlab-server", "jupyterlab-widgets"),
+        *("nbclient", "nbconvert", "nbformat", "notebook", "notebook-shim", "parso"),
+        *("send2trash", "terminado", "widgetsnbextension"),
+    ),
+    "clients of Google's services that no component calls": (
+        *("google-cloud-bigtable", "google-cloud-build", "google-cloud-dlp"),
+        *("google-cloud-language", "google-cloud-recommendations-ai", "google-cloud-spanner"),
+        *("google-cloud-videointelligence", "google-cloud-vision", "google-genai"),
+    ),
+    "for building extensions": ("libclang", "pip"),
+    "a faster reader of events for TensorBoard's page": ("tensorboard-data-server",),
+}
+# Why → names of folders and ends of names of files that go below any package.
+_FOLDERS = {
+    "tests and their data": ("tests", "testdata"),
+    "headers": ("include",),
+}
+_FILES = {
+    "sources and static libraries": (".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pyx"),
+    "types for checkers, maps for debuggers of pages": (".pyi", ".js.map"),
+}
+# TensorFlow's headers lie beside the licences of what is linked into it.
+_LICENCE = re.compile(r"(?i)(licen[cs]e|copying|notice|copyright|authors)")
+
+# What the steps import; it has to work, and gets byte code with all that lies beside it.
+_IMPORTED = (
+    *("tensorflow", "tensorflow_data_validation", "tensorflow_transform.beam", "tf_keras"),
+    *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.local_dag_runner"),
+    *("tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor", "kfp", "kfp.compiler"),
+    *("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.runners.worker.sdk_worker_main"),
+    *("cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
+    *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
+    *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "s3fs", "jinja2"),
+    *("jsonargparse", "dacite", "docstring_parser", "rich.live", "h5py", "tensorboard.main"),
+)
+
+_LIST_FILES = """
+import importlib, sys
+for module in {modules!r}:
+    importlib.import_module(module)
+files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+print(*sorted(filter(None, files)), sep="\\n")
+"""
+
+
+def main() -> None:
+    """Remove, strip the libraries of their symbols, compile, and print what each of it saved."""
+    site = Path(sys.argv[1])
+    for file in site.rglob("*.pyc"):
+        file.unlink()
+    print(f"{_megabytes(site):7,.0f} MB of packages")
+    for reason, names in _DISTRIBUTIONS.items():
+        saved = sum(_remove_distribution(site, name) for name in names)
+        print(f"{-saved / 1e6:7,.0f} MB {reason}")
+    for reason, names in _FOLDERS.items():
+        saved = _remove([file for file in _files(site) if _is_below(site, file, names)])
+        print(f"{-saved / 1e6:7,.0f} MB {reason}")
+    for reason, ends in _FILES.items():
+        saved = _remove([file for file in _files(site) if file.name.endswith(ends)])
+        print(f"{-saved / 1e6:7,.0f} MB {reason}")
+    _remove_empty_folders(site)
+    before = _megabytes(site)
+    _strip(site)
+    print(f"{_megabytes(site) - before:7,.0f} MB symbols")
+    before = _megabytes(site)
+    _compile_used(site)
+    print(f"{_megabytes(site) - before:+7,.0f} MB byte code of what the steps import")
+    print(f"{_megabytes(site):7,.0f} MB are left")
+
+
+def _files(site: Path) -> list[Path]:
+    return [file for file in site.rglob("*") if file.is_symlink() or file.is_file()]
+
+
+def _is_below(site: Path, file: Path, names: tuple[str, ...]) -> bool:
+    return not {*names}.isdisjoint(file.relative_to(site).parts[:-1])
+
+
+def _megabytes(site: Path) -> float:
+    return sum(file.lstat().st_size for file in _files(site)) / 1e6
+
+
+def _remove(files: list[Path]) -> int:
+    """Remove files that are no licences; return their bytes."""
+    saved = 0
+    for file in files:
+        if not _LICENCE.search(file.name):
+            saved += file.lstat().st_size
+            file.unlink()
+    return saved
+
+
+def _remove_distribution(site: Path, name: str) -> int:
+    """Remove a distribution with its metadata and its licence; return its bytes."""
+    saved = 0
+    for distribution in metadata.distributions(name=name, path=[str(site)]):
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            # Its commands lie elsewhere.
+            if path.is_relative_to(site) and path.exists():
+                saved += path.stat().st_size
+                path.unlink()
+    return saved
+
+
+def _remove_empty_folders(site: Path) -> None:
+    """Remove the folders that are empty now: Python takes each for a package."""
+    for folder in sorted(site.rglob("*"), reverse=True):
+        if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _compile_used(site: Path) -> None:
+    """Write byte code for every module beside one that the steps import; the rest stays without."""
+    python = str(site.parents[2] / "bin" / "python")
+    script = _LIST_FILES.format(modules=_IMPORTED)
+    done = subprocess.run([python, "-c", script], check=True, stdout=subprocess.PIPE, text=True)
+    folders = {Path(name).parent for name in done.stdout.splitlines() if name.startswith(str(site))}
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    for file in sorted(file for folder in folders for file in folder.glob("*.py")):
+        py_compile.compile(str(file), invalidation_mode=mode, quiet=1)
+
+
+def _strip(site: Path) -> None:
+    """Remove symbols that the loader does not need."""
+    if shutil.which("strip") is None:
+        raise SystemExit("strip is missing: install binutils")
+    libraries = [file for file in site.rglob("*.so*") if file.is_file() and not file.is_symlink()]
+    # auditwheel has changed the libraries in *.libs in a way that strip would destroy; NVIDIA's
+    # carry code for GPUs.
+    own = [
+        str(file)
+        for file in libraries
+        if not file.parent.name.endswith(".libs") and "nvidia" not in file.parts
+    ]
+    subprocess.run(["strip", "--strip-unneeded", *own], check=True)
+
+
+if __name__ == "__main__":
+    main()

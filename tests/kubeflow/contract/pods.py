@@ -1,0 +1,115 @@
+"""Runs the pods of a workflow: the image is this environment, the root directory the pod's own."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kubeflow.contract.argo import Node, State, Template, Values, filled
+from tests.kubeflow.contract.kubernetes_api import Objects
+from tests.kubeflow.launcher.platform import expanded, step_environment
+from tests.kubeflow.launcher.pod import Pod
+from tests.kubeflow.launcher.warm import WarmPython
+
+# /var/run is a link to /run.
+_ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+_COMMANDS = "/kfp-commands"
+_TIMEOUT = 600.0
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass
+class Kubelet:
+    """What there is on the node, and the logs of the pods that ran there."""
+
+    commands: Path
+    """Folder with KFP's `driver` and `launcher-v2`."""
+    account: Path
+    """What a pod finds of its service account."""
+    services: Values
+    """Variables by which pods find services."""
+    config_maps: Objects
+    secrets: Objects
+    volumes: Mapping[str, Path]
+    """Persistent volume claim → folder."""
+    logs: dict[str, str] = field(default_factory=dict)
+    """Path in the workflow → what the last pod there wrote."""
+
+    def run(self, path: str, template: Template, scope: Values) -> Node:
+        """Run the containers of a template, one after the other, and read what they give."""
+        outputs = template.get("outputs", {}).get("parameters", [])
+        files = {one["name"]: one["valueFrom"] for one in outputs}
+        places = {f"outputs.parameters.{name}.path": one["path"] for name, one in files.items()}
+        pod = _patched(template, scope)
+        with tempfile.TemporaryDirectory(prefix="pod-") as folder:
+            state = self._run_containers(path, pod, {**scope, **places}, Path(folder))
+            given = {name: _read(Path(folder), one) for name, one in files.items()}
+        return Node(state, given)
+
+    def _run_containers(self, path: str, pod: Manifest, scope: Values, folder: Path) -> State:
+        self.logs[path] = ""
+        identity = {"metadata.name": "images-x7k2p-pod", "metadata.uid": str(uuid.uuid4())}
+        for container in (*pod.get("initContainers", []), pod["container"]):
+            around = self._isolated(container, pod, folder)
+            variables = self._variables(container, identity)
+            command = [*container["command"], *container.get("args", [])]
+            command = [expanded(filled(part, scope), variables) for part in command]
+            environment = step_environment({}, self.services | variables)
+            environment["PATH"] += f":{_COMMANDS}"
+            log = folder / f"{container['name']}.log"
+            status = around.run(command, environment, log, _TIMEOUT)
+            self.logs[path] += log.read_text(errors="replace")
+            if status:
+                return "Failed"
+        return "Succeeded"
+
+    def _isolated(self, container: Manifest, pod: Manifest, folder: Path) -> Pod:
+        mounts: dict[str, Path | None] = {_ACCOUNT: self.account, _COMMANDS: self.commands}
+        claims = {one["name"]: one.get("persistentVolumeClaim") for one in pod.get("volumes", [])}
+        for mount in container.get("volumeMounts", []):
+            claim = claims[mount["name"]]
+            source = self.volumes[claim["claimName"]] if claim else folder / mount["name"]
+            mounts[mount["mountPath"]] = source
+        (folder / container["name"]).mkdir()
+        return Pod(folder / container["name"], mounts, WarmPython({}))
+
+    def _variables(self, container: Manifest, identity: Values) -> Values:
+        found: Values = {}
+        for source in container.get("envFrom", []):
+            found |= self.config_maps[source["configMapRef"]["name"]]
+        for one in container.get("env", []):
+            match one:
+                case {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}:
+                    found[name] = identity[path]
+                case {"name": name, "valueFrom": {"secretKeyRef": key}}:
+                    found[name] = self.secrets[key["name"]][key["key"]]
+                case {"name": name}:
+                    found[name] = expanded(one.get("value", ""), found)
+        return found
+
+
+def _patched(template: Template, scope: Values) -> dict[str, Any]:
+    """Merge the patch of the pod into the template, as Kubernetes does for what we set."""
+    pod: dict[str, Any] = {"volumes": [], **template}
+    pod["container"] = {**template["container"], "name": "main"}
+    patch = json.loads(filled(template.get("podSpecPatch", "") or "{}", scope))
+    pod["volumes"] = [*pod["volumes"], *patch.get("volumes", [])]
+    for container in patch.get("containers", []):
+        assert container["name"] == "main"
+        # Lists that a patch adds to; everything else it replaces.
+        added = {key: pod["container"].get(key, []) for key in ("env", "volumeMounts")}
+        lists = {key: [*own, *container.get(key, [])] for key, own in added.items()}
+        pod["container"] |= container | lists
+    return pod
+
+
+def _read(folder: Path, source: Manifest) -> str:
+    """Read an output, or take its default if the container wrote none."""
+    file = folder / "main" / source["path"].lstrip("/")
+    return file.read_text() if file.exists() else str(source.get("default", ""))

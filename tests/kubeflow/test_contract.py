@@ -1,0 +1,130 @@
+"""The compiled pipeline under KFP's own compiler, driver and launcher, where Go can build them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kfp_runner
+from components.storage.object_store import open_store
+from tests.kubeflow import contract, kfp_backend
+from tests.kubeflow.launcher.pod import isolation
+from tests.nodes import NODES
+from tests.pictures import COLOURS, write_folder
+from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
+
+# One process, which builds KFP's packages once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kfp")]
+
+BUCKET = "mlpipeline"
+SECRETS = {"mlpipeline-minio-artifact": {"accesskey": ACCESS_KEY, "secretkey": SECRET_KEY}}
+LOOKUPS = {"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"}
+TASKS = {*NODES, *LOOKUPS}
+STAGES = {"data", "transform", "train", "evaluate", "report", "push"}
+BEFORE_TRAINING = {*NODES[: NODES.index("Trainer")]}
+STEPS = "{all: {volumes: {images: /mnt/images}, cpu: 2}, ImageExampleGen: {retries: 1}}"
+# All that driver and launcher, and our own steps, want of Kubernetes.
+ASKED = {"configmaps/kfp-launcher", "secrets/mlpipeline-minio-artifact"}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "images", each=60)
+
+
+@pytest.fixture
+def kubeflow(tmp_path: Path, images: Path) -> Iterator[contract.Installation]:
+    if isolation() != "namespaces":
+        pytest.skip("pods need Linux namespaces")
+    (tmp_path / "cluster").mkdir()
+    with serve_s3(BUCKET) as endpoint:
+        try:
+            started = contract.install(
+                kfp_backend.PROXIED,
+                tmp_path / "cluster",
+                store=endpoint.removeprefix("http://"),
+                secrets=SECRETS,
+                volumes={"images": images},
+            )
+            with started as installation:
+                yield installation
+        except kfp_backend.Unavailable as reason:
+            pytest.skip(f"Kubeflow Pipelines: {reason}")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """A small pipeline: images on a volume, everything else in the cluster's own store."""
+    file = tmp_path / "pipeline.yaml"
+    options = ("--data", "/mnt/images", "--kubeflow.steps", STEPS, "--output", str(file))
+    small = ("--transform.size", "32", "--model.name", "cnn", "--training.epochs", "8")
+    assert kfp_runner.main(["compile", "--image", "i:1", *options, *small]) == 0
+    return file
+
+
+def states(run: contract.Run) -> dict[str, str]:
+    return {name: task.state for name, task in run.tasks.items() if name in TASKS}
+
+
+def property_of(run: contract.Run, task: str, output: str, key: str) -> float:
+    """Return a number among the metadata of an artifact: all numbers are doubles there."""
+    return float(run.tasks[task].outputs[output].custom_properties[key].double_value)
+
+
+def content(artifact: Any) -> bytes:
+    fs, path = open_store(artifact.uri)
+    return bytes(fs.cat(path))
+
+
+def test_runs_under_kfp_s_own_driver_and_launcher(
+    kubeflow: contract.Installation, spec: Path, images: Path
+) -> None:
+    """A first run; the same again; other parameters, with a baseline; other images, broken."""
+    first = kubeflow.run(spec)
+    assert states(first) == dict.fromkeys(TASKS, "COMPLETE"), first.failure()
+    assert {first.tasks[stage].state for stage in STAGES} == {"COMPLETE"}
+    assert property_of(first, "Evaluator", "blessing", "blessed") == 1
+    check_report(first.tasks["ImageReport"].outputs)
+
+    second = kubeflow.run(spec)
+    cached = {name: "COMPLETE" if name in LOOKUPS else "CACHED" for name in TASKS}
+    assert states(second) == cached, second.failure()
+    html = second.tasks["ImageReport"].outputs["html"]
+    assert html.id == first.tasks["ImageReport"].outputs["html"].id
+
+    # So few images show no smaller drop than that, even by the same answers.
+    third = kubeflow.run(spec, {"training_epochs": 2, "max_accuracy_drop": 0.2})
+    assert {name for name, state in states(third).items() if state == "CACHED"} == BEFORE_TRAINING
+    assert "FAILED" not in states(third).values(), third.failure()
+    assert property_of(first, "BaselineFinder", "baseline", "found") == 0
+    assert property_of(third, "BaselineFinder", "baseline", "found") == 1
+
+    for number in range(5):
+        (images / "red" / f"broken-{number}.jpeg").write_bytes(b"no image")
+    fourth = kubeflow.run(spec)
+    assert states(fourth) == {"ImageExampleGen-lookup": "COMPLETE", "ImageExampleGen": "FAILED"}
+    log = fourth.log("ImageExampleGen")
+    # Once more, as its retries say.
+    assert log.count("ImageExampleGen: error: 5 of 185 files in /mnt/images are not usable") == 2
+    assert "Traceback" not in log
+    assert set(kubeflow.kubernetes.requests) == ASKED
+
+
+def check_report(outputs: Any) -> None:
+    """Kubeflow draws artifacts by their types, from their metadata and files."""
+    assert {name: one.type for name, one in outputs.items() if "logs" not in name} == {
+        "html": "system.HTML",
+        "metrics": "system.Metrics",
+        "classification": "system.ClassificationMetrics",
+        "card": "system.Markdown",
+    }
+    accuracy = outputs["metrics"].custom_properties["accuracy"].double_value
+    numbers = json.loads(content(outputs["metrics"]))
+    assert numbers["metrics"]["accuracy"]["value"] == accuracy > 0.9
+    assert content(outputs["html"]).lstrip().lower().startswith(b"<!doctype html>")
+    matrix = outputs["classification"].custom_properties["confusionMatrix"].struct_value
+    assert matrix["struct"]["annotationSpecs"][0]["displayName"] == sorted(COLOURS)[0]
