@@ -79,7 +79,7 @@ def write_shards(
             shard = Path(shard_path(str(path), split, number, len(counts))).name
             index[split][shard] = write_indexed_shard(str(path), split, shard, records[:count])
             records = records[count:]
-    write_index(str(path), index, labels=sorted(COLOURS))
+    write_index(str(path), index, labels={})
     return folder
 
 
