@@ -122,11 +122,12 @@ def _units(frame: memoryview, side: int) -> int:
     found = [frame[1], frame[4], _word(frame, 5), _word(frame, 7), frame[9]]
     if found != expected or side % _BLOCK:
         return 0
-    across, down = zip(*(divmod(sampling, 16) for sampling in frame[11:19:3]), strict=True)
+    samplings = frame[11:19:3].tolist()
     # Rows of colours that are halved are interpolated, across the border between two images.
-    if set(down) != {1}:
+    if any(sampling % 16 != 1 for sampling in samplings):
         return 0
-    return -(-side // (_BLOCK * max(across))) * (side // _BLOCK)
+    across = max(sampling // 16 for sampling in samplings)
+    return -(-side // (_BLOCK * across)) * (side // _BLOCK)
 
 
 def _word(content: memoryview, position: int) -> int:
