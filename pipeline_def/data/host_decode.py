@@ -7,8 +7,9 @@ pixels are decoded or copied, so threads run in parallel.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import cv2
@@ -21,8 +22,16 @@ from components.images.canonical import decode_jpeg
 from components.images.canonical_form import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.data.batch_memory import BatchMemory, Pixels
+from pipeline_def.data.jpeg_stack import decode_joined
 from pipeline_def.data.order import Int64Array
 from pipeline_def.data.shards import RecordTable
+
+# Of the images that are decoded before windows are cut out of them: what a core's cache holds.
+_SCRATCH_BYTES = 2**19
+
+# Side, in pixels. One call for all takes 0.77 of the time of a call each at 32, 0.94 at 64, and as
+# much at 96.
+_LARGEST_JOINED = 64
 
 
 class HostDecoder:
@@ -50,27 +59,40 @@ class HostDecoder:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
         batch = self._memory.take((len(records), self._size, self._size, CHANNELS))
-        table = self._table
-        shards, starts = table.shard[records].tolist(), table.offset[records].tolist()
-        lengths = table.length[records].tolist()
-        for image, shard, start, length, window in zip(
-            batch, shards, starts, lengths, windows.tolist(), strict=True
-        ):
-            encoded = self._open_shard(shard)[start : start + length]
-            if self._stored == self._size and not window[2]:
-                self._decode(encoded, image)
-            else:
-                whole = self._whole_image()
-                self._decode(encoded, whole)
-                _cut(whole, window, image)
+        encoded = self._look_up(records)
+        if self._stored == self._size:
+            self._decode(encoded, batch)
+            for number in np.flatnonzero(windows[:, 2]).tolist():
+                cv2.flip(batch[number], 1, dst=batch[number])
+            return batch
+        whole = self._whole_images()
+        for start in range(0, len(records), len(whole)):
+            part = slice(start, start + len(whole))
+            decoded = whole[: len(encoded[part])]
+            self._decode(encoded[part], decoded)
+            for image, window, out in zip(
+                decoded, windows[part].tolist(), batch[part], strict=True
+            ):
+                _cut(image, window, out)
         return batch
 
-    def _whole_image(self) -> Pixels:
-        """Return this thread's memory for an image of which a window is wanted."""
-        if not hasattr(self._scratch, "image"):
-            self._scratch.image = np.empty((self._stored, self._stored, CHANNELS), np.uint8)
-        image: Pixels = self._scratch.image
-        return image
+    def _look_up(self, records: Int64Array) -> list[memoryview]:
+        """Return the encoded images."""
+        table = self._table
+        starts = table.offset[records]
+        ends = starts + table.length[records]
+        places = zip(table.shard[records].tolist(), starts.tolist(), ends.tolist(), strict=True)
+        open_shard = self._open_shard
+        return [open_shard(shard)[start:end] for shard, start, end in places]
+
+    def _whole_images(self) -> Pixels:
+        """Return this thread's memory for images of which windows are wanted."""
+        if not hasattr(self._scratch, "images"):
+            shape = (self._stored, self._stored, CHANNELS)
+            count = max(1, _SCRATCH_BYTES // math.prod(shape))
+            self._scratch.images = np.empty((count, *shape), np.uint8)
+        images: Pixels = self._scratch.images
+        return images
 
 
 def cut_windows(
@@ -99,6 +121,14 @@ def _cut(whole: Pixels, window: list[int], out: Pixels) -> None:
         out[:] = part
 
 
+def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:
+    others: Iterable[int] = range(len(encoded))
+    if out.shape[1] <= _LARGEST_JOINED:
+        others = decode_joined(encoded, out)
+    for number in others:
+        _decode_jpeg(encoded[number], out[number])
+
+
 def _decode_jpeg(encoded: memoryview, out: Pixels) -> None:
     """Decode to the pixels of `image.decode_jpeg`: accurate transform, chroma interpolated."""
     try:
@@ -112,12 +142,19 @@ def _decode_jpeg(encoded: memoryview, out: Pixels) -> None:
         _store(image, out)
 
 
-def _decode_png(encoded: memoryview, out: Pixels) -> None:
-    _store(cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR_RGB), out)
+def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
+    for file, image in zip(encoded, out, strict=True):
+        _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), image)
 
 
-def _copy_raw(encoded: memoryview, out: Pixels) -> None:
-    _store(np.frombuffer(encoded, np.uint8).reshape(out.shape), out)
+def _copy_raw(encoded: Sequence[memoryview], out: Pixels) -> None:
+    shape = out.shape[1:]
+    if {len(pixels) for pixels in encoded} != {math.prod(shape)}:
+        for pixels in encoded:
+            # Its message says what was found, and what was expected.
+            np.frombuffer(pixels, np.uint8).reshape(shape)
+    # One call for the batch, in which the interpreter's lock is free.
+    np.concatenate([np.frombuffer(p, np.uint8) for p in encoded], out=out.reshape(-1))
 
 
 def _store(image: Any, out: Pixels) -> None:
@@ -127,8 +164,8 @@ def _store(image: Any, out: Pixels) -> None:
     out[:] = image
 
 
-_DECODERS: dict[str, Callable[[memoryview, Pixels], None]] = {
-    "jpeg": _decode_jpeg,
-    "png": _decode_png,
+_DECODERS: dict[str, Callable[[Sequence[memoryview], Pixels], None]] = {
+    "jpeg": _decode_jpegs,
+    "png": _decode_pngs,
     "raw": _copy_raw,
 }
