@@ -25,6 +25,8 @@ from benchmarks.limits import (
     on_every_core,
     process_per_core,
 )
+from benchmarks.measuring.progress import Progress, say
+from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus
 
 # An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
@@ -42,7 +44,7 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     material = Material.load(options["folder"], options["root"])
     local = Material.load(options["folder"], options["folder"])
-    rungs = _chosen(options["rungs"], remote="://" in material.root)
+    rungs = choose(options["rungs"], remote="://" in material.root)
     started = {rung.name: _start(rung, material, options["batch"]) for rung in rungs}
     checked = _check_pixels(rungs, started, local, options["batch"])
     steps = options["epochs"] * material.images // options["batch"]
@@ -75,25 +77,29 @@ def main() -> None:
     print(json.dumps(results))
 
 
-def _chosen(words: str | None, *, remote: bool) -> list[Any]:
+def choose(words: str | None, *, remote: bool) -> list[Any]:
+    """Return the rungs whose name has one of `words`, separated by commas, in it.
+
+    Raises:
+        ConfigurationError: none has.
+    """
     from benchmarks.ladder import REMOTE_RUNGS, RUNGS
 
     rungs = REMOTE_RUNGS if remote else RUNGS
     wanted = words.split(",") if words else [""]
-    return [rung for rung in rungs if any(word in rung.name for word in wanted)]
+    if chosen := [rung for rung in rungs if any(word in rung.name for word in wanted)]:
+        return chosen
+    names = ", ".join(rung.name for rung in rungs)
+    raise ConfigurationError(f"no rung has {words} in its name; there are: {names}")
 
 
 def _start(rung: Any, material: Material, batch: int) -> tuple[Batches, float]:
     """Return the batches of a rung, and the seconds until the first one was there."""
-    _say(f"starting: {rung.name}")
+    say(f"starting: {rung.name}")
     started = time.perf_counter()
     batches = iter(rung.build(material, batch))
     next(batches)
     return batches, time.perf_counter() - started
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _check_pixels(
@@ -166,10 +172,12 @@ def _measure_all(
         for name, limit in limits.items():
             turns[name] = functools.partial(on_every_core, pool, limit)
             turns[name]()
-        for number in range(options["repeats"]):
-            _say(f"round {number + 1} of {options['repeats']}")
+        progress = Progress(options["repeats"] * len(turns))
+        for _ in range(options["repeats"]):
             for name, turn in turns.items():
-                rates.setdefault(name, []).append(turn())
+                rate = turn()
+                rates.setdefault(name, []).append(rate)
+                progress.report(f"{name}: {rate:,.0f} images/s")
     return rates
 
 
