@@ -73,8 +73,10 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _estimate(mode: str, arguments: argparse.Namespace) -> float:
     """Return the seconds that a mode takes: each process does its work twice."""
     contenders = len(CONTENDERS[mode][: arguments.contenders])
-    process = _START + 2 * arguments.images / _RATES[mode]
-    return arguments.images / _COPIES + arguments.repeats * contenders * process
+    images: int = arguments.images
+    process = _START + 2 * images / _RATES[mode]
+    turns: int = arguments.repeats * contenders
+    return images / _COPIES + turns * process
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -72,8 +72,9 @@ def _estimate(arguments: argparse.Namespace) -> float:
 
     rungs = choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None)
     # After all rounds, each rung is asked once more, by an accelerator that takes its time.
-    turns = len(rungs) * (arguments.repeats + 1)
-    return _START + arguments.images * _IMAGE + len(rungs) * _RUNG + turns * _TURN
+    turns: int = len(rungs) * (arguments.repeats + 1)
+    images: int = arguments.images
+    return _START + images * _IMAGE + len(rungs) * _RUNG + turns * _TURN
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +37,15 @@ _COLOURS = {
 
 def main() -> int:
     """Draw the results of an earlier run."""
-    parser = make_parser("benchmarks.ladder_plot", __doc__, files=1)
+    parser = _parser()
     arguments = parser.parse_args()
     return options.run(
         parser, lambda: draw(read_figures(arguments.figures[0]), Path(arguments.picture))
     )
+
+
+def _parser() -> argparse.ArgumentParser:
+    return make_parser("benchmarks.ladder_plot", __doc__, files=1)
 
 
 def draw(results: Mapping[str, Any], target: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,13 @@ _TITLES = {
 
 def main() -> int:
     """Draw a panel of bars per mode."""
-    parser = make_parser("benchmarks.plot", __doc__, files="+")
+    parser = _parser()
     arguments = parser.parse_args()
     return options.run(parser, lambda: _draw(arguments.figures, Path(arguments.picture)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    return make_parser("benchmarks.plot", __doc__, files="+")
 
 
 def _draw(files: list[str], target: Path) -> None:

@@ -36,17 +36,17 @@ _WARM_UP, _SECONDS = 3.0, 2.0
 
 PEERS: dict[str, tuple[Callable[[Job], Epoch], str, int]] = {
     "ffcv": (ffcv_epochs, "ffcv", 2),
-    "dali": (dali_epochs, "nvidia-dali-cuda120", 3),
+    "dali": (dali_epochs, "nvidia-dali-cuda120", 2),
     "torch": (torch_epochs, "torch", 2),
-    "webdataset": (webdataset_epochs, "webdataset", 2),
+    "webdataset": (webdataset_epochs, "webdataset", 3),
     "litdata": (litdata_epochs, "litdata", 2),
-    "grain": (grain_epochs, "grain", 0),
+    "grain": (grain_epochs, "grain", 2),
     "spdl": (spdl_epochs, "spdl-core", 2),
     "tf.data": (tf_data_epochs, "tensorflow", 0),
     "tf.data-cache": (partial(tf_data_epochs, cache=True), "tensorflow", 0),
 }
 """Each peer, the package whose version counts, and the workers that were best on two cores."""
-RAW_WORKERS = {"torch": 0}
+RAW_WORKERS = {"torch": 0, "grain": 0}
 """The best for raw images where it differs: passing them between processes costs most."""
 
 

@@ -85,7 +85,8 @@ class Samples(Sequence[tuple[Any, int]]):
     def image(self, index: int) -> Pixels:
         """Return the bytes of a JPEG, or pixels, without a copy."""
         if self.raw is not None:
-            return self.raw[index]
+            pixels: Pixels = self.raw[index]
+            return pixels
         return self._bytes[self._offsets[index] : self._offsets[index + 1]]
 
 
