@@ -43,10 +43,11 @@ def main() -> None:
     with _processes(measurements) as processes:
         facts = _start(measurements, processes)
         steps = options["epochs"] * material.images // options["batch"]
-        rates = _measure_all(processes, steps, options, local)
+        rates, times = _measure_all(processes, steps, options, local)
         target = options["target"] or 0.8 * _reference(rates)
         for name, process in processes.items():
             facts[name]["images_per_second"] = rates[name]
+            facts[name]["cpu_microseconds"] = times[name]
             facts[name]["wait_share"] = process.ask("wait share", steps, target)
     results = {
         "rungs": list(facts.values()),
@@ -110,12 +111,22 @@ def _start(measurements: list[RungMeasurement], processes: Processes) -> dict[st
 
 def _measure_all(
     processes: Processes, steps: int, options: dict[str, Any], material: Material
-) -> dict[str, list[float]]:
-    """Return images per second of every rung and limit, by round; they take turns."""
-    turns: dict[str, Callable[[], float]] = {
-        name: functools.partial(process.ask, "rate", steps) for name, process in processes.items()
-    }
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return images per second of every rung and limit, by round; they take turns.
+
+    And the CPU time of an image of each rung, microseconds.
+    """
     rates: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
+
+    def ask(name: str) -> float:
+        rate, used = processes[name].ask("rate", steps)
+        times.setdefault(name, []).append(used)
+        return float(rate)
+
+    turns: dict[str, Callable[[], float]] = {
+        name: functools.partial(ask, name) for name in processes
+    }
     files = tuple(material.files("files")[: material.different])
     limits: dict[str, Callable[[], float]] = {
         DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
@@ -131,7 +142,7 @@ def _measure_all(
                 rate = turn()
                 rates.setdefault(name, []).append(rate)
                 progress.report(f"{name}: {rate:,.0f} images/s")
-    return rates
+    return rates, times
 
 
 def _reference(rates: dict[str, list[float]]) -> float:

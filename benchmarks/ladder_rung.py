@@ -88,14 +88,18 @@ def _canonical_pixels(material: Material) -> Iterator[Any]:
         yield decode(tf.constant([Path(path).read_bytes()]), material.config()).numpy()[0]
 
 
-def _rate(batches: Batches, steps: int, batch: int) -> float:
-    """Return images per second of `steps` batches, or as many as `_is_over` allows."""
+def _rate(batches: Batches, steps: int, batch: int) -> tuple[float, float]:
+    """Return images per second of `steps` batches, or as many as `_is_over` allows.
+
+    And the CPU time of an image, microseconds.
+    """
     _drain(batches)
-    done, started = 0, time.perf_counter()
+    done, started, cpu = 0, time.perf_counter(), time.process_time()
     while not _is_over(done, steps, time.perf_counter() - started):
         next(batches)
         done += 1
-    return done * batch / (time.perf_counter() - started)
+    images, used = done * batch, time.process_time() - cpu
+    return images / (time.perf_counter() - started), used / images * 1e6
 
 
 def _drain(batches: Batches) -> None:

@@ -174,6 +174,7 @@ def show(results: Mapping[str, Any]) -> None:
         "images/s",
         "range",
         "of the first",
+        "CPU µs",
         "first batch",
         f"waits at {accelerator:,.0f}/s",
         title=f"{results['images']:,} images of {results['size']} px, {results['different']:,} "
@@ -187,12 +188,13 @@ def show(results: Mapping[str, Any]) -> None:
             f"{rate.median:,.0f}",
             rate.range(),
             "" if rate == first else ratio(rate, first),
+            f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
             f"{rung['first_batch_seconds']:.2f} s",
             f"{rung['wait_share']:.1%}",
         )
     for name, values in results["limits"].items():
         limit = Spread.of(values)
-        table.add_row(name, f"{limit.median:,.0f}", limit.range(), "", "", "")
+        table.add_row(name, f"{limit.median:,.0f}", limit.range(), "", "", "", "")
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_LINE)

@@ -23,6 +23,7 @@ from benchmarks.limits import (
     on_every_core,
     process_per_core,
 )
+from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.peers.readers.job import Job, Samples
 
 _LIMIT = "limit"
@@ -39,19 +40,26 @@ def main() -> None:
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
     job = Job(arguments.data, arguments.storage, arguments.size, arguments.batch, 0)
-    rate = _measure_limit(job) if arguments.contender == _LIMIT else _measure(arguments, job)
-    print(json.dumps({"images_per_second": rate}))
+    is_limit = arguments.contender == _LIMIT
+    print(json.dumps(_measure_limit(job) if is_limit else _measure(arguments.contender, job)))
 
 
-def _measure(arguments: argparse.Namespace, job: Job) -> float:
-    batches = _batches(arguments.contender, job)
+def _measure(contender: str, job: Job) -> dict[str, float]:
+    batches = _batches(contender, job)
 
     def take() -> int:
         next(batches)
         return job.batch
 
     measure(take, _WARM_UP)
-    return measure(take, _SECONDS)
+    before = cpu_seconds()
+    rate = measure(take, _SECONDS)
+    return _with_cpu(rate, cpu_seconds() - before)
+
+
+def _with_cpu(rate: float, used: float) -> dict[str, float]:
+    """Return a rate, and the CPU time of an image in the seconds that were measured."""
+    return {"images_per_second": rate, "cpu_microseconds": used / (rate * _SECONDS) * 1e6}
 
 
 def _batches(contender: str, job: Job) -> Iterator[Any]:
@@ -78,13 +86,15 @@ def _batches(contender: str, job: Job) -> Iterator[Any]:
     return iter(dataset)
 
 
-def _measure_limit(job: Job) -> float:
-    """Return images per second of every core, each in a process that does nothing else."""
+def _measure_limit(job: Job) -> dict[str, float]:
+    """Measure every core, each in a process that does nothing else."""
     limit = functools.partial(_limit_of_core, job)
     with process_per_core() as pool:
         # Unmeasured: processes start at different times.
         on_every_core(pool, limit)
-        return on_every_core(pool, limit)
+        before = cpu_seconds()
+        rate = on_every_core(pool, limit)
+        return _with_cpu(rate, cpu_seconds() - before)
 
 
 def _limit_of_core(job: Job) -> float:

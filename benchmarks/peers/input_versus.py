@@ -43,7 +43,9 @@ OURS = {
 }
 """Storage → what this pipeline can do with it."""
 
-Results = dict[str, list[float]]
+Figure = dict[str, float]
+"""Images per second, and CPU time of an image, of all processes of a contender."""
+Results = dict[str, list[Figure]]
 
 
 def main() -> int:
@@ -93,9 +95,9 @@ def _compare(arguments: argparse.Namespace) -> None:
         sizes = {"storage": arguments.storage, "size": arguments.size}
         prepare(arguments.data, folder, images=images, **sizes)
         task = {"data": folder, "batch": arguments.batch, **sizes}
-        rates, versions = _take_turns(names, task, pythons, arguments.repeats)
-    _show(arguments, rates, versions)
-    found = {"images_per_second": rates, "versions": versions, "images": images}
+        results, versions = _take_turns(names, task, pythons, arguments.repeats)
+    _show(arguments, results, versions)
+    found = {"figures": results, "versions": versions, "images": images}
     options.write_json({**found, "batch": arguments.batch, **sizes}, arguments.json)
 
 
@@ -111,8 +113,8 @@ def _choose(names: list[str], words: str | None) -> list[str]:
 def _take_turns(
     names: list[str], task: Mapping[str, Any], pythons: Mapping[str, str], repeats: int
 ) -> tuple[Results, dict[str, str]]:
-    """Return images per second by contender and round, and versions of the peers."""
-    rates: Results = {}
+    """Return what each process of a contender has measured, and the versions of the peers."""
+    results: Results = {}
     versions: dict[str, str] = {}
     progress = Progress(repeats * len(names))
     lost: set[str] = set()
@@ -126,10 +128,10 @@ def _take_turns(
                 lost.add(name)
                 say(f"{name} is left out: {error}.")
                 continue
-            rates.setdefault(name, []).append(found["images_per_second"])
-            versions[name] = found.get("version", "")
+            versions[name] = found.pop("version", "")
+            results.setdefault(name, []).append(found)
             progress.report(f"{name}: {found['images_per_second']:,.0f} images/s")
-    return rates, versions
+    return results, versions
 
 
 def _in_a_process(name: str, task: Mapping[str, Any], python: str | None) -> Any:
@@ -143,22 +145,29 @@ def _as_options(task: Mapping[str, Any]) -> list[str]:
     return [f"--{key}={value}" for key, value in task.items()]
 
 
-def _show(arguments: argparse.Namespace, rates: Results, versions: Mapping[str, str]) -> None:
+def _show(arguments: argparse.Namespace, results: Results, versions: Mapping[str, str]) -> None:
+    """Print a table; the CPU time of an image says something on a machine with other work, too."""
+    columns = ("contender", "images/s", "range", "first of ours is", "CPU µs", "range", "it takes")
     title = f"{arguments.storage} {arguments.size}, batches of {arguments.batch}"
-    table = Table("contender", "images/s", "range", "of the limit", "ours is", title=title)
-    spreads = {name: Spread.of(values) for name, values in rates.items()}
-    ours = [spreads[name] for name in OURS[arguments.storage] if name in spreads]
-    best = max(ours, key=lambda spread: spread.median, default=None)
-    limit = spreads.get(_LIMIT)
-    for name, spread in sorted(spreads.items(), key=lambda item: -item[1].median):
+    table = Table(*columns, title=title)
+    rates = _spreads(results, "images_per_second")
+    times = _spreads(results, "cpu_microseconds")
+    ours = next((name for name in OURS[arguments.storage] if name in rates), None)
+    for name, rate in sorted(rates.items(), key=lambda item: times[item[0]].median):
         table.add_row(
             f"{name} {versions[name]}".strip(),
-            f"{spread.median:,.0f}",
-            spread.range(),
-            f"{spread.median / limit.median:.2f}" if limit else "",
-            ratio(best, spread) if best else "",
+            f"{rate.median:,.0f}",
+            rate.range(),
+            ratio(rates[ours], rate) if ours and name != ours else "",
+            f"{times[name].median:,.1f}",
+            f"{times[name].low:,.1f} to {times[name].high:,.1f}",
+            ratio(times[name], times[ours]) if ours and name != ours else "",
         )
-    Console(width=110).print(table)
+    Console(width=130).print(table)
+
+
+def _spreads(results: Results, key: str) -> dict[str, Spread]:
+    return {name: Spread.of([one[key] for one in figures]) for name, figures in results.items()}
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
             "change": "a change",
             "wait_share": 0.1,
             "first_batch_seconds": 0.5,
+            "cpu_microseconds": [2e6 / rate],
         }
         for name, rate in RATES.items()
     ]

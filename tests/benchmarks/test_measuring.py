@@ -131,17 +131,18 @@ def test_a_missing_peer_is_left_out_and_the_others_stay(
     def pretend(arguments: list[str], **_: Any) -> dict[str, Any]:
         if "ffcv" in arguments:
             raise MeasurementError("the package ffcv is not installed in its environment")
-        return {"images_per_second": 100.0, "version": "1.0"}
+        return {"images_per_second": 100.0, "cpu_microseconds": 20.0, "version": "1.0"}
 
     monkeypatch.setattr(versus, "measure", pretend)
     names = ["ours", "ffcv", "torch"]
-    rates, versions = versus._take_turns(names, {"batch": 8}, {"ffcv": "a", "torch": "b"}, 2)
-    assert rates == {"ours": [100.0] * 2, "torch": [100.0] * 2}
+    results, versions = versus._take_turns(names, {"batch": 8}, {"ffcv": "a", "torch": "b"}, 2)
+    figure = {"images_per_second": 100.0, "cpu_microseconds": 20.0}
+    assert results == {"ours": [figure] * 2, "torch": [figure] * 2}
     assert versions["torch"] == "1.0"
     said = capsys.readouterr().err
     assert said.count("ffcv is left out: the package ffcv is not installed") == 1
     arguments = SimpleNamespace(storage="jpeg", size=32, batch=8)
-    versus._show(arguments, rates, versions)
+    versus._show(arguments, results, versions)
     assert "torch 1.0" in capsys.readouterr().out
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.peers.readers.compiled import dali_epochs, ffcv_epochs
 from benchmarks.peers.readers.job import LABELS, STORAGES, Epoch, Job
 from benchmarks.peers.readers.loaders import (
@@ -64,7 +65,7 @@ def main() -> None:
     result = {
         "version": metadata.version(package),
         "workers": workers,
-        "images_per_second": measure(epoch),
+        **measure(epoch),
         "checksum": checksum(epoch) if arguments.check else {},
     }
     print(json.dumps(result), flush=True)
@@ -87,15 +88,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(epoch: Epoch) -> float:
-    """Return images per second over whole epochs, after at least one to warm up."""
+def measure(epoch: Epoch) -> dict[str, float]:
+    """Return images per second, and CPU time per image, of epochs after at least one to warm up."""
     end = time.perf_counter() + _WARM_UP
     while _images(epoch) and time.perf_counter() < end:
         pass
-    images, start = 0, time.perf_counter()
+    images, start, cpu = 0, time.perf_counter(), cpu_seconds()
     while time.perf_counter() - start < _SECONDS:
         images += _images(epoch)
-    return images / (time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    used = cpu_seconds() - cpu
+    return {"images_per_second": images / seconds, "cpu_microseconds": used / images * 1e6}
 
 
 def _images(epoch: Epoch) -> int:
