@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.ladder_data import Material
 from benchmarks.ladder_process import RungProcess
 from benchmarks.ladder_rung import RungMeasurement
-from benchmarks.limits import (
+from benchmarks.measuring.limits import (
     COPY_LIMIT,
     DECODE_LIMIT,
     copy_limit,

@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from benchmarks.measuring.spread import NOISE, Spread, ratio
 from components.contract.machine import available_memory, gib
 from pipeline_def.data.cache import fits_in_memory

@@ -14,7 +14,8 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from benchmarks.limits import (
+from benchmarks.measuring.cpu import cpu_seconds
+from benchmarks.measuring.limits import (
     Pixels,
     copy_batches,
     decode_files,
@@ -23,7 +24,6 @@ from benchmarks.limits import (
     on_every_core,
     process_per_core,
 )
-from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.peers.readers.job import Job, Samples
 
 _LIMIT = "limit"

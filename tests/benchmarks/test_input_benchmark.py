@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks import ladder_verdict
 from benchmarks.ladder_plot import draw
-from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.config.command_line import make_parser, parse
 from tests.pictures import write_folder
 
