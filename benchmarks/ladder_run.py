@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,12 +43,17 @@ def main() -> None:
     with _processes(measurements) as processes:
         facts = _start(measurements, processes)
         steps = options["epochs"] * material.images // options["batch"]
-        rates, times = _measure_all(processes, steps, options, local)
+        # After all rounds, each rung is asked once by an accelerator that takes its time.
+        limits = _limits(local)
+        turns = options["repeats"] * (len(rungs) + len(limits)) + len(rungs)
+        progress = Progress(turns)
+        rates, times = _measure_all(processes, limits, steps, options["repeats"], progress)
         target = options["target"] or 0.8 * _reference(rates)
         for name, process in processes.items():
             facts[name]["images_per_second"] = rates[name]
             facts[name]["cpu_microseconds"] = times[name]
             facts[name]["wait_share"] = process.ask("wait share", steps, target)
+            progress.report(f"{name}: waiting {facts[name]['wait_share']:.1%}")
     results = {
         "rungs": list(facts.values()),
         "limits": {name: rates[name] for name in (DECODE_LIMIT, COPY_LIMIT)},
@@ -109,8 +114,21 @@ def _start(measurements: list[RungMeasurement], processes: Processes) -> dict[st
     return facts
 
 
+def _limits(material: Material) -> dict[str, Callable[[], float]]:
+    """Return what measures a limit on one core."""
+    files = tuple(material.files("files")[: material.different])
+    return {
+        DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
+        COPY_LIMIT: functools.partial(copy_limit, material.size),
+    }
+
+
 def _measure_all(
-    processes: Processes, steps: int, options: dict[str, Any], material: Material
+    processes: Processes,
+    limits: Mapping[str, Callable[[], float]],
+    steps: int,
+    repeats: int,
+    progress: Progress,
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Return images per second of every rung and limit, by round; they take turns.
 
@@ -124,20 +142,13 @@ def _measure_all(
         times.setdefault(name, []).append(used)
         return float(rate)
 
-    turns: dict[str, Callable[[], float]] = {
-        name: functools.partial(ask, name) for name in processes
-    }
-    files = tuple(material.files("files")[: material.different])
-    limits: dict[str, Callable[[], float]] = {
-        DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
-        COPY_LIMIT: functools.partial(copy_limit, material.size),
-    }
+    turns: dict[str, Callable[[], float]] = {}
+    turns |= {name: functools.partial(ask, name) for name in processes}
     with process_per_core() as pool:
         for name, limit in limits.items():
             turns[name] = functools.partial(on_every_core, pool, limit)
             turns[name]()
-        progress = Progress(options["repeats"] * len(turns))
-        for _ in range(options["repeats"]):
+        for _ in range(repeats):
             for name, turn in turns.items():
                 rate = turn()
                 rates.setdefault(name, []).append(rate)

@@ -188,7 +188,7 @@ def show(results: Mapping[str, Any]) -> None:
             f"{rate.median:,.0f}",
             rate.range(),
             "" if rate == first else ratio(rate, first),
-            f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
+            f"{Spread.of(rung.get('cpu_microseconds', [0])).median:,.0f}",
             f"{rung['first_batch_seconds']:.2f} s",
             f"{rung['wait_share']:.1%}",
         )
