@@ -69,7 +69,7 @@ def draw(results: Mapping[str, Any], target: Path) -> None:
         for kind, (colour, text) in _COLOURS.items()
         if kind in kinds
     ]
-    axis.legend(handles=handles, loc="upper right", frameon=False, fontsize=9)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(_title(results), x=0.01, ha="left", fontsize=12)
     save(figure, target)
 

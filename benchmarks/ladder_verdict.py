@@ -138,7 +138,7 @@ def _bottleneck(
     if target and rate.low >= target:
         return f"Bottleneck: the consumer. {gives}, the accelerator takes {target:,.0f}."
     limit = limits[COPY_LIMIT if name in (_DECODED, _RAW) else DECODE_LIMIT]
-    share = f"{gives}, {rate.median / limit.median:.2f} of the limit"
+    share = f"{gives}, {ratio(rate, limit)} the limit"
     if name in (_DECODED, _RAW):
         return f"Bottleneck: copying. {share}."
     if rate.low >= _NEAR * limit.high:
@@ -188,7 +188,7 @@ def show(results: Mapping[str, Any]) -> None:
             f"{rate.median:,.0f}",
             rate.range(),
             "" if rate == first else ratio(rate, first),
-            f"{Spread.of(rung.get('cpu_microseconds', [0])).median:,.0f}",
+            f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
             f"{rung['first_batch_seconds']:.2f} s",
             f"{rung['wait_share']:.1%}",
         )

@@ -120,6 +120,7 @@ def test_steps_that_brought_nothing_are_named() -> None:
     unclear["limits"][DECODE_LIMIT] = [9000, 10_000, 11_000]
     unclear["found"] = 10**9
     text = " ".join(ladder_verdict.judge(unclear, target=None)["verdict"])
+    assert "0.60 x the limit" in text
     assert "decoding, or requests and parsing; which of them is within the noise" in text
 
 
