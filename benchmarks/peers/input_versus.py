@@ -66,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--python", action="append", default=[], type=_python, metavar="PEER=PATH")
     parser.add_argument(
-        "--contenders", help="only those whose name has one of these words, a,b,…; default: all"
+        "--contenders",
+        help="only those with one of these words in their name, a,b,…",
     )
     options.add_work(parser)
     return parser
@@ -102,9 +103,13 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 
 def _choose(names: list[str], words: str | None) -> list[str]:
-    """Return the names that have one of `words` in them."""
+    """Return the names that have one of `words` in them; a word that is a name is for it alone."""
     wanted = words.split(",") if words else [""]
-    chosen = [name for name in names if any(word in name for word in wanted)]
+    chosen = [
+        name
+        for name in names
+        if any(word == name if word in names else word in name for word in wanted)
+    ]
     if not chosen:
         raise ConfigurationError(f"no contender of {', '.join(names)} has {words} in its name")
     return chosen

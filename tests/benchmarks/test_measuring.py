@@ -146,6 +146,18 @@ def test_a_missing_peer_is_left_out_and_the_others_stay(
     assert "torch 1.0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        pytest.param(None, ["ours", "ours, streamed", "limit"], id="all"),
+        pytest.param("ours", ["ours"], id="a whole name"),
+        pytest.param("streamed,lim", ["ours, streamed", "limit"], id="parts of names"),
+    ],
+)
+def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) -> None:
+    assert load("peers.input_versus")._choose(["ours", "ours, streamed", "limit"], words) == chosen
+
+
 def test_a_writer_whose_package_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     contenders = load("peers.ingest_contenders")
     monkeypatch.setitem(sys.modules, "webdataset", None)
