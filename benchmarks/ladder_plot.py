@@ -22,6 +22,7 @@ from benchmarks.measuring.bars import (
     draw_bars,
     make_parser,
     read_figures,
+    refusing,
     save,
 )
 from benchmarks.measuring.spread import Spread
@@ -39,9 +40,12 @@ def main() -> int:
     """Draw the results of an earlier run."""
     parser = _parser()
     arguments = parser.parse_args()
-    return options.run(
-        parser, lambda: draw(read_figures(arguments.figures[0]), Path(arguments.picture))
-    )
+
+    def work() -> None:
+        with refusing(arguments.figures):
+            draw(read_figures(arguments.figures[0]), Path(arguments.picture))
+
+    return options.run(parser, work)
 
 
 def _parser() -> argparse.ArgumentParser:

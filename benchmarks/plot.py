@@ -21,6 +21,7 @@ from benchmarks.measuring.bars import (
     draw_bars,
     make_parser,
     read_figures,
+    refusing,
     save,
 )
 from benchmarks.measuring.spread import Spread
@@ -38,7 +39,12 @@ def main() -> int:
     """Draw a panel of bars per mode."""
     parser = _parser()
     arguments = parser.parse_args()
-    return options.run(parser, lambda: _draw(arguments.figures, Path(arguments.picture)))
+
+    def work() -> None:
+        with refusing(arguments.figures):
+            _draw(arguments.figures, Path(arguments.picture))
+
+    return options.run(parser, work)
 
 
 def _parser() -> argparse.ArgumentParser:

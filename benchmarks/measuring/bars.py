@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,19 @@ def read_figures(file: str) -> Any:
         return json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{file} is not a file that --json has written: {error}") from error
+
+
+@contextmanager
+def refusing(files: Sequence[str]) -> Iterator[None]:
+    """Say in a sentence that figures are those of another benchmark.
+
+    Raises:
+        DataError: what is drawn in this context is not in them.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataError(f"{', '.join(files)}: not the figures that are drawn here.") from error
 
 
 def save(figure: Figure, target: Path) -> None:

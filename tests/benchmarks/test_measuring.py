@@ -196,9 +196,12 @@ def test_the_picture_of_ingest(tmp_path: Path, capsys: pytest.CaptureFixture[str
     plot = load("plot")
     figures = {"header": {"ours": [{"images_per_second": 10.0}, {"images_per_second": 12.0}]}}
     (tmp_path / "header.json").write_text(json.dumps(figures))
-    for name, status in (("header.json", 0), ("missing.json", 2)):
+    (tmp_path / "other.json").write_text('{"rungs": []}')
+    for name, status in (("header.json", 0), ("missing.json", 2), ("other.json", 2)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", ["plot", str(tmp_path / name), str(tmp_path / "out.svg")])
             assert plot.main() == status
     assert "this component" in (tmp_path / "out.svg").read_text()
-    assert "missing.json is not a file that --json has written" in capsys.readouterr().err
+    missing, other = capsys.readouterr().err.splitlines()
+    assert "missing.json is not a file that --json has written" in missing
+    assert "other.json: not the figures that are drawn here" in other
