@@ -1,12 +1,12 @@
 """What an image costs in the Evaluator, of few images and of many.
 
-`uv run -m benchmarks.evaluation --images 5000 50000 --folder /dev/shm/evaluation`
+`uv run -m benchmarks.evaluation --images 5000 50000 --artifacts /dev/shm/evaluation`
 
 - evaluator: two models that cost next to nothing, 1,000 classes; the step from start to verdict.
 - network: a MobileNetV2 asked by the Evaluator about a shard, against the same batches from memory.
 
-Every figure is of a process of its own; rounds alternate. CPU seconds are user and system. The
-folder takes 16 KB for each image.
+Every figure is of a process of its own; both sizes take turns. CPU seconds are user and system. The
+folder of artifacts takes 16 KB for each image, and is used again by the next run.
 """
 
 from __future__ import annotations
@@ -16,80 +16,105 @@ import json
 import os
 import resource
 import shutil
-import subprocess
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import options
+from benchmarks.measuring.process import measure
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.spread import Spread, ratio
 from components.contract import example
 
+_MODULE = "benchmarks.evaluation"
 _CLASSES = 1000
 _NETWORK_SIDE = 192
 
+# Seconds of a run with its imports, and of an image: evaluated, and written once; of the network.
+_START, _IMAGE, _MADE, _NETWORK = 25, 0.0003, 0.0005, 90
 
-def main() -> None:
-    """Run what is asked for, a line for each measurement."""
-    options = _parser().parse_args()
-    if options.step:
-        _run_step(options)
-        return
+Figures = dict[str, float]
+
+
+def main() -> int:
+    """Measure what is asked for; print a table."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.step:
+        _run_step(arguments)
+        return 0
+    return options.run(parser, lambda: _measure(arguments))
+
+
+def _measure(arguments: argparse.Namespace) -> None:
     wanted = {"evaluator": _compare_sizes, "network": _compare_rates}
-    for name in options.only or wanted:
-        wanted[name](options)
+    parts = arguments.only or list(wanted)
+    each = sum(_START + _IMAGE * images for images in arguments.images)
+    once = sum(_MADE * images for images in arguments.images)
+    announce(
+        ("evaluator" in parts) * (once + arguments.repeats * each) + ("network" in parts) * _NETWORK
+    )
+    options.write_json({part: wanted[part](arguments) for part in parts}, arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluation", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--images", type=int, nargs="+", default=[5_000, 50_000])
-    parser.add_argument("--rounds", type=int, default=2)
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    options.add_artifacts(parser)
+    parser.add_argument("--images", type=options.at_least_one, nargs="+", default=[5_000, 50_000])
     parser.add_argument("--only", choices=["evaluator", "network"], nargs="+")
-    parser.add_argument("--step", choices=["network"], help="in this process")
+    parser.add_argument("--step", choices=["network"], help=argparse.SUPPRESS)
     return parser
 
 
-def measure_step(command: Sequence[str]) -> dict[str, float]:
-    """Run a step in a fresh process; return what it printed last."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, check=True
-    )
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-def _compare_sizes(options: argparse.Namespace) -> None:
-    for _ in range(options.rounds):
-        for images in options.images:
-            folder = options.folder / f"evaluator-{images}"
-            command = ["benchmarks.report", f"--images={images}", f"--classes={_CLASSES}"]
-            command.append(f"--folder={folder}")
+def _compare_sizes(arguments: argparse.Namespace) -> dict[int, list[Figures]]:
+    found: dict[int, list[Figures]] = {images: [] for images in arguments.images}
+    progress = Progress(arguments.repeats * len(arguments.images))
+    for _ in range(arguments.repeats):
+        for images, figures in found.items():
+            folder = arguments.artifacts / f"evaluator-{images}"
+            command = ["-m", "benchmarks.report", f"--images={images}", f"--classes={_CLASSES}"]
+            command.append(f"--artifacts={folder}")
             if not (folder / "inputs" / "done").exists():
-                measure_step([*command, "--step=inputs"])
+                measure([*command, "--step=inputs"])
             shutil.rmtree(folder / "evaluation", ignore_errors=True)
-            found = measure_step([*command, "--step=evaluator"])
-            print(
-                f"Evaluator, {images:,} images: {found['seconds']:.1f} s, "
-                f"{found['cpu']:.1f} CPU s with imports, {found['mib']:,.0f} MiB",
-                flush=True,
-            )
+            figures.append(measure([*command, "--step=evaluator"]))
+            progress.report(f"Evaluator, {images:,} images: {figures[-1]['seconds']:.1f} s")
+    for images, figures in found.items():
+        print(describe(f"Evaluator, {images:,} images", figures))
+    [first, *others] = ([f["cpu"] / images for f in of] for images, of in found.items())
+    for other in others:
+        more = ratio(Spread.of(other), Spread.of(first))
+        print(f"An image of many costs {more} the CPU time of one of few, imports included.")
+    return found
 
 
-def _compare_rates(options: argparse.Namespace) -> None:
-    command = ["benchmarks.evaluation", "--step=network", f"--folder={options.folder}"]
-    found = measure_step([*command, f"--rounds={options.rounds}"])
-    print(
-        f"Network: {found['alone']:.1f} images/s from memory, {found['evaluator']:.1f} in the "
-        f"Evaluator, {found['evaluator'] / found['alone']:.2f}; per CPU second "
-        f"{found['cpu_evaluator'] / found['cpu_alone']:.2f}; {found['mib']:,.0f} MiB",
-        flush=True,
+def describe(name: str, figures: list[Figures]) -> str:
+    """Say what repeats of a process have taken: medians, with the range of the seconds."""
+    wall = Spread.of([of["seconds"] for of in figures])
+    cpu, mib = (statistics.median(of[key] for of in figures) for key in ("cpu", "mib"))
+    return (
+        f"{name}: {wall.median:.1f} s ({wall.low:.1f} to {wall.high:.1f}), {cpu:.1f} CPU s, "
+        f"{mib:,.0f} MiB"
     )
 
 
-def _run_step(options: argparse.Namespace) -> None:
+def _compare_rates(arguments: argparse.Namespace) -> Figures:
+    command = ["-m", _MODULE, "--step=network", f"--artifacts={arguments.artifacts}"]
+    found: Figures = measure([*command, f"--repeats={arguments.repeats}"])
+    print(
+        f"Network, the fastest of {arguments.repeats}: {found['alone']:.1f} images/s from memory, "
+        f"{found['evaluator']:.1f} in the Evaluator, {found['evaluator'] / found['alone']:.2f}; "
+        f"per CPU second {found['cpu_evaluator'] / found['cpu_alone']:.2f}; {found['mib']:,.0f} MiB"
+    )
+    return found
+
+
+def _run_step(arguments: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    figures = _ask_network(options)
+    figures = _ask_network(arguments)
     figures["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(figures))
 
@@ -138,7 +163,7 @@ def _save_network(folder: Path) -> None:
     tf.saved_model.save(served, str(folder), signatures=signatures)
 
 
-def _ask_network(options: argparse.Namespace) -> dict[str, float]:
+def _ask_network(arguments: argparse.Namespace) -> dict[str, float]:
     """Have the Evaluator's DoFn do a shard, and the model the same batches, in turn."""
     import tensorflow as tf
 
@@ -147,10 +172,10 @@ def _ask_network(options: argparse.Namespace) -> dict[str, float]:
     from components.evaluation.config import EvaluationConfig
 
     images = 6 * BATCH
-    folder = options.folder / "network"
-    command = ["benchmarks.report", f"--images={images}", "--classes=1", f"--folder={folder}"]
+    folder = arguments.artifacts / "network"
+    command = ["-m", "benchmarks.report", f"--images={images}", "--classes=1"]
     if not (folder / "inputs" / "done").exists():
-        measure_step([*command, "--step=inputs"])
+        measure([*command, f"--artifacts={folder}", "--step=inputs"])
     _save_network(folder / "model")
     [shard] = (folder / "inputs" / "examples" / "Split-eval").iterdir()
     slicings = EvaluationConfig().slices
@@ -162,7 +187,7 @@ def _ask_network(options: argparse.Namespace) -> dict[str, float]:
     ask = model.signatures["serving_examples"]
     ask(examples=batches[0])
     spent: dict[str, list[tuple[float, float]]] = {"alone": [], "evaluator": []}
-    for _ in range(options.rounds):
+    for _ in range(arguments.repeats):
         spent["alone"].append(_spend(ask(examples=of)["probabilities"].numpy() for of in batches))
         spent["evaluator"].append(_spend(evaluator.process(str(shard))))
     wall, cpu = ({name: min(s[i] for s in of) for name, of in spent.items()} for i in (0, 1))
@@ -180,4 +205,4 @@ def _spend(work: Iterator[Any]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

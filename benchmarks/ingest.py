@@ -29,7 +29,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measuring import options
+from benchmarks.measuring.process import MeasurementError, measure
+from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.peers.ingest_contenders import CONTENDERS, ingested, list_files, prepare
+from components.contract.errors import DataError
+
+_MODULE = "benchmarks.ingest"
 
 # Seconds on the clock and of CPUs, processes that were started included; images per second; and the
 # peak of the memory that stays with the process, MiB.
@@ -38,39 +45,63 @@ Figure = dict[str, float]
 # Shorter side of images of about 20 KB, and of about 1 KB; pixels.
 _SMALL_SIDE, _TINY_SIDE = 180, 32
 
+# Seconds of the imports of a process; images a second of its work, and of making the copies.
+_START, _COPIES = 15, 3000
+_RATES = {
+    **{"header": 3000, "tiny": 6000, "pixels": 1400, "shrink": 700},
+    **{"transform": 500, "remote": 600},
+}
+
 # Beam's own reader needs a second for a few of the images that others read by the hundred.
 _FEW = 60
 
 
-def main() -> None:
+def main() -> int:
     """Measure what the command line asks for; print a table per mode."""
-    arguments = _parser().parse_args()
-    if arguments.contender:
-        _measure_here(arguments)
-        return
+    parser = _parser()
+    arguments = parser.parse_args()
+    if not arguments.contender and not arguments.data:
+        parser.error("--data DIR says where your images are")
+    work = _measure_here if arguments.contender else _compare
+    return options.run(parser, lambda: work(arguments))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    modes = arguments.mode or list(CONTENDERS)
+    announce(sum(_estimate(mode, arguments) for mode in modes))
     results: dict[str, dict[str, list[Figure]]] = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
-        for mode in arguments.mode or list(CONTENDERS):
+        for mode in modes:
             results[mode] = _measure_mode(mode, work, arguments)
             _print_table(mode, results[mode])
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+    options.write_json(results, arguments.json)
+
+
+def _estimate(mode: str, arguments: argparse.Namespace) -> float:
+    """Return the seconds that a mode takes: each process does its work twice."""
+    contenders = len(CONTENDERS[mode][: arguments.contenders])
+    images: int = arguments.images
+    process = _START + 2 * images / _RATES[mode]
+    turns: int = arguments.repeats * contenders
+    return images / _COPIES + turns * process
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", help="folder of label/image.jpg")
-    parser.add_argument("--images", type=int, default=6400, help="copies to work on, each unique")
-    parser.add_argument("--repeats", type=int, default=5, help="processes per contender")
+    parser.add_argument(
+        "--images",
+        type=options.at_least_one,
+        default=6400,
+        help="copies to work on, each unique; default: 6400",
+    )
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
     parser.add_argument("--small", action="store_true", help="shrink the copies to about 20 KB")
-    parser.add_argument("--contenders", type=int, help="only the first so many; 1: only ours")
+    parser.add_argument(
+        "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
+    )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
-    parser.add_argument("--json", metavar="FILE", help="write every figure there")
-    # A file system in memory keeps the disk, which is the same for all, out of the figures.
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    parser.add_argument("--work", default=memory, help="folder for copies and results")
+    options.add_work(parser)
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--source", help=argparse.SUPPRESS)
     return parser
@@ -110,36 +141,29 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     figures: dict[str, list[Figure]] = {}
     names = CONTENDERS[mode][: arguments.contenders]
     with _store(folder, arguments.latency_ms) if remote else _no_store(source) as sources:
+        progress, lost = Progress(arguments.repeats * len(names)), set[str]()
         for _ in range(arguments.repeats):
-            for name in names:
+            for name in (name for name in names if name not in lost):
                 few = name.startswith("Beam")
-                figure = _in_a_process(name, mode, sources[few], work)
-                if figure:
-                    images = _FEW if few else count
-                    figure["images_per_second"] = images / figure["seconds"]
-                    figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
-                    figures.setdefault(name, []).append(figure)
+                try:
+                    figure = _in_a_process(name, mode, sources[few], work)
+                except MeasurementError as error:
+                    lost.add(name)
+                    say(f"{name} is left out: {error}.")
+                    continue
+                images = min(_FEW, count) if few else count
+                figure["images_per_second"] = images / figure["seconds"]
+                figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
+                figures.setdefault(name, []).append(figure)
+                progress.report(f"{name}, {mode}: {figure['seconds']:.2f} s")
     shutil.rmtree(folder)
     return figures
 
 
-def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure | None:
-    """Return what a contender took, or None when its package is missing."""
-    command = [sys.executable, "-m", "benchmarks.ingest", "--contender", name, "--mode", mode]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [*command, "--source", source, "--work", work],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        reason = (done.stderr.strip() or "it failed").splitlines()[-1]
-        print(f"{name}, {mode}: left out, {reason}", file=sys.stderr, flush=True)
-        return None
-    figure: Figure = json.loads(done.stdout.strip().splitlines()[-1])
-    print(f"{name}, {mode}: {figure['seconds']:.2f} s", file=sys.stderr, flush=True)
+def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
+    """Return what a contender took."""
+    command = ["-m", _MODULE, "--contender", name, "--mode", mode]
+    figure: Figure = measure([*command, "--source", source, "--work", work])
     return figure
 
 
@@ -153,12 +177,17 @@ def make_copies(data: str, target: str, count: int, *, side: int | None = None) 
         target: a new folder.
         count: number of files.
         side: shrink them to so many pixels of the shorter side; None: as they are.
+
+    Raises:
+        DataError: there is no JPEG in `data`.
     """
     originals = [
         (label, encoded)
         for path, label in list_files(data)
         if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
     ]
+    if not originals:
+        raise DataError(f"{data} has no JPEG in a folder of its label, as label/image.jpg.")
     if side:
         originals = [(label, _small(encoded, side)) for label, encoded in originals]
     for number in range(count):
@@ -209,17 +238,19 @@ def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
 def _print_table(mode: str, figures: dict[str, list[Figure]]) -> None:
     """Print medians with their range, what ours is as a multiple, and CPU time an image."""
     table = Table("contender", "images/s", "range", "ours is", "CPU µs", "peak", title=mode)
-    rates = {name: [f["images_per_second"] for f in found] for name, found in figures.items()}
-    ours = statistics.median(rates["ours"])
-    for name, values in rates.items():
-        middle = statistics.median(values)
-        spread = f"{min(values):,.0f} to {max(values):,.0f}"
+    rates = {
+        name: Spread.of([figure["images_per_second"] for figure in found])
+        for name, found in figures.items()
+    }
+    ours = rates.get("ours")
+    for name, rate in rates.items():
         peak = statistics.median(figure["peak_mib"] for figure in figures[name])
+        ours_is = ratio(ours, rate) if ours and name != "ours" else ""
         cpu = statistics.median(figure["cpu_microseconds"] for figure in figures[name])
-        facts = (f"{middle:,.0f}", spread, f"{ours / middle:.2f} x", f"{cpu:,.0f}")
+        facts = (f"{rate.median:,.0f}", rate.range(), ours_is, f"{cpu:,.0f}")
         table.add_row(name, *facts, f"{peak:,.0f} MiB")
     Console().print(table)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

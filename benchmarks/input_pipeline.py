@@ -14,14 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+from benchmarks.measuring import options
+from benchmarks.measuring.process import QUIET, MeasurementError, measure
+from benchmarks.measuring.progress import announce, say
+from components.contract.errors import ConfigurationError
+
+_MODULE = "benchmarks.input_pipeline"
+
+# Seconds: imports and preparing the first image; a rung's first batch and the check of its pixels;
+# a turn of a rung; an image, prepared in all forms.
+_START, _RUNG, _TURN, _IMAGE = 15, 3, 3, 0.01
 
 # TensorFlow's blocks of 64 MB, cleared for each small file, would make files slower than they are.
 _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
@@ -29,22 +37,25 @@ _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
 
 def main() -> int:
     """Prepare the images, measure in a process of its own, show what came out."""
-    arguments = _parser().parse_args()
-    os.environ.update(_QUIET)
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _climb(arguments))
+
+
+def _climb(arguments: argparse.Namespace) -> None:
+    os.environ.update(QUIET)
     warnings.simplefilter("ignore", FutureWarning)
+    images = arguments.images // arguments.batch * arguments.batch
+    if not images:
+        raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     os.makedirs(arguments.output, exist_ok=True)
     from benchmarks.ladder_data import prepare
-    from components.contract.errors import UserError
 
+    announce(_estimate(arguments))
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
-        images = arguments.images // arguments.batch * arguments.batch
-        print(f"Preparing {images:,} images of {arguments.data} …", flush=True)
-        try:
-            material = prepare(arguments.data, folder, size=arguments.size, images=images)
-        except UserError as error:
-            print(f"benchmarks.input_pipeline: error: {error}", file=sys.stderr)
-            return 2
+        say(f"preparing {images:,} images of {arguments.data}")
+        material = prepare(arguments.data, folder, size=arguments.size, images=images)
         results = _measure(arguments, folder)
     from benchmarks.ladder_verdict import judge, show
 
@@ -52,23 +63,36 @@ def main() -> int:
     results |= judge(results, target=_target(arguments))
     show(results)
     _write(results, Path(arguments.output))
-    return 0
+    options.write_json(results, arguments.json)
+
+
+def _estimate(arguments: argparse.Namespace) -> float:
+    """Return the seconds that all of it takes, on two cores."""
+    from benchmarks.ladder_run import choose
+
+    rungs = choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None)
+    # After all rounds, each rung is asked once more, by an accelerator that takes its time.
+    turns: int = len(rungs) * (arguments.repeats + 1)
+    images: int = arguments.images
+    return _START + images * _IMAGE + len(rungs) * _RUNG + turns * _TURN
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.input_pipeline",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", required=True, help="folder of images, as the pipeline takes it")
-    parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
-    parser.add_argument("--batch", type=int, default=128, help="images per batch")
-    parser.add_argument("--images", type=int, default=3200, help="to read in an epoch, at most")
     parser.add_argument(
-        "--epochs", type=int, default=2, help="of each repeat, which lasts 1 to 10 s"
+        "--size", type=options.at_least_one, default=224, help="side of the images, pixels"
     )
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch", type=options.at_least_one, default=128, help="images per batch")
+    parser.add_argument(
+        "--images", type=options.at_least_one, default=3200, help="of an epoch, at most"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=options.at_least_one,
+        default=2,
+        help="of each repeat, which lasts 1 to 10 s",
+    )
     parser.add_argument("--output", default="input_benchmark", help="folder for the results")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
     rate = parser.add_mutually_exclusive_group()
@@ -84,8 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gcs-stream-mbps", type=float, default=0, help="megabits/s of each download; 0: no limit"
     )
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    parser.add_argument("--work", default=memory, help="folder for the images to read")
+    options.add_work(parser)
     return parser
 
 
@@ -99,7 +122,7 @@ def _target(arguments: argparse.Namespace) -> float | None:
 
 def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Run `ladder_run` on local files, or on a bucket; return what it measured."""
-    options = {
+    task = {
         "folder": folder,
         "root": folder,
         "batch": arguments.batch,
@@ -109,7 +132,7 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         "target": _target(arguments),
     }
     if arguments.gcs_latency_ms is None:
-        return _run(options, {})
+        return _run(task, {})
     from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 
     with TlsGcsServer(
@@ -118,20 +141,17 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         stream_mbps=arguments.gcs_stream_mbps,
     ) as server:
         environment = server.tensorflow_environment(Path(folder).parent)
-        results = _run({**options, "root": "gs://bucket", "epochs": 1}, {**environment, **_BUCKET})
+        results = _run({**task, "root": "gs://bucket", "epochs": 1}, {**environment, **_BUCKET})
     store = {"latency_ms": arguments.gcs_latency_ms, "stream_mbps": arguments.gcs_stream_mbps}
     return {**results, "store": store}
 
 
-def _run(options: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ladder_run", json.dumps(options)],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def _run(task: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    command = ["-m", "benchmarks.ladder_run", json.dumps(task)]
+    try:
+        results: dict[str, Any] = measure(command, environment=environment, shown=True)
+    except MeasurementError as error:
+        raise MeasurementError(f"the ladder has failed, see above: {error}") from error
     return results
 
 

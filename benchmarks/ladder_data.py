@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL_ID
 from components.images.canonical import canonicalize, decode
 from components.images.check import check_image
@@ -82,9 +83,9 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
         images: number of them; if there are fewer, they are repeated.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    found, sample = _sample(data, images)
+    found, sample = sample_images(data, images)
     config = TransformConfig(size=size)
-    canonical = _canonical(sample, config)
+    canonical = canonical_images(sample, config)
     material = Material(
         root=folder,
         size=size,
@@ -95,13 +96,17 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     _write_files(f"{folder}/originals", itertools.cycle(sample), images)
     _write_files(f"{folder}/files", itertools.cycle(canonical), images)
     write_shards(f"{folder}/jpeg", itertools.cycle(canonical), images)
-    write_shards(f"{folder}/raw", itertools.cycle(_decoded(canonical, config)), images)
+    write_shards(f"{folder}/raw", itertools.cycle(decoded_images(canonical, config)), images)
     Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
     return material
 
 
-def _sample(data: str, most: int) -> tuple[int, list[Image]]:
-    """Return how many images there are, and up to `most` of them, spread over the folder."""
+def sample_images(data: str, most: int) -> tuple[int, list[Image]]:
+    """Return how many images there are, and up to `most` of them, spread over the folder.
+
+    Raises:
+        DataError: there is none that could be read.
+    """
     config = IngestConfig()
     listing = list_source(data, config)
     check_labels(listing)
@@ -113,10 +118,13 @@ def _sample(data: str, most: int) -> tuple[int, list[Image]]:
             sample.append((check_image(usable(content), config).encoded, labels[file.label]))
         except Rejected:
             continue
+    if not sample:
+        raise DataError(f"None of the images in {data} can be read.")
     return len(listing.files), sample
 
 
-def _canonical(sample: list[Image], config: TransformConfig) -> list[Image]:
+def canonical_images(sample: list[Image], config: TransformConfig) -> list[Image]:
+    """Return what Transform makes of images."""
     encoded: list[bytes] = []
     for start in range(0, len(sample), _AT_ONCE):
         files = [file for file, _ in sample[start : start + _AT_ONCE]]
@@ -124,7 +132,7 @@ def _canonical(sample: list[Image], config: TransformConfig) -> list[Image]:
     return [(file, label) for file, (_, label) in zip(encoded, sample, strict=True)]
 
 
-def _decoded(canonical: list[Image], config: TransformConfig) -> list[Image]:
+def decoded_images(canonical: list[Image], config: TransformConfig) -> list[Image]:
     """Return the very pixels of the canonical files, so that all rungs give the same."""
     return [
         (decode(tf.constant([file]), config).numpy().tobytes(), label) for file, label in canonical

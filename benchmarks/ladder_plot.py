@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import statistics
+import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,47 +13,73 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot
 
+from benchmarks.measuring import options
+from benchmarks.measuring.bars import (
+    LIMIT,
+    OTHER,
+    OURS,
+    Bar,
+    draw_bars,
+    make_parser,
+    read_figures,
+    refusing,
+    save,
+)
+from benchmarks.measuring.spread import Spread
+
 _COLOURS = {
     "files": ("#f29900", "a file for each image"),
-    "records": ("#bdc1c6", "TFRecord shards, TensorFlow's operations"),
-    "ours": ("#1a73e8", "this pipeline, JPEG"),
+    "records": (OTHER, "TFRecord shards, TensorFlow's operations"),
+    "ours": (OURS, "this pipeline, JPEG"),
     "raw": ("#12a4af", "this pipeline, pixels"),
-    "limit": ("#5f6368", "limit of this machine"),
+    "limit": (LIMIT, "limit of this machine"),
 }
 
 
-def main() -> None:
+def main() -> int:
     """Draw the results of an earlier run."""
-    source, target = sys.argv[1:]
-    draw(json.loads(Path(source).read_text()), Path(target))
+    parser = _parser()
+    arguments = parser.parse_args()
+
+    def work() -> None:
+        with refusing(arguments.figures):
+            draw(read_figures(arguments.figures[0]), Path(arguments.picture))
+
+    return options.run(parser, work)
+
+
+def _parser() -> argparse.ArgumentParser:
+    return make_parser("benchmarks.ladder_plot", __doc__, files=1)
 
 
 def draw(results: Mapping[str, Any], target: Path) -> None:
     """Draw a bar for each rung, from the first at the top, with the range of its repeats."""
-    bars = [(r["name"], r["images_per_second"], r["kind"], r["change"]) for r in results["rungs"]]
-    bars += [(name, values, "limit", "") for name, values in results["limits"].items()]
+    bars = [
+        Bar(
+            rung["name"],
+            Spread.of(rung["images_per_second"]),
+            _colour(rung["kind"]),
+            rung["change"],
+        )
+        for rung in results["rungs"]
+    ]
+    limits = results["limits"].items()
+    bars += [Bar(name, Spread.of(values), _colour("limit")) for name, values in limits]
     figure, axis = pyplot.subplots(figsize=(11, 0.45 * len(bars) + 2.2), layout="constrained")
-    for row, (_, values, kind, change) in enumerate(bars):
-        middle = statistics.median(values)
-        spread = [[middle - min(values)], [max(values) - middle]]
-        axis.barh(row, middle, color=_COLOURS[kind][0], xerr=spread, ecolor="#202124", capsize=2)
-        text = f"  {middle:,.0f}" + (f"   {change}" if change else "")
-        axis.text(max(values) * 1.04, row, text, va="center", fontsize=8.5, color="#202124")
-    axis.set_yticks(range(len(bars)), [name for name, *_ in bars])
-    axis.invert_yaxis()
-    axis.set_xscale("log")
-    axis.set_xlim(right=axis.get_xlim()[1] * 12)
-    axis.set_xlabel("images per second, logarithmic: median, and the range of the repeats")
-    axis.spines[["top", "right"]].set_visible(False)
-    kinds = {kind for _, _, kind, _ in bars}
+    draw_bars(axis, bars, logarithmic=True)
+    kinds = {rung["kind"] for rung in results["rungs"]} | {"limit"}
     handles = [
         pyplot.Rectangle((0, 0), 1, 1, color=colour, label=text)
         for kind, (colour, text) in _COLOURS.items()
         if kind in kinds
     ]
-    axis.legend(handles=handles, loc="upper right", frameon=False, fontsize=9)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(_title(results), x=0.01, ha="left", fontsize=12)
-    figure.savefig(target, dpi=110, metadata={"Date": None} if target.suffix == ".svg" else {})
+    save(figure, target)
+
+
+def _colour(kind: str) -> str:
+    return _COLOURS[kind][0]
 
 
 def _title(results: Mapping[str, Any]) -> str:
@@ -72,4 +97,4 @@ def _title(results: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,9 +1,12 @@
-"""What the rungs say: where the time goes, which rung to stand on, and the config for it."""
+"""What the rungs say: where the time goes, which rung to stand on, and the config for it.
+
+A sentence says that one thing is faster than another only if the ranges of their repeats do not
+overlap; what does not come out of the noise is said not to.
+"""
 
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +14,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.spread import NOISE, Spread, ratio
 from components.contract.machine import available_memory, gib
 from components.storage.artifact_files import on_disk
 from pipeline_def.data.cache import fits_in_memory
@@ -21,6 +25,15 @@ _STREAMED = "+ prefetch: reader streamed"
 _DECODED = "cache decoded"
 _ENCODED = "cache encoded"
 _RAW = "storage raw"
+
+# Pairs of rungs whose difference answers a question, other than those that sentences are made for.
+_STEPS = (
+    ("TFRecord, sequential", "+ interleave"),
+    ("+ parallel decode", "+ parse by batch"),
+    ("+ parse by batch", _STREAMED),
+    (_STREAMED, _OWN_RATE),
+    (_OWN_RATE, _ENCODED),
+)
 
 # A rung this close to a limit is held up by what the limit measures.
 _NEAR = 0.6
@@ -35,14 +48,13 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
         results: as `ladder_run` prints them, with `found` and `data`.
         target: images per second that the accelerator takes, if the user has said so.
     """
-    rates = {
-        rung["name"]: statistics.median(rung["images_per_second"]) for rung in results["rungs"]
-    }
+    rates = {rung["name"]: Spread.of(rung["images_per_second"]) for rung in results["rungs"]}
     pixels = results["found"] * results["size"] ** 2 * 3
     name, reason = _choose(rates, pixels, target, remote="store" in results)
-    limits = {limit: statistics.median(values) for limit, values in results["limits"].items()}
+    limits = {limit: Spread.of(values) for limit, values in results["limits"].items()}
     verdict = [
         *_explain_files(rates),
+        *_explain_steps(rates),
         _bottleneck(name, rates, limits, target),
         f"Recommended: {name}, as {reason}.",
     ]
@@ -50,24 +62,32 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
 
 
 def _choose(
-    rates: Mapping[str, float], pixels: int, target: float | None, *, remote: bool
+    rates: Mapping[str, Spread], pixels: int, target: float | None, *, remote: bool
 ) -> tuple[str, str]:
     """Return the rung to use and the reason for it."""
     plain = _STREAMED if remote or _OWN_RATE not in rates else _OWN_RATE
     available = available_memory()
     size = f"the pixels of all images take {gib(pixels)}, and {gib(available)} of memory are free"
-    if target and rates.get(plain, 0) * 0.9 >= target and not remote:
+    if target and not remote and plain in rates and _suffices(rates[plain], target):
         return plain, f"it gives more than the {target:,.0f} images/s that are needed"
     if fits_in_memory(pixels, available) and _DECODED in rates:
         return _DECODED, size
-    if target and _RAW in rates and rates[_RAW] > rates.get(plain, 0):
+    if target and _RAW in rates and (plain not in rates or rates[_RAW].exceeds(rates[plain])):
         return _RAW, f"{plain} is too slow for {target:,.0f} images/s; {size}"
+    if plain not in rates:
+        fastest = max(rates, key=lambda name: rates[name].median)
+        return fastest, f"of the rungs that were measured its median is the greatest; {size}"
     if _DECODED not in rates:
         return plain, "no cache was measured"
     return plain, f"{size}, too little for a cache of pixels"
 
 
-def _explain_files(rates: Mapping[str, float]) -> list[str]:
+def _suffices(rate: Spread, target: float) -> bool:
+    """Whether a rate is enough, in its slowest repeat and with a tenth to spare at other times."""
+    return rate.low >= target and rate.median * 0.9 >= target
+
+
+def _explain_files(rates: Mapping[str, Spread]) -> list[str]:
     """Say what files cost, next to records that are decoded in the same way."""
     lines = []
     originals, resized = (
@@ -76,34 +96,57 @@ def _explain_files(rates: Mapping[str, float]) -> list[str]:
     )
     if originals and resized:
         lines.append(
-            f"Resizing once: {resized / originals:.1f} x, before anything else changes "
-            f"({originals:,.0f} to {resized:,.0f} images/s)."
+            f"Resizing once: {ratio(resized, originals)}, before anything else changes "
+            f"({originals.median:,.0f} to {resized.median:,.0f} images/s)."
         )
     files, records = rates.get("files one by one"), rates.get("TFRecord, sequential")
     if files and records:
-        saved = 1e6 / files - 1e6 / records
-        lines.append(
-            f"Bundling: opening and reading a file of its own costs {saved:,.0f} µs an image; "
-            f"records in sequence are {records / files:.1f} x as fast as files one by one."
+        lines.append(_explain_bundling(files, records))
+    return lines
+
+
+def _explain_bundling(files: Spread, records: Spread) -> str:
+    if not files.differs(records):
+        return (
+            "Bundling: whether a file of its own costs anything is within the noise; files one by "
+            f"one give {files.range()} images/s, records in sequence {records.range()}."
         )
+    apart = abs(1e6 / files.median - 1e6 / records.median)
+    more = "costs" if records.exceeds(files) else "saves"
+    return (
+        f"Bundling: opening and reading a file of its own {more} {apart:,.0f} µs an image; "
+        f"records in sequence are {ratio(records, files)} as fast as files one by one."
+    )
+
+
+def _explain_steps(rates: Mapping[str, Spread]) -> list[str]:
+    """Say which steps from a rung to the next brought nothing that could be seen."""
+    lines = []
+    for before, after in _STEPS:
+        if before in rates and after in rates and not rates[after].differs(rates[before]):
+            lines.append(
+                f"{after.removeprefix('+ ')} against {before.removeprefix('+ ')}: {NOISE} "
+                f"({rates[after].range()} and {rates[before].range()} images/s)."
+            )
     return lines
 
 
 def _bottleneck(
-    name: str, rates: Mapping[str, float], limits: Mapping[str, float], target: float | None
+    name: str, rates: Mapping[str, Spread], limits: Mapping[str, Spread], target: float | None
 ) -> str:
     rate = rates[name]
-    if target and rate >= target:
-        return (
-            f"Bottleneck: the consumer. {name} gives {rate:,.0f} images/s, the accelerator takes "
-            f"{target:,.0f}."
-        )
+    gives = f"{name} gives {rate.median:,.0f} images/s ({rate.range()})"
+    if target and rate.low >= target:
+        return f"Bottleneck: the consumer. {gives}, the accelerator takes {target:,.0f}."
+    limit = limits[COPY_LIMIT if name in (_DECODED, _RAW) else DECODE_LIMIT]
+    share = f"{gives}, {ratio(rate, limit)} the limit"
     if name in (_DECODED, _RAW):
-        share = rate / limits[COPY_LIMIT]
-        return f"Bottleneck: copying. {name} gives {rate:,.0f} images/s, {share:.2f} of the limit."
-    share = rate / limits[DECODE_LIMIT]
-    cause = "decoding" if share >= _NEAR else "requests and parsing"
-    return f"Bottleneck: {cause}. {name} gives {rate:,.0f} images/s, {share:.2f} of the limit."
+        return f"Bottleneck: copying. {share}."
+    if rate.low >= _NEAR * limit.high:
+        return f"Bottleneck: decoding. {share}."
+    if rate.high < _NEAR * limit.low:
+        return f"Bottleneck: requests and parsing. {share}."
+    return f"Bottleneck: decoding, or requests and parsing; which of them is {NOISE}. {share}."
 
 
 def _config(results: Mapping[str, Any], name: str, verdict: list[str]) -> str:
@@ -132,26 +175,27 @@ def show(results: Mapping[str, Any]) -> None:
         "images/s",
         "range",
         "of the first",
+        "CPU µs",
         "first batch",
         f"waits at {accelerator:,.0f}/s",
         title=f"{results['images']:,} images of {results['size']} px, {results['different']:,} "
         f"different; batches of {results['batch']}; {results['cores']} cores",
     )
-    first = statistics.median(results["rungs"][0]["images_per_second"])
+    first = Spread.of(results["rungs"][0]["images_per_second"])
     for rung in results["rungs"]:
-        values = rung["images_per_second"]
-        middle = statistics.median(values)
+        rate = Spread.of(rung["images_per_second"])
         table.add_row(
             rung["name"],
-            f"{middle:,.0f}",
-            f"{min(values):,.0f} to {max(values):,.0f}",
-            f"{middle / first:,.1f} x",
+            f"{rate.median:,.0f}",
+            rate.range(),
+            "" if rate == first else ratio(rate, first),
+            f"{Spread.of(rung['cpu_microseconds']).median:,.0f}",
             f"{rung['first_batch_seconds']:.2f} s",
             f"{rung['wait_share']:.1%}",
         )
     for name, values in results["limits"].items():
-        spread = f"{min(values):,.0f} to {max(values):,.0f}"
-        table.add_row(name, f"{statistics.median(values):,.0f}", spread, "", "", "")
+        limit = Spread.of(values)
+        table.add_row(name, f"{limit.median:,.0f}", limit.range(), "", "", "", "")
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_LINE)

@@ -1,18 +1,31 @@
-"""Draws what the ingest benchmark has measured: `python -m benchmarks.plot OUT.svg FILE.json …`."""
+"""Draws what the ingest benchmark has measured: `python -m benchmarks.plot FILE.json … OUT.svg`."""
 
 from __future__ import annotations
 
-import json
-import statistics
+import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("svg")
 from matplotlib import pyplot
 
-_OURS, _LIMIT, _OTHER = "#1a73e8", "#5f6368", "#bdc1c6"
+from benchmarks.measuring import options
+from benchmarks.measuring.bars import (
+    LIMIT,
+    OTHER,
+    OURS,
+    Bar,
+    draw_bars,
+    make_parser,
+    read_figures,
+    refusing,
+    save,
+)
+from benchmarks.measuring.spread import Spread
+
 _TITLES = {
     "header": "bytes kept, header checked",
     "tiny": "bytes kept, header checked, 32 pixels",
@@ -23,44 +36,57 @@ _TITLES = {
 }
 
 
-def main() -> None:
-    """Draw a panel of bars per mode: the median of each contender, its range as a line."""
-    target, *files = sys.argv[1:]
-    modes = {mode: found for file in files for mode, found in json.loads(_read(file)).items()}
+def main() -> int:
+    """Draw a panel of bars per mode."""
+    parser = _parser()
+    arguments = parser.parse_args()
+
+    def work() -> None:
+        with refusing(arguments.figures):
+            _draw(arguments.figures, Path(arguments.picture))
+
+    return options.run(parser, work)
+
+
+def _parser() -> argparse.ArgumentParser:
+    return make_parser("benchmarks.plot", __doc__, files="+")
+
+
+def _draw(files: list[str], target: Path) -> None:
+    modes: dict[str, Any] = {}
+    for file in files:
+        modes |= read_figures(file)
     rows = [len(found) for found in modes.values()]
-    figure, _ = pyplot.subplots(
-        len(modes), 1, figsize=(8, 1.2 * len(modes) + 0.3 * sum(rows)), height_ratios=rows
+    figure, axes = pyplot.subplots(
+        len(modes),
+        1,
+        figsize=(8, 1.2 * len(modes) + 0.3 * sum(rows)),
+        height_ratios=rows,
+        squeeze=False,
+        layout="constrained",
     )
-    for axis, (mode, found) in zip(figure.axes, modes.items(), strict=True):
-        _draw(axis, mode, found)
-    figure.tight_layout()
-    # The same figures give the same file.
-    figure.savefig(target, metadata={"Date": None})
+    for axis, (mode, found) in zip(axes[:, 0], modes.items(), strict=True):
+        draw_bars(axis, _list_bars(found))
+        axis.set_title(_TITLES.get(mode, mode), loc="left", fontsize=11)
+    save(figure, target)
 
 
-def _read(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8")
-
-
-def _draw(axis: pyplot.Axes, mode: str, found: dict[str, list[dict[str, float]]]) -> None:
-    """Draw the contenders of a mode, the fastest on top."""
-    rates = {name: [f["images_per_second"] for f in runs] for name, runs in found.items()}
-    names = sorted(rates, key=lambda name: statistics.median(rates[name]))
-    medians = [statistics.median(rates[name]) for name in names]
-    colours = [
-        _OURS if name == "ours" else _LIMIT if name.startswith("limit") else _OTHER
+def _list_bars(found: dict[str, list[dict[str, float]]]) -> list[Bar]:
+    """Return a bar for each contender, the fastest first."""
+    rates = {
+        name: Spread.of([figure["images_per_second"] for figure in runs])
+        for name, runs in found.items()
+    }
+    names = sorted(rates, key=lambda name: -rates[name].median)
+    return [
+        Bar("this component" if name == "ours" else name, rates[name], _colour(name))
         for name in names
     ]
-    below = [middle - min(rates[name]) for name, middle in zip(names, medians, strict=True)]
-    above = [max(rates[name]) - middle for name, middle in zip(names, medians, strict=True)]
-    labels = ["this component" if name == "ours" else name for name in names]
-    bars = axis.barh(labels, medians, color=colours, xerr=[below, above], ecolor="#202124")
-    axis.bar_label(bars, [f"{middle:,.0f}" for middle in medians], padding=6)
-    axis.margins(x=0.15)
-    axis.set_title(_TITLES[mode], loc="left", fontsize=11)
-    axis.set_xlabel("images per second")
-    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _colour(name: str) -> str:
+    return OURS if name == "ours" else LIMIT if name.startswith("limit") else OTHER
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

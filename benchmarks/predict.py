@@ -9,15 +9,19 @@ as Trainer does, or a pushed one with `--model`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.measuring import options
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.spread import NOISE, Spread
+from components.contract.errors import DataError
 from components.contract.machine import process_memory
 from components.images.file_options import FileOptions
 from components.predict.config import PredictConfig
@@ -26,7 +30,11 @@ from components.predict.outcome import Ranking
 from components.predict.served_model import ServedModel
 from components.predict.sources import Source, count_files, find_sources
 
+_MODULE = "benchmarks.predict"
 _CLASSES = 10
+
+# Of mobilenet_v2 at 224 pixels, images a second; seconds until a model is exported and loaded.
+_RATE, _START = 60, 30
 
 
 @dataclass(frozen=True)
@@ -51,40 +59,56 @@ class Keeping:
         return [""] * len(images)
 
 
-def main() -> None:
-    """Measure, and print a table or JSON."""
-    arguments = _parser().parse_args()
-    with tempfile.TemporaryDirectory() as work:
+def main() -> int:
+    """Measure, and print a table."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _compare(arguments))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    sources = find_sources([arguments.data])
+    # Both ways are asked once unmeasured, and then in turn.
+    announce(_START + 2 * (arguments.repeats + 1) * count_files(sources) / _RATE)
+    with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = arguments.model or _export(arguments.network, arguments.size, work)
         model = ServedModel(folder, top=3)
     config = PredictConfig(batch=arguments.batch)
-    sources = find_sources([arguments.data])
     keeping = Keeping()
     _run(sources, keeping, config)
     batches = keeping.batches
+    if not batches:
+        raise DataError(f"There is no image in {arguments.data} that could be read.")
     ways: dict[str, Callable[[], int]] = {
         "the model, of bytes in memory": lambda: sum(len(model.ask(batch)) for batch in batches),
         "predict, of files": lambda: _run(sources, model, config),
     }
+    _take_turns(ways, arguments)
+
+
+def _take_turns(ways: Mapping[str, Callable[[], int]], arguments: argparse.Namespace) -> None:
     for way in ways.values():
         way()
     before = process_memory()
     figures: dict[str, list[Figure]] = {name: [] for name in ways}
-    for _ in range(arguments.rounds):
+    progress = Progress(arguments.repeats * len(ways))
+    for _ in range(arguments.repeats):
         for name, way in ways.items():
             figures[name].append(_measure(way))
-    _print(figures, grown=process_memory() - before, as_json=arguments.json)
+            progress.report(name)
+    ratios = _print(figures, grown=process_memory() - before)
+    kept = {name: [asdict(of) for of in some] for name, some in figures.items()}
+    options.write_json({"figures": kept, "ratios": ratios}, arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.predict", description=__doc__)
+    parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--data", required=True, help="folder of images")
     parser.add_argument("--model", help="folder of a SavedModel")
     parser.add_argument("--network", default="mobilenet_v2")
-    parser.add_argument("--size", type=int, default=224, help="pixels")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", help="file to write")
+    parser.add_argument("--size", type=options.at_least_one, default=224, help="pixels")
+    parser.add_argument("--batch", type=options.at_least_one, default=64, help="images per batch")
+    options.add_work(parser)
     return parser
 
 
@@ -133,7 +157,8 @@ def _export(network: str, size: int, work: str) -> str:
     return folder
 
 
-def _print(figures: dict[str, list[Figure]], *, grown: int, as_json: str | None) -> None:
+def _print(figures: dict[str, list[Figure]], *, grown: int) -> list[float]:
+    """Print what was measured; return the ratio of each repeat."""
     rates = {name: [of.images / of.seconds for of in some] for name, some in figures.items()}
     for name, some in figures.items():
         cpu = statistics.median(of.cpu_seconds / of.images for of in some) * 1000
@@ -144,15 +169,14 @@ def _print(figures: dict[str, list[Figure]], *, grown: int, as_json: str | None)
         )
     alone, files = rates.values()
     ratios = [second / first for first, second in zip(alone, files, strict=True)]
+    of = Spread.of(ratios)
+    noise = "" if of.low > 1 or of.high < 1 else f", {NOISE}"
     print(
-        f"ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}); "
-        f"memory grew by {grown / 2**20:,.0f} MiB in {len(ratios)} rounds"
+        f"ratio {of.median:.3f} ({of.low:.3f} to {of.high:.3f}){noise}; "
+        f"memory grew by {grown / 2**20:,.0f} MiB in {len(ratios)} repeats"
     )
-    if as_json:
-        kept = {name: [asdict(of) for of in some] for name, some in figures.items()}
-        with open(as_json, "w", encoding="utf-8") as file:
-            json.dump({"figures": kept, "ratios": ratios, "grown": grown}, file, indent=1)
+    return ratios
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

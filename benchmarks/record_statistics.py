@@ -1,6 +1,6 @@
 """What an image costs in ImageStatisticsGen, and in the StatisticsGen of TFX.
 
-`uv run -m benchmarks.record_statistics --photographs 6000 60000 --folder /data/photographs`
+`uv run -m benchmarks.record_statistics --images 6000 60000 --artifacts /data/photographs`
 
 The photographs are random bytes behind a signature, 110 KB each. Every figure is of a process of
 its own, without the imports; both executors take turns.
@@ -12,53 +12,81 @@ import argparse
 import json
 import os
 import resource
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.evaluation import measure_step, read_times
+from benchmarks.evaluation import Figures, describe, read_times
+from benchmarks.measuring import options
+from benchmarks.measuring.process import measure
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.spread import Spread, ratio
 from components.contract import example
 
+_MODULE = "benchmarks.record_statistics"
+_EXECUTORS = {"ours": "ImageStatisticsGen", "tfx": "StatisticsGen of TFX"}
 _SHARD_BYTES = 2**27
 _PHOTOGRAPH_BYTES = 110_000
 
+# Seconds of both executors with their imports, of a photograph in both, and of writing it.
+_START, _BOTH, _WRITTEN = 40, 0.001, 0.0005
 
-def main() -> None:
+
+def main() -> int:
     """Write the photographs if they are not there; count them with both executors."""
-    options = _parser().parse_args()
-    if options.step:
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.step:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-        print(json.dumps(_count(options)))
-        return
-    _compare(options)
+        print(json.dumps(_count(arguments)))
+        return 0
+    return options.run(parser, lambda: _compare(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
-    program = "python -m benchmarks.record_statistics"
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="112 KB for each photograph")
-    parser.add_argument("--photographs", type=int, nargs="+", default=[6_000, 60_000])
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--step", choices=["ours", "tfx"], help="in this process")
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    options.add_artifacts(parser)
+    parser.add_argument(
+        "--images",
+        type=options.at_least_one,
+        nargs="+",
+        default=[6_000, 60_000],
+        help="photographs, 112 KB each",
+    )
+    parser.add_argument("--step", choices=_EXECUTORS, help=argparse.SUPPRESS)
     return parser
 
 
-def _compare(options: argparse.Namespace) -> None:
-    for _ in range(options.rounds):
-        for photographs in options.photographs:
-            folder = options.folder / f"photographs-{photographs}"
+def _compare(arguments: argparse.Namespace) -> None:
+    announce(
+        sum(
+            _WRITTEN * images + arguments.repeats * (_START + _BOTH * images)
+            for images in arguments.images
+        )
+    )
+    found: dict[int, dict[str, list[Figures]]] = {images: {} for images in arguments.images}
+    progress = Progress(arguments.repeats * len(arguments.images) * len(_EXECUTORS))
+    for _ in range(arguments.repeats):
+        for images, figures in found.items():
+            folder = arguments.artifacts / f"photographs-{images}"
             if not (folder / example.INDEX_FILE).exists():
-                _write_photographs(folder, photographs)
-            for step, name in (("ours", "ImageStatisticsGen"), ("tfx", "StatisticsGen of TFX")):
-                command = ["benchmarks.record_statistics", f"--step={step}", f"--folder={folder}"]
-                found = measure_step(command)
-                print(
-                    f"{name}, {photographs:,} photographs: {found['seconds']:.1f} s, "
-                    f"{found['cpu']:.1f} CPU s, {found['mib']:,.0f} MiB, "
-                    f"{found['mib'] - found['mib_before']:,.0f} more than before",
-                    flush=True,
-                )
+                _write_photographs(folder, images)
+            for step, name in _EXECUTORS.items():
+                once = measure(["-m", _MODULE, f"--step={step}", f"--artifacts={folder}"])
+                figures.setdefault(name, []).append(once)
+                progress.report(f"{name}, {images:,} photographs: {once['seconds']:.1f} s")
+    for images, figures in found.items():
+        _print(images, figures)
+    options.write_json(found, arguments.json)
+
+
+def _print(images: int, figures: dict[str, list[Figures]]) -> None:
+    for name, of in figures.items():
+        print(describe(f"{name}, {images:,} photographs", of))
+    ours, tfx = (Spread.of([one["cpu"] for one in of]) for of in figures.values())
+    print(f"StatisticsGen of TFX takes {ratio(tfx, ours)} the CPU time.")
 
 
 def _write_photographs(folder: Path, photographs: int) -> None:
@@ -97,7 +125,7 @@ def _describe(row: int, image: bytes) -> dict[str, Any]:
     }
 
 
-def _count(options: argparse.Namespace) -> dict[str, float]:
+def _count(arguments: argparse.Namespace) -> dict[str, float]:
     """Run one of both executors on photographs."""
     from tfx.components.statistics_gen import executor as of_tfx
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
@@ -108,11 +136,11 @@ def _count(options: argparse.Namespace) -> dict[str, float]:
     from components.validation.statistics_gen import Executor
     from pipeline_def.config.config import Config
 
-    examples = describe_examples(options.folder)
+    examples = describe_examples(arguments.artifacts)
     examples.split_names = '["train"]'
     statistics = standard_artifacts.ExampleStatistics()
-    statistics.uri = str(options.folder / f"statistics-{options.step}")
-    kind = Executor if options.step == "ours" else of_tfx.Executor
+    statistics.uri = str(arguments.artifacts / f"statistics-{arguments.step}")
+    kind = Executor if arguments.step == "ours" else of_tfx.Executor
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     wall, cpu = read_times()
     kind(BaseBeamExecutor.Context(beam_pipeline_args=Config().beam_pipeline_args)).Do(
@@ -130,4 +158,4 @@ def _count(options: argparse.Namespace) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

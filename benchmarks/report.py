@@ -1,6 +1,6 @@
 """Time and memory of ImageReport, and of the Evaluator before it, for many images and classes.
 
-`uv run -m benchmarks.report --images 50000 --classes 1000 --folder /dev/shm/report`
+`uv run -m benchmarks.report --images 50000 --classes 1000 --artifacts /dev/shm/report`
 
 The artifacts of the other steps are made up: noisy pictures, answers that are mostly right, from a
 model that looks at the labels, not at the images. Each step runs as a process of its own.
@@ -12,8 +12,6 @@ import argparse
 import json
 import os
 import resource
-import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -23,57 +21,77 @@ from typing import Any
 import numpy as np
 import simplejpeg
 
+from benchmarks.measuring import options
+from benchmarks.measuring.process import measure
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.spread import Spread
 from components.contract import example
 
+_MODULE = "benchmarks.report"
 _DISTINCT_PICTURES = 64
 _SIDE = 192
 _TRAINING_EACH = 5
 
+# Seconds of the imports of a step; of an image in the Evaluator and before it, and in the report.
+_START, _EVALUATED, _REPORTED = 15, 0.0008, 0.0004
 
-def main() -> None:
+
+def main() -> int:
     """Make the artifacts if they are not there, run the steps, print figures."""
-    options = _parser().parse_args()
-    if options.step:
-        _run_step(options)
-        return
-    if not (options.folder / "inputs" / "done").exists():
-        _measure(options, "inputs")
-    if not (options.folder / "evaluation" / "predictions.parquet").exists():
-        print(
-            "Evaluator:   {seconds:.0f} s, {mib:,.0f} MiB".format(**_measure(options, "evaluator"))
-        )
-    rounds = [_measure(options, "report") for _ in range(options.rounds)]
-    seconds = sorted(r["seconds"] for r in rounds)
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.step:
+        _run_step(arguments)
+        return 0
+    return options.run(parser, lambda: _measure_steps(arguments))
+
+
+def _measure_steps(arguments: argparse.Namespace) -> None:
+    is_evaluated = (arguments.artifacts / "evaluation" / "predictions.parquet").exists()
+    once = 0 if is_evaluated else _START + _EVALUATED * arguments.images
+    announce(once + arguments.repeats * (_START + _REPORTED * arguments.images))
+    found: dict[str, Any] = {}
+    if not (arguments.artifacts / "inputs" / "done").exists():
+        _measure(arguments, "inputs")
+    if not is_evaluated:
+        found["evaluator"] = _measure(arguments, "evaluator")
+        print("Evaluator, once: {seconds:.0f} s, {mib:,.0f} MiB".format(**found["evaluator"]))
+    progress = Progress(arguments.repeats)
+    found["report"] = []
+    for _ in range(arguments.repeats):
+        found["report"].append(_measure(arguments, "report"))
+        progress.report(f"ImageReport: {found['report'][-1]['seconds']:.1f} s")
+    wall = Spread.of([figures["seconds"] for figures in found["report"]])
+    most = max(figures["mib"] for figures in found["report"])
     print(
-        f"ImageReport: {statistics.median(seconds):.1f} s ({seconds[0]:.1f} to {seconds[-1]:.1f}), "
-        f"{max(r['mib'] for r in rounds):,.0f} MiB, page {rounds[0]['page_mb']:.2f} MB"
+        f"ImageReport: {wall.median:.1f} s ({wall.low:.1f} to {wall.high:.1f}), {most:,.0f} MiB, "
+        f"page {found['report'][0]['page_mb']:.2f} MB"
     )
+    options.write_json(found, arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
-    parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--classes", type=int, default=1_000)
-    parser.add_argument("--folder", type=Path, required=True, help="for the artifacts, a gigabyte")
-    parser.add_argument("--rounds", type=int, default=3, help="of ImageReport")
-    parser.add_argument("--step", choices=["inputs", "evaluator", "report"], help="in this process")
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    options.add_artifacts(parser)
+    parser.add_argument("--images", type=options.at_least_one, default=50_000)
+    parser.add_argument("--classes", type=options.at_least_one, default=1_000)
+    parser.add_argument("--step", choices=["inputs", "evaluator", "report"], help=argparse.SUPPRESS)
     return parser
 
 
-def _measure(options: argparse.Namespace, step: str) -> dict[str, float]:
+def _measure(arguments: argparse.Namespace, step: str) -> dict[str, float]:
     """Run a step in a fresh process; return what it printed last."""
-    command = [sys.executable, "-m", "benchmarks.report", "--step", step]
-    for name in ("images", "classes", "folder"):
-        command += [f"--{name}", str(getattr(options, name))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    command = ["-m", _MODULE, f"--step={step}"]
+    for name in ("images", "classes", "artifacts"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    figures: dict[str, float] = measure(command)
     return figures
 
 
-def _run_step(options: argparse.Namespace) -> None:
+def _run_step(arguments: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    work = {"inputs": _make_inputs, "evaluator": _evaluate, "report": _report}[options.step]
-    figures = work(options)
+    work = {"inputs": _make_inputs, "evaluator": _evaluate, "report": _report}[arguments.step]
+    figures = work(arguments)
     used = resource.getrusage(resource.RUSAGE_SELF)
     figures["cpu"] = used.ru_utime + used.ru_stime
     figures["mib"] = used.ru_maxrss / 1024
@@ -107,22 +125,22 @@ def _records(images: int, classes: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _make_inputs(options: argparse.Namespace) -> dict[str, float]:
+def _make_inputs(arguments: argparse.Namespace) -> dict[str, float]:
     """Write what the steps before the Evaluator would have written."""
     from components.records.record_index import write_indexed_shard
     from components.records.shard_files import write_index
 
-    folder, shard = options.folder / "inputs", "data_tfrecord-00000-of-00001"
+    folder, shard = arguments.artifacts / "inputs", "data_tfrecord-00000-of-00001"
     counts = {}
     for name, split, images in (
-        ("examples", "eval", options.images),
-        ("transformed", "train", _TRAINING_EACH * options.classes),
+        ("examples", "eval", arguments.images),
+        ("transformed", "train", _TRAINING_EACH * arguments.classes),
     ):
         uri = str(folder / name)
-        records = _records(images, options.classes)
+        records = _records(images, arguments.classes)
         counts[split] = write_indexed_shard(uri, split, shard, records)
         labels = {
-            part: {_label(n): images // options.classes for n in range(options.classes)}
+            part: {_label(n): images // arguments.classes for n in range(arguments.classes)}
             for part in ("train", "eval")
         }
         write_index(uri, {split: {shard: counts[split]}}, labels=labels)
@@ -232,7 +250,7 @@ def _save_model(folder: Path, classes: int, seed: int) -> Any:
     return _artifact(standard_artifacts.Model, folder, version="1")
 
 
-def _evaluate(options: argparse.Namespace) -> dict[str, float]:
+def _evaluate(arguments: argparse.Namespace) -> dict[str, float]:
     """Run the Evaluator against a model in use."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
@@ -244,16 +262,16 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
 
     config = Config()
     model, baseline = (
-        _save_model(options.folder / name, options.classes, seed)
+        _save_model(arguments.artifacts / name, arguments.classes, seed)
         for seed, name in enumerate(("model", "baseline"))
     )
     baseline.set_int_custom_property(FOUND_PROPERTY, 1)
-    evaluation = _artifact(standard_artifacts.ModelEvaluation, options.folder / "evaluation")
-    blessing = _artifact(standard_artifacts.ModelBlessing, options.folder / "blessing")
+    evaluation = _artifact(standard_artifacts.ModelEvaluation, arguments.artifacts / "evaluation")
+    blessing = _artifact(standard_artifacts.ModelBlessing, arguments.artifacts / "blessing")
     started = time.perf_counter()
     Executor(BaseBeamExecutor.Context(beam_pipeline_args=config.beam_pipeline_args)).Do(
         {
-            "examples": [describe_examples(options.folder / "inputs" / "examples")],
+            "examples": [describe_examples(arguments.artifacts / "inputs" / "examples")],
             "model": [model],
             "baseline_model": [baseline],
         },
@@ -263,7 +281,7 @@ def _evaluate(options: argparse.Namespace) -> dict[str, float]:
     return {"seconds": time.perf_counter() - started}
 
 
-def _report(options: argparse.Namespace) -> dict[str, float]:
+def _report(arguments: argparse.Namespace) -> dict[str, float]:
     """Run ImageReport on what the Evaluator wrote."""
     from tfx.types import standard_artifacts
 
@@ -271,11 +289,9 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
     from components.contract.properties import MAJORITY_PROPERTY
     from components.report.executor import Executor
 
-    inputs = options.folder / "inputs"
-    evaluation = _artifact(
-        standard_artifacts.ModelEvaluation, options.folder / "evaluation", split="eval"
-    )
-    evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / options.classes)
+    folder, inputs = arguments.artifacts, arguments.artifacts / "inputs"
+    evaluation = _artifact(standard_artifacts.ModelEvaluation, folder / "evaluation", split="eval")
+    evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / arguments.classes)
     anomalies = _artifact(standard_artifacts.ExampleAnomalies, inputs / "anomalies")
     anomalies.split_names = "[]"
     given = {
@@ -284,14 +300,14 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
         "anomalies": anomalies,
         "transformed_examples": describe_examples(inputs / "transformed"),
         "model_run": _artifact(standard_artifacts.ModelRun, inputs / "model_run"),
-        "baseline": _artifact(standard_artifacts.Model, options.folder / "baseline", version="1"),
+        "baseline": _artifact(standard_artifacts.Model, folder / "baseline", version="1"),
         "evaluation": evaluation,
     }
     made = {
-        "html": _artifact(ui_artifacts.Html, options.folder / "report.html"),
-        "metrics": _artifact(ui_artifacts.Metrics, options.folder / "metrics.json"),
+        "html": _artifact(ui_artifacts.Html, folder / "report.html"),
+        "metrics": _artifact(ui_artifacts.Metrics, folder / "metrics.json"),
         "classification": ui_artifacts.ClassificationMetrics(),
-        "card": _artifact(ui_artifacts.Markdown, options.folder / "card.md"),
+        "card": _artifact(ui_artifacts.Markdown, folder / "card.md"),
     }
     started = time.perf_counter()
     Executor().Do(
@@ -300,9 +316,9 @@ def _report(options: argparse.Namespace) -> dict[str, float]:
         {"pipeline": "benchmark", "code": "", "preview_fn": "pipeline_def.data.preview.preview"},
     )
     seconds = time.perf_counter() - started
-    size = (options.folder / "report.html").stat().st_size
+    size = (folder / "report.html").stat().st_size
     return {"seconds": seconds, "page_mb": size / 1e6}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,25 +24,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.request import urlopen
 
+from benchmarks.measuring import options
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
+from components.contract.errors import DataError, ModelError
 from pipeline_def.local.server.model import SavedModel
 from pipeline_def.local.server.versions import find_newest
 
+_MODULE = "benchmarks.serving"
 _CLIENTS = (1, 8, 64)
 _IMAGES = 200
-_START = 120
+_START_SECONDS = 20
 _ROOT = Path(__file__).parents[1]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--output", default="output", help="output folder of a run that pushed")
-    parser.add_argument("--images", help="folder of images; those of the sample")
+    parser.add_argument("--data", help="folder of label/image; default: those of the sample")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
-    parser.add_argument("--rounds", type=int, default=5, help="each measures everything once")
     parser.add_argument("--load", type=float, default=0, help="seconds of load instead")
     return parser
 
@@ -91,43 +94,53 @@ def started(output: str) -> Iterator[Server]:
 
 
 def read_images(folder: Path) -> list[bytes]:
-    """Return the first images of a folder of folders, of all labels in turn."""
+    """Return the first images of a folder of folders, of all labels in turn.
+
+    Raises:
+        DataError: there are none.
+    """
+    if not any(folder.glob("*/*")):
+        raise DataError(f"{folder} has no images in folders of their labels.")
     of_labels = [sorted(label.iterdir()) for label in sorted(folder.iterdir()) if label.is_dir()]
     turns = itertools.chain.from_iterable(itertools.zip_longest(*of_labels))
     return [path.read_bytes() for path in itertools.islice(filter(None, turns), _IMAGES)]
 
 
-def compare(model: SavedModel, server: Server, files: list[bytes], options: Any) -> None:
+def compare(
+    model: SavedModel, server: Server, files: list[bytes], arguments: argparse.Namespace
+) -> None:
     """Print a table; measurements of a round follow each other, so that all suffer alike."""
     loops: list[Load] = []
     loads: dict[int, list[Load]] = {clients: [] for clients in _CLIENTS}
-    for _ in range(options.rounds):
+    progress = Progress(arguments.repeats * len(loads))
+    for _ in range(arguments.repeats):
         for clients, found in loads.items():
             loops.append(
                 answer_in_a_loop(
                     lambda file: model.ask("serving_default", [file]),
                     files,
-                    seconds=options.seconds / len(_CLIENTS),
+                    seconds=arguments.seconds / len(_CLIENTS),
                 )
             )
-            found.append(put_load(server.port, files, clients=clients, seconds=options.seconds))
-    rate = statistics.median(load.rate for load in loops)
+            found.append(put_load(server.port, files, clients=clients, seconds=arguments.seconds))
+            progress.report(f"{clients} clients: {found[-1].rate:,.0f} requests/s")
+    rate = Spread.of([load.rate for load in loops])
     print("| | requests/s | of the loop | p50, ms | p99, ms |\n|---|---|---|---|---|")
-    print(_row("the model in a loop", loops, rate))
-    for clients, found in loads.items():
-        print(_row(f"the server, {clients} clients", found, rate))
+    rows = {"the model in a loop": loops}
+    rows |= {f"the server, {clients} clients": found for clients, found in loads.items()}
+    for name, row in rows.items():
+        print(_row(name, row, rate))
     lost = sum(len(load.lost) for found in loads.values() for load in found)
     print(f"\n{lost} requests lost")
+    rates = {name: [load.rate for load in row] for name, row in rows.items()}
+    options.write_json({"requests_per_second": rates, "lost": lost}, arguments.json)
 
 
-def _row(name: str, loads: list[Load], rate: float) -> str:
-    rates = [load.rate for load in loads]
-    middle, low, high = statistics.median(rates), min(rates), max(rates)
+def _row(name: str, loads: list[Load], loop: Spread) -> str:
+    rate = Spread.of([load.rate for load in loads])
     half, most = (statistics.median(load.percentile(p) for load in loads) for p in (50, 99))
-    return (
-        f"| {name} | {middle:.0f} ({low:.0f} to {high:.0f}) | {middle / rate:.2f} "
-        f"| {half:.1f} | {most:.1f} |"
-    )
+    of_loop = "1.00 x" if rate == loop else ratio(rate, loop)
+    return f"| {name} | {rate.median:.0f} ({rate.range()}) | {of_loop} | {half:.1f} | {most:.1f} |"
 
 
 def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
@@ -182,20 +195,27 @@ def _thin(values: list[float]) -> list[float]:
 
 def main() -> int:
     """Run what was asked for, on a copy of the pushed model."""
-    options = _parser().parse_args()
-    path = find_newest(os.path.join(options.output, "pushed"))
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _serve(arguments))
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    path = find_newest(os.path.join(arguments.output, "pushed"))
     if path is None:
-        print(f"There is no pushed model in {options.output}.", file=sys.stderr)
-        return 2
-    files = read_images(Path(options.images or os.path.join(options.output, "sample")))
+        raise ModelError(f"There is no pushed model in {arguments.output}.")
+    files = read_images(Path(arguments.data or os.path.join(arguments.output, "sample")))
+    # The loop takes as long as each number of clients, shared among them.
+    rounds = arguments.repeats * arguments.seconds * (len(_CLIENTS) + 1)
+    announce(_START_SECONDS + (arguments.load or rounds))
     model = SavedModel(path)
     with TemporaryDirectory() as copy:
         shutil.copytree(path, os.path.join(copy, "pushed", model.version))
         with started(copy) as server:
-            if options.load:
-                return abuse(model, server, files, copy, options.load)
-            compare(model, server, files, options)
-    return 0
+            if not arguments.load:
+                compare(model, server, files, arguments)
+            elif abuse(model, server, files, copy, arguments.load):
+                raise ModelError("Answers were wrong or missing, or a version was not taken up.")
 
 
 if __name__ == "__main__":

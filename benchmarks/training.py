@@ -2,8 +2,8 @@
 
     uv run -m benchmarks.training --part step --data DIR
     uv run -m benchmarks.training --part naive --data DIR --images 6400 --epochs 10
-    uv run -m benchmarks.training --part imbalance --seeds 5
-    uv run -m benchmarks.training --part noise --seeds 5
+    uv run -m benchmarks.training --part imbalance --repeats 5
+    uv run -m benchmarks.training --part noise --repeats 5
 
 step: images/s of the training loop, from pixels in memory and from JPEG shards, over those of its
 step alone on a batch that stays in memory. naive: the time of the same training fed one file after
@@ -12,8 +12,8 @@ with the tracing of the graph and, in this pipeline's loop, evaluation, logs and
 images/s those of the steps after the first epoch. imbalance, noise: whole runs on the digits, two
 classes of which are rare, or a fifth of whose labels are wrong.
 
-Each figure comes from a process of its own; contenders take turns, so that a slow minute of the
-machine meets all of them.
+A repeat of imbalance and noise is a seed, from 0 on. Each figure comes from a process of its own;
+contenders take turns, so that a slow minute of the machine meets all of them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from components.contract.errors import UserError
+from benchmarks.measuring import options
+from benchmarks.measuring.process import QUIET, measure
+from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.spread import NOISE, Spread
+from components.contract.errors import ConfigurationError
 
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+_MODULE = "benchmarks.training"
 _WIDTH = 110
+
+# Of resnet9 at 32 pixels, images a second; seconds of a process before its first step, of a run of
+# the pipeline on the digits.
+_RATE, _START, _RUN = 1400, 15, 45
 
 # Contender → what each of its processes has measured.
 Results = dict[str, list[dict[str, Any]]]
@@ -47,37 +53,29 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.data and {"step", "naive"} & set(arguments.part):
         parser.error("step and naive measure your images: --data DIR says where they are")
-    os.environ.update(_QUIET)
-    results: dict[str, Results] = {}
-    try:
-        for part in arguments.part:
-            results[part] = _PARTS[part](arguments)
-    except UserError as error:
-        print(f"benchmarks.training: error: {error}", file=sys.stderr)
-        return 2
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
-    return 0
+    os.environ.update(QUIET)
+    return options.run(parser, lambda: _measure_parts(arguments))
+
+
+def _measure_parts(arguments: argparse.Namespace) -> None:
+    results = {part: _PARTS[part](arguments) for part in arguments.part}
+    options.write_json(results, arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options.make_parser(_MODULE, __doc__, repeats=5)
     parser.add_argument("--part", action="append", required=True, choices=list(_PARTS))
     parser.add_argument("--data", help="folder of images, for step and naive")
     parser.add_argument("--network", default="resnet9", help="as model.name")
-    parser.add_argument("--size", type=int, default=32, help="side of the images, pixels")
-    parser.add_argument("--batch", type=int, default=128, help="images per step")
-    parser.add_argument("--images", type=int, default=3200, help="of an epoch")
-    parser.add_argument("--epochs", type=int, default=4, help="of each training")
-    parser.add_argument("--rounds", type=int, default=3, help="processes per contender")
-    parser.add_argument("--seeds", type=int, default=5, help="of imbalance and noise, from 0 on")
-    parser.add_argument("--json", metavar="FILE", help="write every figure there")
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    parser.add_argument("--work", default=memory, help="folder for images and runs")
+    counts = {
+        "--size": (32, "side of the images, pixels"),
+        "--batch": (128, "images per batch"),
+        "--images": (3200, "of an epoch, at most"),
+        "--epochs": (4, "of each training"),
+    }
+    for name, (default, what) in counts.items():
+        parser.add_argument(name, type=options.at_least_one, default=default, help=what)
+    options.add_work(parser)
     return parser
 
 
@@ -107,7 +105,7 @@ def _measure_naive(arguments: argparse.Namespace) -> Results:
 
     results = _take_turns(arguments, [NAIVE, NAIVE_AHEAD, JPEG, DECODED])
     table = _table(arguments, "input", "seconds", "range", "less", "images/s", "waiting")
-    slowest = statistics.median(_collect(results[NAIVE], "seconds"))
+    slowest = Spread.of(_collect(results[NAIVE], "seconds"))
     for name, figures in results.items():
         seconds = _collect(figures, "seconds")
         middle = statistics.median(seconds)
@@ -115,7 +113,7 @@ def _measure_naive(arguments: argparse.Namespace) -> Results:
             name,
             f"{middle:,.1f}",
             f"{min(seconds):,.1f} to {max(seconds):,.1f}",
-            f"{1 - middle / slowest:.0%}",
+            _less(Spread.of(seconds), slowest),
             f"{statistics.median(_collect(figures, 'images_per_second')):,.0f}",
             _share(_collect(figures, "wait_share")),
         )
@@ -127,29 +125,27 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
     """Measure contenders on the same images, in rounds."""
     from benchmarks.ladder_data import prepare
 
+    images = arguments.images // arguments.batch * arguments.batch
+    if not images:
+        raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
+    runs = arguments.repeats * len(contenders)
+    steps = images * arguments.epochs / _RATE * (arguments.size / 32) ** 2
+    announce(runs * (_START + steps))
+    if arguments.network != "resnet9":
+        say(f"That is for resnet9; the first measurement says how long {arguments.network} takes.")
     results: Results = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
-        images = arguments.images // arguments.batch * arguments.batch
         prepare(arguments.data, folder, size=arguments.size, images=images)
-        options = {key: getattr(arguments, key) for key in ("network", "batch", "epochs")}
-        for number in range(arguments.rounds):
+        shared = {key: getattr(arguments, key) for key in ("network", "batch", "epochs")}
+        progress = Progress(runs)
+        for _ in range(arguments.repeats):
             for contender in contenders:
-                print(f"round {number + 1}: {contender}", file=sys.stderr, flush=True)
-                task = {"contender": contender, "folder": folder, **options}
-                results.setdefault(contender, []).append(_run(task))
+                task = {"contender": contender, "folder": folder, **shared}
+                figures = measure(["-m", "benchmarks.training_run", json.dumps(task)])
+                results.setdefault(contender, []).append(figures)
+                progress.report(contender)
     return results
-
-
-def _run(task: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.training_run", json.dumps(task)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
 
 
 def _collect(figures: list[dict[str, Any]], key: str) -> list[float]:
@@ -163,6 +159,12 @@ def _middle(figures: dict[str, Any]) -> float:
     return float(statistics.median(figures["images_per_second"]))
 
 
+def _less(seconds: Spread, slowest: Spread) -> str:
+    """Say by what fraction the time is shorter."""
+    fraction = f"{1 - seconds.median / slowest.median:.0%}"
+    return fraction if seconds == slowest or seconds.differs(slowest) else f"{fraction}, {NOISE}"
+
+
 def _share(values: list[float]) -> str:
     return f"{statistics.median(values):.1%}" if values else ""
 
@@ -170,7 +172,7 @@ def _share(values: list[float]) -> str:
 def _table(arguments: argparse.Namespace, *columns: str) -> Table:
     title = (
         f"{arguments.network}, {arguments.epochs} epochs of {arguments.images:,} images, "
-        f"{arguments.size} px, batches of {arguments.batch}; median of {arguments.rounds} rounds"
+        f"{arguments.size} px, batches of {arguments.batch}; median of {arguments.repeats} repeats"
     )
     return Table(*columns, title=title)
 
@@ -179,7 +181,8 @@ def _measure_study(arguments: argparse.Namespace, name: str) -> Results:
     from benchmarks.training_studies import STUDIES, run_study
 
     study = STUDIES[name]
-    results = run_study(study, seeds=range(arguments.seeds), work=arguments.work)
+    announce(arguments.repeats * len(study.arms) * _RUN)
+    results = run_study(study, seeds=range(arguments.repeats), work=arguments.work)
     table = Table(study.metric, "mean", "range", "against none", title=study.title)
     scores = {arm: _collect(figures, study.metric) for arm, figures in results.items()}
     [reference, *_] = scores.values()
@@ -189,10 +192,17 @@ def _measure_study(arguments: argparse.Namespace, name: str) -> Results:
             arm,
             f"{statistics.mean(values):.4f}",
             f"{min(values):.4f} to {max(values):.4f}",
-            f"{statistics.mean(gains):+.4f} ({min(gains):+.4f} to {max(gains):+.4f})",
+            _gain(gains),
         )
     Console(width=_WIDTH).print(table)
     return results
+
+
+def _gain(gains: list[float]) -> str:
+    """Say what a choice brings with the same seeds, and whether with all of them."""
+    said = f"{statistics.mean(gains):+.4f} ({min(gains):+.4f} to {max(gains):+.4f})"
+    is_clear = len(gains) > 1 and (min(gains) > 0 or max(gains) < 0)
+    return said if is_clear or not any(gains) else f"{said}, {NOISE}"
 
 
 _PARTS: dict[str, Callable[[argparse.Namespace], Results]] = {

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import grimp
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+
+from docs.diagram import Box, draw_arrow, draw_page
 
 _ROOTS = ("components", "pipeline_def")
-_WIDTH, _HEIGHT = 1.0, 0.42
+_WIDTH, _HEIGHT = 126, 52
+# From middle to middle of boxes beside and above one another, and around all of them, pixels.
+_ACROSS, _UP, _AROUND = 156, 118, 20
 _COLOURS = {"components": "#dceedd", "pipeline_def": "#dde7f5"}
 
 Edges = Mapping[str, frozenset[str]]
@@ -28,8 +28,7 @@ def main() -> None:
     graph = grimp.build_graph(*_ROOTS, exclude_type_checking_imports=True)
     edges = _reduce(_between_packages(graph))
     target = Path(__file__).with_name("architecture.svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "architecture"})
-    _draw(edges).savefig(target, metadata={"Date": None})
+    target.write_text(_draw(edges), encoding="utf-8")
     print(f"{len(edges)} packages; modules import one another {_depth(graph)} levels deep")
 
 
@@ -78,34 +77,34 @@ def _depth(graph: grimp.ImportGraph) -> int:
     return 1 + max(_levels(edges).values())
 
 
-def _draw(edges: Edges) -> Figure:
-    levels = _levels(edges)
+def _draw(edges: Edges) -> str:
     rows: dict[int, list[str]] = {}
-    for package, level in levels.items():
+    for package, level in _levels(edges).items():
         rows.setdefault(level, []).append(package)
     _untangle(rows, edges)
-    widest = max(map(len, rows.values()))
-    figure = Figure(figsize=(1.55 * widest, 0.95 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_axis_off()
-    places = {
-        package: ((place - (len(row) - 1) / 2) * 1.3, float(level))
+    width = max(map(len, rows.values())) * _ACROSS + _AROUND
+    height = len(rows) * _UP + _AROUND
+    boxes = {
+        package: _box(
+            package,
+            width / 2 + (place - (len(row) - 1) / 2) * _ACROSS,
+            height - _AROUND / 2 - (level + 0.5) * _UP,
+        )
         for level, row in rows.items()
         for place, package in enumerate(row)
     }
-    for package, others in edges.items():
-        for other in sorted(others):
-            _arrow(axes, places[package], places[other])
-    for package, (x, y) in places.items():
-        colour = _COLOURS[package.split(".")[0]]
-        corner = (x - _WIDTH / 2, y - _HEIGHT / 2)
-        box = FancyBboxPatch(
-            corner, _WIDTH, _HEIGHT, boxstyle="round,pad=0.04", facecolor=colour, linewidth=0.8
-        )
-        axes.add_patch(box)
-        axes.text(x, y, package.replace(".", ".\n", 1), ha="center", va="center", fontsize=8)
-    axes.autoscale_view()
-    return figure
+    arrows = [
+        draw_arrow(boxes[package].bottom, boxes[other].top)
+        for package, others in edges.items()
+        for other in sorted(others)
+    ]
+    parts = [*arrows, *(box.draw() for box in boxes.values())]
+    return draw_page(parts, width, height, background="#ffffff")
+
+
+def _box(package: str, x: float, y: float) -> Box:
+    root, _, name = package.partition(".")
+    return Box(f"{root}.\n{name}", x, y, _WIDTH, _HEIGHT, fill=_COLOURS[root])
 
 
 def _untangle(rows: dict[int, list[str]], edges: Edges) -> None:
@@ -119,13 +118,6 @@ def _untangle(rows: dict[int, list[str]], edges: Edges) -> None:
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    above, below = (start[0], start[1] - _HEIGHT / 2), (end[0], end[1] + _HEIGHT / 2 + 0.05)
-    axes.annotate(
-        "", below, above, arrowprops={"arrowstyle": "->", "color": "#8899aa", "lw": 0.8}, zorder=0
-    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Writes `docs/kubeflow.svg`. Needs Node.js and the npm registry.
 
 from __future__ import annotations
 
-import html
 import json
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kfp_runner
+from docs.diagram import Box, draw_arrow, draw_page, draw_title
 from pipeline_def.kubeflow.check.spec_check import read_documents
 from pipeline_def.kubeflow.specification import Specification
 
@@ -24,7 +24,6 @@ _DAGRE = "dagre@0.8.5"
 _WIDTH, _HEIGHT, _MARGIN, _TITLE = 224, 48, 30, 46
 _LAYERS = ("", "stage-data", "stage-evaluate")
 _STYLE = {"sub-dag": "#e3ecf9", "step": "#ffffff", "artifact": "#fdf3dc"}
-_CSS = "text{font:15px Helvetica,Arial,sans-serif;fill:#202124}.title{font-size:19px}"
 
 
 @dataclass(frozen=True)
@@ -105,32 +104,19 @@ def _draw(layer: Specification, modules: Path, here: Path) -> _Drawing:
     program.write_text((here / "kubeflow_layout.cjs").read_text())
     places = json.loads(_run("node", str(program), input=given))
     title = f"root › {layer.sub_dag.removeprefix('stage-')}" if layer.sub_dag else "root"
-    parts = [f'<text class="title" x="0" y="20">{html.escape(title)}</text>']
-    parts += [_line(places[start], places[end]) for start, end in edges]
-    parts += [_box(node, places[key]) for key, node in nodes.items()]
+    boxes = {key: _box(node, places[key]) for key, node in nodes.items()}
+    parts = [draw_title(title)]
+    parts += [draw_arrow(boxes[start].bottom, boxes[end].top) for start, end in edges]
+    parts += [box.draw() for box in boxes.values()]
     width = max(place["x"] for place in places.values()) + _WIDTH / 2
     height = max(place["y"] for place in places.values()) + _HEIGHT / 2 + _TITLE
     return _Drawing("\n".join(parts), width, height)
 
 
-def _line(start: dict[str, float], end: dict[str, float]) -> str:
-    """Draw what React Flow draws: from the bottom of a box to the top of another."""
-    x, y = start["x"], start["y"] + _HEIGHT / 2 + _TITLE
-    u, v = end["x"], end["y"] - _HEIGHT / 2 + _TITLE
-    middle = (y + v) / 2
-    path = f"M{x:.0f},{y:.0f} C{x:.0f},{middle:.0f} {u:.0f},{middle:.0f} {u:.0f},{v:.0f}"
-    return f'<path d="{path}" fill="none" stroke="#9aa0a6" marker-end="url(#arrow)"/>'
-
-
-def _box(node: Node, place: dict[str, float]) -> str:
-    x, y = place["x"] - _WIDTH / 2, place["y"] - _HEIGHT / 2 + _TITLE
+def _box(node: Node, place: dict[str, float]) -> Box:
     edge = "#1a73e8" if node.kind == "sub-dag" else "#bdc1c6"
-    box = (
-        f'<rect x="{x:.0f}" y="{y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
-        f'fill="{_STYLE[node.kind]}" stroke="{edge}"/>'
-    )
-    middle = f'x="{place["x"]:.0f}" y="{place["y"] + _TITLE + 5:.0f}" text-anchor="middle"'
-    return f"{box}<text {middle}>{html.escape(node.label)}</text>"
+    x, y = place["x"], place["y"] + _TITLE
+    return Box(node.label, x, y, _WIDTH, _HEIGHT, fill=_STYLE[node.kind], edge=edge)
 
 
 def _join(drawings: list[_Drawing]) -> str:
@@ -141,17 +127,7 @@ def _join(drawings: list[_Drawing]) -> str:
         left += drawing.width + 3 * _MARGIN
     width = left - 2 * _MARGIN
     height = max(drawing.height for drawing in drawings) + 2 * _MARGIN
-    arrow = (
-        '<marker id="arrow" viewBox="0 0 10 10" refX="10" refY="5" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="#9aa0a6"/></marker>'
-    )
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>{_CSS}</style>\n'
-        f'<defs>{arrow}</defs>\n<rect width="100%" height="100%" fill="#f5f5f5"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    return draw_page(parts, width, height, background="#f5f5f5")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.ingest_peers import CORES, JPEG_QUALITY, PEERS, Files, available_peers
+from benchmarks.peers.ingest_peers import CORES, JPEG_QUALITY, PEERS, Files, find_obstacle
+from components.contract.errors import ConfigurationError
 
 SHRINK = 256
 """Shorter side, pixels."""
@@ -30,11 +31,17 @@ BEAM_ARGS = [
 
 
 def prepare(name: str, mode: str) -> Run:
-    """Import what contender `name` needs, and return what is to be timed."""
+    """Import what contender `name` needs, and return what is to be timed.
+
+    Raises:
+        ConfigurationError: its packages are missing, or cannot be imported.
+    """
     if name == "ours":
         return _transform if mode == "transform" else partial(_ingest, mode=mode)
     if name in PEERS:
-        [peer] = available_peers([name]).values()
+        if reason := find_obstacle(name):
+            raise ConfigurationError(reason)
+        peer, _ = PEERS[name]
         shrink = SHRINK if mode == "shrink" else None
         return lambda source, target: peer(list_files(source), target, shrink=shrink)
     return _LIMITS[name]

@@ -6,9 +6,9 @@ Each tool is used the way its documentation advises for a machine with two cores
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Any, Protocol, TypeVar
@@ -298,37 +298,13 @@ PEERS: dict[str, tuple[Peer, tuple[str, ...]]] = {
 """Each peer and the modules it needs."""
 
 
-def available_peers(names: Iterable[str] = tuple(PEERS)) -> dict[str, Peer]:
-    """The peers that can run here, with their packages loaded, so that no one times the imports.
-
-    Args:
-        names: The peers to look at; a process that measures one should load no other.
-
-    Returns:
-        Name and function of each.
-    """
-    return {name: PEERS[name][0] for name in names if _import_error(name) is None}
-
-
-def missing_peers(names: Iterable[str] = tuple(PEERS)) -> dict[str, str]:
-    """The peers that cannot run here.
-
-    Args:
-        names: The peers to look at.
-
-    Returns:
-        Name and reason of each.
-    """
-    errors = ((name, _import_error(name)) for name in names)
-    return {name: error for name, error in errors if error is not None}
-
-
-@cache
-def _import_error(name: str) -> str | None:
-    """Why a peer's packages cannot be imported, None if they can."""
+def find_obstacle(name: str) -> str:
+    """Import what a peer needs; return why it cannot be measured, "" if it can."""
     for module in PEERS[name][1]:
         try:
             import_module(module)
+        except ModuleNotFoundError as error:
+            return f"the package {error.name} is not installed in this environment"
         except Exception as error:  # packages built for other versions raise anything here
-            return f"{module}: {type(error).__name__}: {error}"
-    return None
+            return f"{module} cannot be imported: {type(error).__name__}: {error}"
+    return ""

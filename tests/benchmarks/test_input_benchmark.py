@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks import ladder_verdict
 from benchmarks.ladder_plot import draw
-from benchmarks.limits import COPY_LIMIT, DECODE_LIMIT
+from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.config.command_line import parse
 from tests.pictures import write_folder
 from tests.shared_parsers import make_parser
@@ -32,11 +32,12 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
     rungs = [
         {
             "name": name,
-            "images_per_second": [rate * 0.9, rate, rate * 1.2],
+            "images_per_second": [rate * 0.97, rate, rate * 1.03],
             "kind": "files",
             "change": "a change",
             "wait_share": 0.1,
             "first_batch_seconds": 0.5,
+            "cpu_microseconds": [2e6 / rate],
         }
         for name, rate in RATES.items()
     ]
@@ -77,8 +78,51 @@ def test_verdict(options: dict[str, Any], target: float | None, use: str, bottle
     assert verdict["use"] == use
     text = "\n".join(verdict["verdict"])
     assert f"Bottleneck: {bottleneck}." in text
-    assert "Resizing once: 4.0 x" in text
+    assert "Resizing once: 4.00 x, before" in text
     assert "costs 200 µs an image" in text
+
+
+def spread(measured: dict[str, Any], width: float) -> dict[str, Any]:
+    """Return the same medians, each in a range of `width` of them to either side."""
+    ways = (1 - width, 1, 1 + width)
+    rungs = [
+        rung | {"images_per_second": [RATES[rung["name"]] * of for of in ways]}
+        for rung in measured["rungs"]
+    ]
+    return measured | {"rungs": rungs}
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        pytest.param(0.02, "costs 200 µs an image", id="the ranges are apart"),
+        pytest.param(0.3, "within the noise; files one by one give 700 to 1,300", id="they meet"),
+    ],
+)
+def test_what_lies_within_the_noise_is_said_to(width: float, said: str) -> None:
+    verdict = ladder_verdict.judge(spread(results(), width), target=None)["verdict"]
+    assert said in " ".join(verdict)
+
+
+def test_a_difference_the_wrong_way_is_no_negative_cost() -> None:
+    swapped = results()
+    rungs = {rung["name"]: rung for rung in swapped["rungs"]}
+    rungs["files one by one"]["images_per_second"] = [1500, 1510, 1520]
+    [line] = [s for s in ladder_verdict.judge(swapped, target=None)["verdict"] if "Bundling" in s]
+    assert "saves 138 µs" in line
+    assert "-" not in line
+
+
+def test_steps_that_brought_nothing_are_named() -> None:
+    text = " ".join(ladder_verdict.judge(spread(results(), 0.3), target=None)["verdict"])
+    assert "reader indexed against prefetch: reader streamed: within the noise" in text
+    assert "which of them is within the noise" not in text
+    unclear = results()
+    unclear["limits"][DECODE_LIMIT] = [9000, 10_000, 11_000]
+    unclear["found"] = 10**9
+    text = " ".join(ladder_verdict.judge(unclear, target=None)["verdict"])
+    assert "0.60 x the limit" in text
+    assert "decoding, or requests and parsing; which of them is within the noise" in text
 
 
 @pytest.mark.parametrize("found", [1000, 10**9])
@@ -100,12 +144,14 @@ def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture
     ladder_verdict.show(measured)
     printed = capsys.readouterr().out
     assert "6,000" in printed
-    assert "5,400 to 7,200" in printed
+    assert "5,820 to 6,180" in printed
     assert "Bottleneck" in printed
     draw(measured, tmp_path / "ladder.svg")
     picture = (tmp_path / "ladder.svg").read_text()
     assert "</svg>" in picture
+    assert "logarithmic, bars begin at 100 and not at zero" in picture
     draw(measured, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == picture
 
 
 def climb(tmp_path: Path, *options: str) -> Any:

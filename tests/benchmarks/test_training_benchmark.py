@@ -116,7 +116,7 @@ def test_the_table_of_a_study(
     scores = {"none": [0.8, 0.9], "weights": [0.9, 0.94], "sampling": [0.7, 0.9]}
     results = {arm: [{"balanced_accuracy": s} for s in values] for arm, values in scores.items()}
     monkeypatch.setattr(training_studies, "run_study", lambda *_, **__: results)
-    monkeypatch.setattr(sys, "argv", ["training", "--part", "imbalance", "--seeds", "2"])
+    monkeypatch.setattr(sys, "argv", ["training", "--part", "imbalance", "--repeats", "2"])
     assert training.main() == 0
     printed = capsys.readouterr().out
     assert "0.9200" in printed

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks import ingest, input_pipeline, report, serving, training
+from benchmarks.peers import input_versus
 from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
@@ -38,7 +39,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
-    programs = (ingest, input_pipeline, report, serving, training, e2e)
+    programs = (ingest, input_pipeline, input_versus, report, serving, training, e2e)
     parsers = [
         *(make() for make in (check_parser, *PARSERS)),
         *(program._parser() for program in programs),

@@ -1,0 +1,1 @@
+"""What all benchmarks share: options, progress, fresh processes, spreads and bars."""

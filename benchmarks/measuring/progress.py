@@ -1,0 +1,50 @@
+"""How long a benchmark will take, said before it starts, and how far it has come."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+_MINUTE = 60
+# Below this, minutes would hide half of the time.
+_IN_SECONDS = 100
+
+
+def announce(seconds: float) -> None:
+    """Say how long all of it will take, of an estimate made on two cores."""
+    say(f"It will take {spell(seconds)}, on two cores that do nothing else.")
+
+
+def say(text: str) -> None:
+    """Print a line beside the results, which go to the standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def spell(seconds: float) -> str:
+    """Return a rough time in words.
+
+    >>> spell(0.3), spell(47), spell(190), spell(5400)
+    ('about 1 s', 'about 50 s', 'about 3 min', 'about 90 min')
+    """
+    if seconds < _IN_SECONDS:
+        rounded = round(seconds, -1) if seconds > 10 else max(1, round(seconds))
+        return f"about {rounded:.0f} s"
+    return f"about {seconds / _MINUTE:.0f} min"
+
+
+class Progress:
+    """Counts measurements, and says after each how long the others will take."""
+
+    def __init__(self, measurements: int) -> None:
+        """Start the clock."""
+        self._all, self._done = measurements, 0
+        self._started = time.perf_counter()
+
+    def report(self, what: str) -> None:
+        """Say that a measurement is over, and what came of it."""
+        self._done += 1
+        each = (time.perf_counter() - self._started) / self._done
+        left = (
+            spell(each * (self._all - self._done)) + " left" if self._done < self._all else "done"
+        )
+        say(f"[{self._done}/{self._all}] {what}; {left}")

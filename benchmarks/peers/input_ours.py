@@ -1,0 +1,135 @@
+"""Measures this input pipeline, or the limit of this machine, on what peers read; prints JSON."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from benchmarks.measuring.cpu import cpu_seconds
+from benchmarks.measuring.limits import (
+    Pixels,
+    copy_batches,
+    decode_files,
+    decode_jpeg,
+    measure,
+    on_every_core,
+    process_per_core,
+)
+from benchmarks.peers.readers.job import Job, Samples
+
+_LIMIT = "limit"
+_WARM_UP, _SECONDS = 3.0, 2.0
+
+
+def main() -> None:
+    """Measure one contender."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.input_ours")
+    parser.add_argument("contender")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--storage", required=True)
+    for name in ("--size", "--batch"):
+        parser.add_argument(name, type=int, required=True)
+    arguments = parser.parse_args()
+    job = Job(arguments.data, arguments.storage, arguments.size, arguments.batch, 0)
+    is_limit = arguments.contender == _LIMIT
+    print(json.dumps(_measure_limit(job) if is_limit else _measure(arguments.contender, job)))
+
+
+def _measure(contender: str, job: Job) -> dict[str, float]:
+    batches = _batches(contender, job)
+
+    def take() -> int:
+        next(batches)
+        return job.batch
+
+    measure(take, _WARM_UP)
+    before = cpu_seconds()
+    rate = measure(take, _SECONDS)
+    return _with_cpu(rate, cpu_seconds() - before)
+
+
+def _with_cpu(rate: float, used: float) -> dict[str, float]:
+    """Return a rate, and the CPU time of an image in the seconds that were measured."""
+    return {"images_per_second": rate, "cpu_microseconds": used / (rate * _SECONDS) * 1e6}
+
+
+def _batches(contender: str, job: Job) -> Iterator[Any]:
+    """Return endless batches of this pipeline."""
+    from benchmarks.ladder import FEATURE_SPEC
+    from benchmarks.peers.input_data import describe
+    from pipeline_def.config.input import InputConfig
+    from pipeline_def.data.dataset import make_dataset
+    from pipeline_def.data.order import TrainingOrder
+    from pipeline_def.data.shards import Shards
+
+    how = contender.partition(", ")[2]
+    dataset = make_dataset(
+        Shards.of_pattern(f"{job.data}/Split-train/*"),
+        config=describe(job.storage, job.size),
+        feature_spec=FEATURE_SPEC,
+        batch_size=job.batch,
+        options=InputConfig(
+            cache="decoded" if "memory" in how else "none",
+            reader="streamed" if how == "streamed" else "indexed",
+        ),
+        order=TrainingOrder(seed=1, flip=job.storage == "crop" and not how),
+    )
+    return iter(dataset)
+
+
+def _measure_limit(job: Job) -> dict[str, float]:
+    """Measure every core, each in a process that does nothing else."""
+    limit = functools.partial(_limit_of_core, job)
+    with process_per_core() as pool:
+        # Unmeasured: processes start at different times.
+        on_every_core(pool, limit)
+        before = cpu_seconds()
+        rate = on_every_core(pool, limit)
+        return _with_cpu(rate, cpu_seconds() - before)
+
+
+def _limit_of_core(job: Job) -> float:
+    return measure(_limit_work(job), _SECONDS)
+
+
+def _limit_work(job: Job) -> Callable[[], int]:
+    """Return what does the least that must be done for some images, and says for how many."""
+    cv2.setNumThreads(0)
+    samples = Samples(job)
+    out = np.empty((job.batch, job.size, job.size, 3), np.uint8)
+    if samples.raw is not None:
+        return functools.partial(copy_batches, np.array(samples.raw[: 8 * len(out)]), out)
+    files = [samples.image(index).tobytes() for index in range(min(3200, len(samples)))]
+    decode = {"jpeg": decode_jpeg, "crop": _decode_crop, "original": _decode_square}
+    some = min(256, len(files))
+    return lambda: decode_files(random.sample(files, some), out, decode[job.storage])
+
+
+def _decode_crop(file: bytes, out: Pixels) -> None:
+    image = simplejpeg.decode_jpeg(file, "RGB")
+    size = len(out)
+    height, width = image.shape[:2]
+    top, left = random.randrange(height - size + 1), random.randrange(width - size + 1)
+    out[:] = image[top : top + size, left : left + size]
+
+
+def _decode_square(file: bytes, out: Pixels) -> None:
+    image = simplejpeg.decode_jpeg(file, "RGB")
+    height, width = image.shape[:2]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    square = image[top : top + side, left : left + side]
+    cv2.resize(square, out.shape[:2], dst=out, interpolation=cv2.INTER_LINEAR)
+
+
+if __name__ == "__main__":
+    main()

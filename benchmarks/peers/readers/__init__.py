@@ -1,0 +1,1 @@
+"""How the input pipelines of others read training images; runs in environments of their own."""

@@ -1,0 +1,143 @@
+"""What every peer is given: the same packed images, the same batch, and a way to decode.
+
+Imports nothing but NumPy: the environment is the peer's own.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STORAGES = {
+    "jpeg": "JPEGs of exactly the size, decoded",
+    "crop": "larger JPEGs, a random crop of the size and a random flip",
+    "original": "JPEGs of any size, the central square resized bilinearly",
+    "raw": "uint8 records, no decoding",
+}
+LABELS, PACKED, OFFSETS, RAW = "labels.npy", "packed.bin", "offsets.npy", "raw.npy"
+ENCODED, LABEL = "image/encoded", "image/class/label"
+"""Features of our own shards, which peers that know TFRecord read."""
+SHARDS = 16
+"""Of peers that read shards of their own format."""
+SHUFFLE = 2048
+"""Records in the buffer of a peer that reads in sequence, as our own reader has them."""
+
+Pixels = NDArray[np.uint8]
+Batch = tuple[Any, Any]
+Epoch = Callable[[], Iterable[Batch]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to read and how."""
+
+    data: Path
+    storage: str
+    size: int
+    """Side of the images of a batch, pixels."""
+    batch: int
+    workers: int
+    """Threads or processes of the peer that decode; tf.data chooses for itself."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether there is nothing to decode."""
+        return self.storage == "raw"
+
+    def shards(self) -> list[Path]:
+        """Return our own shards of these images."""
+        return sorted((self.data / "Split-train").glob("*tfrecord*"))
+
+    def target(self, name: str) -> Path:
+        """Return a path for what a peer converts, in a folder that exists."""
+        path = self.data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+class Samples(Sequence[tuple[Any, int]]):
+    """All images in one file that is mapped into memory, each with the number of its label."""
+
+    def __init__(self, job: Job) -> None:
+        """Map the file."""
+        self.labels: NDArray[np.int64] = np.load(job.data / LABELS)
+        # "c", as torch warns of arrays that cannot be written to; nobody writes.
+        self.raw = np.load(job.data / RAW, mmap_mode="c") if job.is_raw else None
+        if self.raw is None:
+            self._bytes = np.memmap(job.data / PACKED, np.uint8, "c")
+            self._offsets: list[int] = np.load(job.data / OFFSETS).tolist()
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.labels)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an image, encoded or as pixels, and its label."""
+        return self.image(index), int(self.labels[index])
+
+    def image(self, index: int) -> Pixels:
+        """Return the bytes of a JPEG, or pixels, without a copy."""
+        if self.raw is not None:
+            pixels: Pixels = self.raw[index]
+            return pixels
+        return self._bytes[self._offsets[index] : self._offsets[index + 1]]
+
+
+def fill_image(job: Job, data: Any, out: Pixels) -> None:
+    """Decode with simplejpeg and OpenCV, for peers that leave that to the user."""
+    if job.is_raw:
+        out[:] = np.frombuffer(data, np.uint8).reshape(out.shape)
+        return
+    from simplejpeg import decode_jpeg
+
+    if job.storage == "jpeg":
+        decode_jpeg(data, buffer=out)
+        return
+    image: Pixels = decode_jpeg(data)
+    height, width = image.shape[:2]
+    if job.storage == "crop":
+        top, left = random.randint(0, height - job.size), random.randint(0, width - job.size)
+        crop = image[top : top + job.size, left : left + job.size]
+        out[:] = crop[:, ::-1] if random.random() < 0.5 else crop
+        return
+    import cv2
+
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    square = image[top : top + side, left : left + side]
+    cv2.resize(square, (job.size, job.size), dst=out, interpolation=cv2.INTER_LINEAR)
+
+
+def decode_all(job: Job, files: Sequence[Any], out: Pixels | None = None) -> Pixels:
+    """Decode `files` into one array, uint8 [n, size, size, 3]."""
+    images = np.empty((len(files), job.size, job.size, 3), np.uint8) if out is None else out
+    for file, image in zip(files, images, strict=True):
+        fill_image(job, file, image)
+    return images
+
+
+def read_batch(job: Job, samples: Samples, indices: Any) -> Batch:
+    """Read a whole batch: pixels in one gather, JPEGs decoded where they belong."""
+    if samples.raw is not None:
+        return samples.raw[np.asarray(indices)], samples.labels[indices]
+    return decode_all(job, [samples.image(index) for index in indices]), samples.labels[indices]
+
+
+def shuffled_batches(job: Job, count: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices of batches for ever, each epoch in an order of its own."""
+    chance = np.random.default_rng(0)
+    while True:
+        order = chance.permutation(count)
+        yield from (order[start : start + job.batch] for start in range(0, count, job.batch))
+
+
+def steps(job: Job, count: int) -> int:
+    """Return the number of batches of an epoch of `count` images."""
+    return math.ceil(count / job.batch)
