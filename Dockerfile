@@ -4,7 +4,9 @@
 #   docker run --rm -i IMAGE python - < .ci/check_image.py
 #
 # --build-arg VARIANT=gpu adds NVIDIA's libraries, 2.9 GB; not verified on a GPU.
-# --build-arg BASE_IMAGE=python:3.11-slim-bookworm@sha256:... fixes the base; the tag alone moves.
+# --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
+# and 2.16: compile with a Python of that set, too, as a step refuses what another set compiled.
+# @sha256:... after it fixes the base; the tag alone moves.
 
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 ARG VARIANT=cpu
@@ -29,7 +31,7 @@ RUN case "${VARIANT}" in \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
     && uv sync --locked --no-dev --compile-bytecode ${extra} \
-    && rm -rf /opt/venv/.lock /opt/venv/lib/python3.11/site-packages/tensorflow/include
+    && rm -rf /opt/venv/.lock /opt/venv/lib/python3.*/site-packages/tensorflow/include
 WORKDIR /app
 COPY components/ components/
 COPY pipeline_def/ pipeline_def/
@@ -47,7 +49,7 @@ RUN echo 'app:x:1000:1000::/home/app:/usr/sbin/nologin' >> /etc/passwd \
 COPY --from=builder /opt/venv /opt/venv
 # TensorFlow 2.16 does not look in all of the folders in which pip puts NVIDIA's libraries:
 # https://github.com/tensorflow/tensorflow/issues/63362. Not LD_LIBRARY_PATH: pods replace it.
-RUN printf '%s\n' /opt/venv/lib/python3.11/site-packages/nvidia/*/lib \
+RUN printf '%s\n' /opt/venv/lib/python3.*/site-packages/nvidia/*/lib \
         > /etc/ld.so.conf.d/nvidia.conf \
     && ldconfig -X \
     && rm -f /var/cache/ldconfig/aux-cache
