@@ -4,7 +4,10 @@
 #   docker run --rm -i IMAGE python - < .ci/check_image.py
 #
 # --build-arg VARIANT=gpu adds NVIDIA's libraries, 2.9 GB; not verified on a GPU.
-# --build-arg BASE_IMAGE=python:3.11-slim-bookworm@sha256:... fixes the base; the tag alone moves.
+# --build-arg BASE_IMAGE=python:3.13-slim-trixie takes TFX 1.21 and TensorFlow 2.21 in place of 1.16
+# and 2.16, with all of their files: compile with a Python of that set, too, as a step refuses what
+# another set compiled.
+# @sha256:... after it fixes the base; the tag alone moves.
 
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 ARG VARIANT=cpu
@@ -32,11 +35,15 @@ RUN case "${VARIANT}" in \
         *) echo "VARIANT is ${VARIANT}: it must be cpu or gpu." >&2; exit 1 ;; \
     esac \
     && uv sync --locked --no-dev --no-compile-bytecode ${extra} \
-    && if [ "${VARIANT}" = cpu ]; then \
+    && if [ "${VARIANT}" = cpu ] && [ -d /opt/venv/lib/python3.11 ]; then \
         uv pip install --python /opt/venv/bin/python --no-deps --require-hashes \
             --requirement tensorflow_cpu.txt; \
     fi \
-    && python slim_packages.py /opt/venv/lib/python3.11/site-packages \
+    && if [ -d /opt/venv/lib/python3.11 ]; then \
+        python slim_packages.py /opt/venv/lib/python3.11/site-packages; \
+    else \
+        uv sync --locked --no-dev --compile-bytecode ${extra}; \
+    fi \
     && rm -rf /opt/venv/.lock
 WORKDIR /app
 COPY components/ components/
@@ -55,7 +62,7 @@ RUN echo 'app:x:1000:1000::/home/app:/usr/sbin/nologin' >> /etc/passwd \
 COPY --from=builder /opt/venv /opt/venv
 # TensorFlow 2.16 does not look in all of the folders in which pip puts NVIDIA's libraries:
 # https://github.com/tensorflow/tensorflow/issues/63362. Not LD_LIBRARY_PATH: pods replace it.
-RUN printf '%s\n' /opt/venv/lib/python3.11/site-packages/nvidia/*/lib \
+RUN printf '%s\n' /opt/venv/lib/python3.*/site-packages/nvidia/*/lib \
         > /etc/ld.so.conf.d/nvidia.conf \
     && ldconfig -X \
     && rm -f /var/cache/ldconfig/aux-cache

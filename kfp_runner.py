@@ -17,7 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Here, as Ctrl-C has its meaning from the first import on.
     from pipeline_def.config.command_line import exit_status
     from pipeline_def.kubeflow.commands import COMMANDS, overview
+    from pipeline_def.startup import quieten_tensorflow
 
+    quieten_tensorflow()
     arguments = list(sys.argv[1:] if argv is None else argv)
     # What libraries say at their start about GPUs and Python versions is nothing to act on here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -17,7 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Here, as Ctrl-C has its meaning from the first import on.
     from pipeline_def.config.command_line import exit_status
     from pipeline_def.local.commands import COMMANDS, run
+    from pipeline_def.startup import quieten_tensorflow
 
+    quieten_tensorflow()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files may be any bytes, and some terminals print ASCII only.
         sys.stdout.reconfigure(errors="backslashreplace")

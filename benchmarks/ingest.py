@@ -48,8 +48,12 @@ _SMALL_SIDE, _TINY_SIDE = 180, 32
 # Seconds of the imports of a process; images a second of its work, and of making the copies.
 _START, _COPIES = 15, 3000
 _RATES = {
-    **{"header": 3000, "tiny": 6000, "pixels": 1400, "shrink": 700},
-    **{"transform": 500, "remote": 600},
+    "header": 3000,
+    "tiny": 6000,
+    "pixels": 1400,
+    "shrink": 700,
+    "transform": 500,
+    "remote": 600,
 }
 
 # Beam's own reader needs a second for a few of the images that others read by the hundred.

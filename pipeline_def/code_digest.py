@@ -18,6 +18,9 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+from packaging.markers import Marker
 
 from components.contract.errors import ConfigurationError
 
@@ -186,12 +189,34 @@ def _distribution(module: str) -> str:
 
 @functools.cache
 def _locked_versions(root: Path) -> dict[str, str]:
-    """Read `uv.lock`: distribution → its version. An installed wheel has none."""
+    """Read `uv.lock`: distribution → its version for this Python. An installed wheel has none."""
     file = root / "uv.lock"
     if not file.exists():
         return {}
-    lock = tomllib.loads(file.read_text(encoding="utf-8"))
-    return {package["name"]: package.get("version", "") for package in lock["package"]}
+    packages = tomllib.loads(file.read_text(encoding="utf-8"))["package"]
+    here = _environment()
+    return {of["name"]: of.get("version", "") for of in packages if _is_taken(of, here)}
+
+
+def _environment() -> dict[str, str]:
+    """Return what decides between versions: this Python, and Linux, as in the image.
+
+    Neither the release of this Python nor this computer counts: a pipeline may be compiled on
+    another one than its steps run on.
+    """
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {
+        "python_version": minor,
+        "python_full_version": f"{minor}.99",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+    }
+
+
+def _is_taken(package: dict[str, Any], environment: dict[str, str]) -> bool:
+    """Return whether a package of the lock file is installed, of those of its name."""
+    markers = package.get("resolution-markers", ())
+    return not markers or any(Marker(marker).evaluate(environment) for marker in markers)
 
 
 def _digest_of_user(build_fn: str) -> str:

@@ -79,7 +79,8 @@ class _LazyPackage(types.ModuleType):
         self.__path__ = list(spec.submodule_search_locations or ())
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
+        # Whoever asks for any other such name is looking at what kind of object this is.
+        if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
         if place := _LAZY[self.__name__].get(name):
             return getattr(importlib.import_module(f"{self.__name__}.{place}"), name)

@@ -83,6 +83,19 @@ def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
     code_digest._locked_versions.cache_clear()
 
 
+def test_the_other_set_of_libraries_makes_all_results_stale(
+    copy_of_the_code: Path, original: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step compares its digest with the compiled one: an image of the other set is refused."""
+    here = code_digest._environment()
+    other = "3.13" if here["python_version"] == "3.11" else "3.11"
+    there = {**here, "python_version": other, "python_full_version": f"{other}.99"}
+    monkeypatch.setattr(code_digest, "_environment", lambda: there)
+    code_digest._locked_versions.cache_clear()
+    assert stale_steps(original) == {*STEPS}
+    code_digest._locked_versions.cache_clear()
+
+
 def digests() -> dict[str, str]:
     return {step: code_digest.code_digest(step) for step in STEPS}
 

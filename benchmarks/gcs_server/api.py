@@ -102,7 +102,9 @@ class JsonApi:
         assert match
         if kind == "metadata" and call.query.get("alt") == "media":
             kind, handler = "media", JsonApi._media
-        self.counts[kind] += 1
+        # Of the kinds of bucket, which TensorFlow asks for from 2.21 on, and before it does not.
+        if kind != "layout":
+            self.counts[kind] += 1
         return kind, handler, [unquote(name) for name in match.groups()]
 
     def run(self, handler: Handler, call: Call, names: list[str]) -> web.Response:
@@ -125,6 +127,12 @@ class JsonApi:
         resource = {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"}
         # Beam warns if there is no word of soft delete.
         return web.json_response(resource | {"softDeletePolicy": {"retentionDurationSeconds": "0"}})
+
+    def _show_layout(self, call: Call, bucket: str) -> web.Response:
+        """Say that folders are parts of names and nothing else."""
+        self._bucket(bucket)
+        resource = {"kind": "storage#storageLayout", "bucket": bucket, "location": "US"}
+        return web.json_response(resource | {"hierarchicalNamespace": {"enabled": False}})
 
     def _list(self, call: Call, bucket: str) -> web.Response:
         items, prefixes, token = self._bucket(bucket).page(call.query)
@@ -259,6 +267,7 @@ ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
     ("metadata", re.compile(f"GET {OBJECT}"), JsonApi._metadata),
     ("list", re.compile(f"GET {BUCKET}/o"), JsonApi._list),
     ("bucket", re.compile(f"GET {BUCKET}"), JsonApi._show_bucket),
+    ("layout", re.compile(f"GET {BUCKET}/storageLayout"), JsonApi._show_layout),
     ("upload", re.compile(f"(?:POST|PUT) /upload{BUCKET}/o"), JsonApi._upload),
     ("upload", re.compile(f"DELETE /upload{BUCKET}/o"), JsonApi._cancel),
     ("delete", re.compile(f"DELETE {OBJECT}"), JsonApi._delete),

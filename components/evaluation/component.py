@@ -6,7 +6,7 @@ class needs no model.
 
 from __future__ import annotations
 
-import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto import config_pb2
 from tfx import types
 from tfx.components.evaluator import component
 from tfx.dsl.components.base import executor_spec
@@ -62,7 +62,7 @@ class ImageEvaluator(component.Evaluator):
             model=model,
             baseline_model=baseline_model,
             # Without one TFX takes the model for an Estimator; the executor makes the real one.
-            eval_config=tfma.EvalConfig(),
+            eval_config=config_pb2.EvalConfig(),
         )
         self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())
         self.exec_properties[MAX_LITE_DROP_KEY] = max_lite_drop

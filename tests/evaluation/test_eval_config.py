@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto import config_pb2
 from tfx.types import standard_artifacts
 
 from components.contract.properties import FOUND_PROPERTY
@@ -50,7 +50,7 @@ def test_evaluator_gets_a_baseline_only_if_there_is_one(found: int) -> None:
     assert find_models(inputs) == [*inputs["model"], *inputs["baseline_model"][:found]]
 
 
-def thresholds(config: tfma.EvalConfig) -> list[tfma.PerSliceMetricThreshold]:
+def thresholds(config: config_pb2.EvalConfig) -> list[config_pb2.PerSliceMetricThreshold]:
     return [
         threshold
         for specs in config.metrics_specs
@@ -70,7 +70,7 @@ def test_no_model_below_the_majority_class_accuracy(
 
 def test_thresholds_hold_for_all_examples_together_not_for_each_class() -> None:
     [threshold] = thresholds(make_eval_config(EvaluationConfig()))
-    assert list(threshold.slicing_specs) == [tfma.SlicingSpec()]
+    assert list(threshold.slicing_specs) == [config_pb2.SlicingSpec()]
     assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.02)
 
 
@@ -95,8 +95,8 @@ def test_lower_is_better_for_errors() -> None:
     changes = [bounds.threshold.change_threshold for bounds in (auc, ece)]
     assert [change.absolute.value for change in changes] == [-0.02, 0.02]
     assert [change.direction for change in changes] == [
-        tfma.MetricDirection.HIGHER_IS_BETTER,
-        tfma.MetricDirection.LOWER_IS_BETTER,
+        config_pb2.MetricDirection.HIGHER_IS_BETTER,
+        config_pb2.MetricDirection.LOWER_IS_BETTER,
     ]
 
 

@@ -162,11 +162,12 @@ def test_what_the_served_graph_sees_of_unusual_images() -> None:
     assert np.abs(stored_pixels(*seen) - expected).max() <= 1
 
 
-@pytest.mark.parametrize("kind", ["WEBP", "TIFF", "AVIF", "cut off", "text", "empty"])
+# Of WEBP it depends on the version of TensorFlow.
+@pytest.mark.parametrize("kind", ["TIFF", "AVIF", "cut off", "text", "empty"])
 def test_a_file_that_the_served_graph_cannot_decode_fails_its_batch(kind: str) -> None:
     good, others = encode(picture(1), "PNG"), {"text": b"no image", "empty": b""}
     bad = others.get(kind, good[: len(good) // 2])
-    if kind in ("WEBP", "TIFF", "AVIF"):
+    if kind in ("TIFF", "AVIF"):
         bad = encode(picture(1), kind)
     with pytest.raises(tf.errors.InvalidArgumentError):
         in_tf_data(tf.constant([good, bad]), TransformConfig(size=24))

@@ -180,6 +180,7 @@ class Intruder(pa.PyExtensionType):
         return open, (self.path, "w")
 
 
+@pytest.mark.filterwarnings("ignore:pyarrow.PyExtensionType is deprecated")
 def test_a_parquet_file_runs_no_code(tmp_path: Path) -> None:
     mark, path = tmp_path / "mark", tmp_path / "manifest.parquet"
     column = pa.array(["red/1.png"])

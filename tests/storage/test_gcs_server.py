@@ -66,6 +66,19 @@ def client(server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield client
 
 
+def test_the_layout_of_a_bucket_is_told_and_not_counted(server: GcsServer) -> None:
+    """TensorFlow asks for it from 2.21 on; tests count the requests of all versions."""
+    host, before = server.endpoint.removeprefix("http://"), server.counts.copy()
+    answers = []
+    for bucket in ("memory", "none"):
+        with closing(http.client.HTTPConnection(host)) as connection:
+            connection.request("GET", f"/storage/v1/b/{bucket}/storageLayout")
+            answer = connection.getresponse()
+            answers.append((answer.status, json.load(answer).get("hierarchicalNamespace")))
+    assert answers == [(200, {"enabled": False}), (404, None)]
+    assert server.counts == before
+
+
 def ask(
     server: GcsServer, target: str, method: str = "GET", **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:

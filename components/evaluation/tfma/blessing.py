@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import eval_config_writer
 
 from components.evaluation.blessing_text import (
@@ -35,7 +36,7 @@ def read_metrics(evaluation_uri: str) -> Iterator[tuple[Slice, Metrics]]:
         yield _slice(of_slice.slice_key), found
 
 
-def read_config(evaluation_uri: str) -> tfma.EvalConfig:
+def read_config(evaluation_uri: str) -> config_pb2.EvalConfig:
     """Read the configuration of an evaluation, without all metrics and plots."""
     config, *_ = eval_config_writer.load_eval_run(evaluation_uri)
     return config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import get_args
 
-import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto import config_pb2
 
 from components.contract.example import LABEL_ID
 from components.evaluation.config import EvaluationConfig, MetricName, Threshold
@@ -13,7 +13,7 @@ from components.evaluation.metrics.classification_metrics import AUC, LOWER_IS_B
 from components.evaluation.tfma.tfma_metrics import Counted, MeanAuc
 
 
-def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma.EvalConfig:
+def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> config_pb2.EvalConfig:
     """Measure everything on all slices; bless by the thresholds of `config`.
 
     Args:
@@ -29,32 +29,32 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> tfma
     names = [name for name in get_args(MetricName) if name != AUC or with_auc or name in needed]
     metrics = [
         *(_metric(name, thresholds) for name in names),
-        tfma.MetricConfig(class_name="ExampleCount"),
-        tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
+        config_pb2.MetricConfig(class_name="ExampleCount"),
+        config_pb2.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
     ]
     # TFX adds the baseline's specification itself, when there is a baseline.
-    model = tfma.ModelSpec(
+    model = config_pb2.ModelSpec(
         signature_name="serving_examples",
         preprocessing_function_names=["transform_features"],
         label_key=LABEL_ID,
         prediction_key="probabilities",
     )
-    return tfma.EvalConfig(
+    return config_pb2.EvalConfig(
         model_specs=[model],
         slicing_specs=[_slice(name) for name in ("", *config.slices)],
-        metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
+        metrics_specs=[config_pb2.MetricsSpec(metrics=metrics)],
     )
 
 
-def measures_auc(config: tfma.EvalConfig) -> bool:
+def measures_auc(config: config_pb2.EvalConfig) -> bool:
     """Say whether a configuration asks for the AUC, which does not follow from counts."""
     metrics = (metric for spec in config.metrics_specs for metric in spec.metrics)
     return any(metric.class_name == MeanAuc.__name__ for metric in metrics)
 
 
-def _metric(name: str, thresholds: list[Threshold]) -> tfma.MetricConfig:
+def _metric(name: str, thresholds: list[Threshold]) -> config_pb2.MetricConfig:
     kind = MeanAuc if name == AUC else Counted
-    return tfma.MetricConfig(
+    return config_pb2.MetricConfig(
         class_name=kind.__name__,
         module=kind.__module__,
         config=json.dumps({"name": name}),
@@ -63,23 +63,25 @@ def _metric(name: str, thresholds: list[Threshold]) -> tfma.MetricConfig:
     )
 
 
-def _per_slice(threshold: Threshold) -> tfma.PerSliceMetricThreshold:
-    bounds = tfma.MetricThreshold()
+def _per_slice(threshold: Threshold) -> config_pb2.PerSliceMetricThreshold:
+    bounds = config_pb2.MetricThreshold()
     if threshold.at_least is not None:
         bounds.value_threshold.lower_bound.value = threshold.at_least
     if threshold.at_most is not None:
         bounds.value_threshold.upper_bound.value = threshold.at_most
     if threshold.max_worsening is not None:
         lower = threshold.metric in LOWER_IS_BETTER
-        directions = tfma.MetricDirection
+        directions = config_pb2.MetricDirection
         change = bounds.change_threshold
         change.direction = directions.LOWER_IS_BETTER if lower else directions.HIGHER_IS_BETTER
         change.absolute.value = threshold.max_worsening if lower else -threshold.max_worsening
-    return tfma.PerSliceMetricThreshold(slicing_specs=[_slice(threshold.slice)], threshold=bounds)
+    return config_pb2.PerSliceMetricThreshold(
+        slicing_specs=[_slice(threshold.slice)], threshold=bounds
+    )
 
 
-def _slice(name: str) -> tfma.SlicingSpec:
+def _slice(name: str) -> config_pb2.SlicingSpec:
     slicing, has_value, value = name.partition("=")
     if has_value:
-        return tfma.SlicingSpec(feature_values={slicing: value})
-    return tfma.SlicingSpec(feature_keys=[slicing] if slicing else [])
+        return config_pb2.SlicingSpec(feature_values={slicing: value})
+    return config_pb2.SlicingSpec(feature_keys=[slicing] if slicing else [])

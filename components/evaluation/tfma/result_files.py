@@ -17,6 +17,7 @@ from google.protobuf import json_format
 from tensorflow_model_analysis.evaluators import metrics_validator
 from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2, metrics_for_slice_pb2
+from tensorflow_model_analysis.version import VERSION
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from components.evaluation.metrics.classification_metrics import AUC
@@ -48,7 +49,7 @@ class Measured:
     """Of all slices; None if the AUC is not measured."""
 
 
-def resolve_config(config: tfma.EvalConfig, *, compared: bool) -> tfma.EvalConfig:
+def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_pb2.EvalConfig:
     """Name the models of a configuration; drop what compares if there is nothing to compare with.
 
     Args:
@@ -61,7 +62,9 @@ def resolve_config(config: tfma.EvalConfig, *, compared: bool) -> tfma.EvalConfi
     )
 
 
-def write_results(evaluation_uri: str, config: tfma.EvalConfig, models: Sequence[Measured]) -> bool:
+def write_results(
+    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[Measured]
+) -> bool:
     """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
 
     Args:
@@ -131,10 +134,12 @@ def _plot(counts: SlicedCounts, index: int) -> _Plot:
     return plot
 
 
-def _write_config(evaluation_uri: str, config: tfma.EvalConfig, models: Sequence[Measured]) -> None:
+def _write_config(
+    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[Measured]
+) -> None:
     run = config_pb2.EvalRun(
         eval_config=config,
-        version=tfma.__version__,
+        version=VERSION,
         data_location="<user provided PCollection>",
         file_format="<unknown>",
         model_locations={model.name: model.path for model in models},
@@ -144,7 +149,7 @@ def _write_config(evaluation_uri: str, config: tfma.EvalConfig, models: Sequence
 
 
 def _write_validation(
-    evaluation_uri: str, config: tfma.EvalConfig, validations: Iterable[Any]
+    evaluation_uri: str, config: config_pb2.EvalConfig, validations: Iterable[Any]
 ) -> bool:
     combine = writer.CombineValidations(config)
     total = combine.create_accumulator()

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow_model_analysis as tfma
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types, metric_util
+from tensorflow_model_analysis.proto import config_pb2
 
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_counts import MetricCounts
@@ -46,7 +47,7 @@ class _Rows:
 class _CollectRows(beam.CombineFn):
     """Collects predictions; the label is -1 where the model does not know it."""
 
-    def __init__(self, key: Any, eval_config: tfma.EvalConfig) -> None:
+    def __init__(self, key: Any, eval_config: config_pb2.EvalConfig) -> None:
         self._key = key
         self._eval_config = eval_config
 

@@ -61,7 +61,8 @@ class Api:
     def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
         """Return the JSON object that a method of a service API answers with.
 
-        `action` says in an error message what was wanted, as in "could not <action>".
+        `action` says in an error message what was wanted, as in "could not <action>". Bodies go by
+        position: releases of the client name them differently.
 
         Raises:
             Unreachable: The API gave no proper answer this time.

@@ -31,7 +31,7 @@ def start_run(
     """
     with Api(connection) as api:
         body, name = request_body(api, request, experiment=experiment, version=version)
-        run = api.call("RunServiceApi", "run_service_create_run", "start a run", body=body)
+        run = api.call("RunServiceApi", "run_service_create_run", "start a run", body)
         run_id = field_of(run, "run_id", api)
     return StartedRun(run_id, run_url(connection, run_id), name)
 

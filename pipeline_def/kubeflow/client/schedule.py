@@ -72,7 +72,7 @@ def add_schedule(
         "max_concurrency": "1",
         "no_catchup": True,
     }
-    made = _call(api, "create_recurring_run", "make the schedule", body=body)
+    made = _call(api, "create_recurring_run", "make the schedule", body)
     return _schedule(made, api)
 
 

@@ -117,7 +117,7 @@ def _found_or_made(api: Api, kind: str, name: str) -> str:
         return found[0]
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **space}
-    made = api.call(service, method, f"make the {kind} {name}", body=body)
+    made = api.call(service, method, f"make the {kind} {name}", body)
     return field_of(made, f"{kind}_id", api)
 
 

@@ -157,7 +157,8 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     if compiled and compiled != code_digest(step, build_fn):
         raise ConfigurationError(
             f"This container image holds other code for {step} than the pipeline was compiled "
-            "from: build the image and compile the pipeline from the same commit."
+            "from: build the image and compile the pipeline from the same commit, both with Python "
+            "3.11 or both with a newer one, as the versions of TFX and TensorFlow depend on it."
         )
 
 

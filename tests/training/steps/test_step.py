@@ -75,7 +75,7 @@ def test_metrics_see_every_image_of_every_part() -> None:
 
 def test_clipping_is_of_all_gradients_together() -> None:
     whole, _ = change()
-    norm = np.sqrt(sum((part**2).sum() for part in whole))
+    norm = float(np.sqrt(sum((part**2).sum() for part in whole)))
     clipped, _ = change(clip_norm=norm / 4, accumulate=2)
     for ours, theirs in zip(clipped, whole, strict=True):
         np.testing.assert_allclose(ours, theirs / 4, atol=1e-5)

@@ -1,0 +1,68 @@
+"""What moves between the two sets of versions: shards, pushed models, whole output folders.
+
+`.ci/trixie` runs the digits with each set, and then these tests: with both, one after the other.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.evaluation.prediction_file import read_predictions
+
+ROOT = Path(__file__).parent.parent
+# With the outputs of two runs: `old`, with Python 3.11, and `new`, with a later one.
+MADE = Path(os.environ.get("TWO_SETS", "/nowhere"))
+THERE = MADE / ("new" if sys.version_info < (3, 12) else "old")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("TWO_SETS" not in os.environ, reason="two runs that .ci/trixie makes"),
+]
+
+
+PLACES = ["ImageExampleGen/examples/1", "Transform/transformed_examples/6"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_both_sets_write_the_same_shards(place: str) -> None:
+    old, new = (MADE / made / "artifacts" / place for made in ("old", "new"))
+    names = [sorted(path.relative_to(at) for path in at.rglob("*-of-*")) for at in (old, new)]
+    assert names[0] == names[1] != []
+    files = [*map(str, names[0]), "index.json"]
+    assert filecmp.cmpfiles(old, new, files, shallow=False) == (files, [], [])
+
+
+def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
+    """Its steps are done again; the model that the other set has pushed is the one in use."""
+    before = summary()
+    done = subprocess.run(
+        [sys.executable, "local_runner.py", "--output", str(THERE)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = summary()
+    assert not any(node["cached"] for node in after["nodes"].values())
+    assert after["baseline"]["version"] == Path(before["pushed_model"]).name
+    assert after["outcome"] == "blessed"
+    there, here = (read_predictions(facts["paths"]["evaluation"]) for facts in (before, after))
+    assert here.baseline
+    assert here.filenames == there.filenames
+    np.testing.assert_allclose(
+        here.baseline.probabilities, there.candidate.probabilities, atol=1e-5
+    )
+
+
+def summary() -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((THERE / "summary.json").read_text())
+    return facts
