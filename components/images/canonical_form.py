@@ -1,10 +1,14 @@
-"""The form that Transform brings images to: what writes and reads them has to be told."""
+"""The form that images are brought to: what writes and reads them has to be told."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
 CHANNELS = 3
+
+SEARCHED_BYTES = 65_536
+"""Where ingest and the served model look for how an image is to be turned: a JPEG has its metadata
+at the beginning, and a PNG its XMP."""
 
 
 class CanonicalForm(Protocol):

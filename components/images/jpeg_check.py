@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import simplejpeg
 
+from components.images.canonical_form import SEARCHED_BYTES
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
-from components.images.orientation import SEARCHED_BYTES
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"

@@ -6,6 +6,8 @@ import struct
 
 from PIL import Image
 
+from components.images.canonical_form import SEARCHED_BYTES
+
 _TAG = 0x0112
 _SHORT = 3
 _EXIF, _PNG_EXIF, _XMP = b"Exif\0\0", b"eXIf", b"tiff:Orientation"
@@ -14,9 +16,6 @@ _APP0, _APP1 = b"\xff\xe0", b"\xff\xe1"
 _MOST_ENTRIES = 1000
 # What a PNG calls the places where it may say how it is to be turned.
 _PNG_PLACES = (_PNG_EXIF, b"Raw profile type exif", b"XML:com.adobe.xmp")
-
-SEARCHED_BYTES = 65_536
-"""Where metadata are looked for: a JPEG has them at its beginning, and a PNG its XMP."""
 
 
 def find_orientation(data: bytes, image: Image.Image) -> int:

@@ -10,8 +10,8 @@ import functools
 
 import tensorflow as tf
 
+from components.images.canonical_form import SEARCHED_BYTES
 from components.images.jpeg_segments import HEAD_BYTES, find_segments
-from components.images.orientation import SEARCHED_BYTES
 
 # A file of 110 KB takes 20 µs to search so.
 _HEAD = SEARCHED_BYTES

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +70,10 @@ class _PlanProcess:
     """A process that writes one plan after the other."""
 
     def __init__(self, job: IngestJob) -> None:
-        ours, theirs = socket.socketpair()
+        # Waits, whatever default of sockets some library has set.
+        self._connection, theirs = Pipe()
         with theirs:
             self._process = _start(theirs.fileno())
-        self._connection = Connection(ours.detach())
         self._send(job)
 
     def write_plan(

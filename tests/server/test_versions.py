@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -153,6 +154,7 @@ def test_versions_in_a_bucket_are_taken_up_when_they_are_whole(bucket: str) -> N
 def test_a_store_that_fails_costs_neither_the_version_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, logger=module.__name__)
     push(tmp_path, "12")
     versions = Versions(str(tmp_path), load)
     answered = threading.Event()
