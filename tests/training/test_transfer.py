@@ -62,7 +62,7 @@ def write_digits(folder: Path, classes: Sequence[int], *, each: int, seed: int =
     for split, numbers in splits.items():
         records = [record(digits.images[n], classes.index(digits.target[n])) for n in numbers]
         index[split] = {"one": write_indexed_shard(str(folder), split, "one", records)}
-    write_index(str(folder), index, labels={})
+    write_index(str(folder), index, labels={"train": {str(digit): each for digit in classes}})
     return folder
 
 
@@ -115,7 +115,7 @@ class Case:
         patterns = {f"{s}_files": [f"{self.digits}/Split-{s}/*"] for s in ("train", "eval")}
         data = Listened.find(SimpleNamespace(**patterns), choices, FEATURE_SPEC, replicas=1)
         object.__setattr__(data, "kill_at", self.kill_at)
-        labels = read_index(str(self.digits))["labels"]
+        labels = [*read_index(str(self.digits))["labels"]["train"]]
         model = build(self.model, len(labels), seed=self.training.seed)
         training = Training(
             model,
