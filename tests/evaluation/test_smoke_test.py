@@ -44,6 +44,7 @@ def test_answers_are_those_of_the_evaluation(labels: list[str], found: Any, expe
     assert re.search(expected, failure)
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_load_and_one_that_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_one_that_was_killed(tmp_path: Path) -> None:
     images = tmp_path / "images"
     # Nobody writes to it: the process waits there.

@@ -133,6 +133,7 @@ def test_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "eval and train: 3" in out
 
 
+@pytest.mark.slow
 def test_a_look_loads_neither_tensorflow_nor_tfx_nor_beam(tmp_path: Path) -> None:
     write_folder(tmp_path, each=3)
     program = (

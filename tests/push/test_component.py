@@ -206,6 +206,7 @@ def push_until_done(model: Path, destination: str, folder: Path, monkeypatch: An
     pytest.fail("the push never ended")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_push_that_is_killed_at_any_moment_makes_one_version(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool

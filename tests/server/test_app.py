@@ -148,6 +148,7 @@ def test_of_a_model_that_names_bad_images_the_others_are_answered(tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_who_is_too_slow_is_told_so_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TimedProtocol, "header_seconds", 0.3)
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n".encode()

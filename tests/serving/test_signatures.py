@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 
@@ -22,6 +23,7 @@ def left_half() -> tf_keras.Model:
     return tf_keras.Model(images, answers)
 
 
+@pytest.mark.slow
 def test_an_image_and_its_mirror_image() -> None:
     model = left_half()
     pixels = _half_of_a_picture()

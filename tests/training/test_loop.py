@@ -396,6 +396,7 @@ def test_patience_ends_training_with_the_best_weights(
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_loss_that_never_is_a_number_is_an_error(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_what_the_cluster_would_refuse_is_not_uploaded(
     assert server.requests == []
 
 
+@pytest.mark.slow
 def test_a_token_that_is_refused_and_a_server_that_hangs(
     server: KfpServer,
     spec: Path,
