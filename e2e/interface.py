@@ -25,7 +25,9 @@ def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
             "Chromium is missing: install it, or leave out the pictures with --no-browser."
         )
     picture = folder / f"{name}.png"
-    with tempfile.TemporaryDirectory() as profile, browse(Path(profile)) as page:
+    # Chromium may still write to its profile when it has been told to end.
+    folder_of_profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with folder_of_profile as profile, browse(Path(profile)) as page:
         page.call("Emulation.setDeviceMetricsOverride", **_SIZE)
         page.call("Page.navigate", url=url)
         missing = _wait(page, words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.repository import copy_repository
 
 
 class Mutant(NamedTuple):
@@ -84,10 +83,7 @@ MUTANTS = {
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository without its environment and its outputs."""
-    target = tmp_path_factory.mktemp("mutants") / "repository"
-    left_out = shutil.ignore_patterns(".venv", ".git", "output", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, target, ignore=left_out)
-    return target
+    return copy_repository(tmp_path_factory.mktemp("mutants") / "repository")
 
 
 def passes(copy: Path, tests: str) -> bool:

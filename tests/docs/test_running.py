@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from typing import Any
 import pytest
 
 from tests.docs.command_lines import RUN, name_program
-from tests.docs.markdown import PAGES, ROOT, Command, find_commands, read_page
+from tests.docs.markdown import PAGES, Command, find_commands, read_page
 from tests.pictures import write_folder
+from tests.repository import copy_repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documented commands")]
 
@@ -93,9 +93,7 @@ def _environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    root = tmp_path_factory.mktemp("documented") / "repository"
-    left_out = shutil.ignore_patterns(".venv", ".git", "output", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, root, ignore=left_out)
+    root = copy_repository(tmp_path_factory.mktemp("documented") / "repository")
     _write_photos(root)
     for command in ("git init --quiet", *WHOLE_RUNS):
         Place(root, {}).run(command)

@@ -170,6 +170,6 @@ def test_same_evaluation_on_flink_as_in_memory(flink: Flink, tmp_path: Path) -> 
         evaluate(folder, examples, model, baseline=in_use, beam_args=beam_args)
         files = (path for path in (folder / "evaluation").iterdir() if path.is_file())
         found.append({path.name: path.read_bytes() for path in files})
-    # TFMA's five, the predictions, the verdict and the small versions.
-    assert len(found[0]) == 8
+    # TFMA's five, the predictions, the thresholds, the verdict and the small versions.
+    assert len(found[0]) == 9
     assert found[0] == found[1]
