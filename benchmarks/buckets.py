@@ -42,11 +42,16 @@ Figures = dict[str, dict[str, list[float]]]
 
 def main() -> int:
     """Run in turn, and print a table."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _compare(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parser.add_argument("--latency-ms", type=float, default=0, help="of each request; default: 0")
     options.add_work(parser)
-    arguments = parser.parse_args()
-    return options.run(parser, lambda: _compare(arguments))
+    return parser
 
 
 def _compare(arguments: argparse.Namespace) -> None:
