@@ -8,6 +8,7 @@ import simplejpeg
 from components.images.canonical_form import SEARCHED_BYTES
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
+from components.images.orientation import ORIENTATIONS
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"
@@ -19,7 +20,6 @@ _FRAMES = frozenset(bytes([code]) for code in range(0xC0, 0xD0)) - {b"\xc4", b"\
 _WITHOUT_LENGTH = frozenset({b"", *(bytes([code]) for code in (0, 1, *range(0xD0, 0xDA)))})
 _SEQUENTIAL_FRAMES = frozenset({b"\xc0", b"\xc1"})
 _PLAIN_FRAMES = _SEQUENTIAL_FRAMES | {b"\xc2"}
-_ORIENTATIONS = (b"Exif\0\0", b"tiff:Orientation")
 
 # Cameras and programs write about ten, each of which passes over the whole image. Ingest has time,
 # and would lose an odd file for good; who answers at once has none to lose.
@@ -105,7 +105,7 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
         end, one_scan = len(data), False  # No plain sequence of segments.
     # The graph looks for XMP in what follows the pixels of a small file, too.
     end = max(end, SEARCHED_BYTES)
-    plain = plain and all(data.find(word, 0, end) < 0 for word in _ORIENTATIONS)
+    plain = plain and all(data.find(word, 0, end) < 0 for word in ORIENTATIONS)
     return plain, one_scan
 
 

@@ -11,6 +11,8 @@ from components.images.canonical_form import SEARCHED_BYTES
 _TAG = 0x0112
 _SHORT = 3
 _EXIF, _PNG_EXIF, _XMP = b"Exif\0\0", b"eXIf", b"tiff:Orientation"
+ORIENTATIONS = (_EXIF, _XMP)
+"""One of them is in the head of every file but a PNG that may say how it is to be turned."""
 _APP0, _APP1 = b"\xff\xe0", b"\xff\xe1"
 # More tags than any writer of EXIF data has.
 _MOST_ENTRIES = 1000
@@ -37,7 +39,7 @@ def is_upright(data: bytes, image: Image.Image) -> bool:
     if find_orientation(data, image) != 1:
         return False
     head = data[:SEARCHED_BYTES]
-    silent = _EXIF not in head and _XMP not in head
+    silent = not any(word in head for word in ORIENTATIONS)
     silent &= image.format != "PNG" or _PNG_EXIF not in data
     return silent or _is_plainly_upright(data) or _ask_graph(data) == 1
 
