@@ -18,10 +18,11 @@ from ml_metadata.metadata_store.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from tests.kubeflow.contract.argo import Node, Workflow
+from tests.kubeflow.contract.grpc_server import serve
 from tests.kubeflow.contract.kubernetes_api import KubernetesApi, Objects
-from tests.kubeflow.contract.metadata_server import serve_metadata
+from tests.kubeflow.contract.metadata_server import MetadataService
 from tests.kubeflow.contract.pods import Kubelet
-from tests.kubeflow.contract.task_server import serve_tasks
+from tests.kubeflow.contract.task_server import TaskService
 from tests.kubeflow.kfp_backend import Release, argo_workflow, command
 
 __all__ = ["Installation", "Run", "install"]
@@ -115,7 +116,7 @@ def install(
         volumes: Persistent volume claim → folder.
     """
     commands = [command(release, name) for name in ("driver", "launcher-v2")]
-    with serve_metadata() as metadata, serve_tasks() as tasks:
+    with serve(MetadataService()) as metadata, serve(TaskService()) as tasks:
         host, _, _ = store.partition(":")
         maps = {
             "kfp-launcher": {"providers": _PROVIDERS.format(endpoint=store)},

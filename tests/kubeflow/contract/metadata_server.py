@@ -5,10 +5,6 @@ The package's client takes and gives the bytes of the same messages, so they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-
 import grpc
 from ml_metadata.metadata_store.pywrap.metadata_store_extension import metadata_store as library
 from ml_metadata.proto import metadata_store_pb2
@@ -16,7 +12,9 @@ from ml_metadata.proto import metadata_store_pb2
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class _Service(grpc.GenericRpcHandler):
+class MetadataService(grpc.GenericRpcHandler):
+    """A store that is empty at first and lives in memory."""
+
     def __init__(self) -> None:
         database = metadata_store_pb2.ConnectionConfig(
             fake_database=metadata_store_pb2.FakeDatabaseConfig()
@@ -41,16 +39,3 @@ class _Service(grpc.GenericRpcHandler):
             return bytes(response)
 
         return grpc.unary_unary_rpc_method_handler(answer)
-
-
-@contextmanager
-def serve_metadata() -> Iterator[int]:
-    """Serve a store that is empty at first and lives in memory; yield the port."""
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers((_Service(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield port
-    finally:
-        server.stop(0).wait()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -37,7 +34,9 @@ def _messages() -> dict[str, Any]:
     return {name: message_factory.GetMessageClass(kind) for name, kind in found.items()}
 
 
-class _Service(grpc.GenericRpcHandler):
+class TaskService(grpc.GenericRpcHandler):
+    """The tasks of the cache, none at first."""
+
     def __init__(self) -> None:
         self._tasks: list[Any] = []
         self._messages = _messages()
@@ -64,16 +63,3 @@ class _Service(grpc.GenericRpcHandler):
 def _has(task: Any, predicates: list[dict[str, str]]) -> bool:
     assert all(one["op"] == "EQUALS" for one in predicates)
     return all(getattr(task, one["key"]) == one["stringValue"] for one in predicates)
-
-
-@contextmanager
-def serve_tasks() -> Iterator[int]:
-    """Serve the cache's tasks, none at first; yield the port."""
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers((_Service(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield port
-    finally:
-        server.stop(0).wait()
