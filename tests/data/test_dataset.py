@@ -204,6 +204,7 @@ def test_labels_are_those_of_the_records_with_an_index_and_without(
     assert read_labels(shards, FEATURE_SPEC).tolist() == shard_folder.labels["train"]
 
 
+@pytest.mark.slow
 def test_streaming_workers_share_the_shards(shard_folder: ShardFolder) -> None:
     counts = list(shard_folder.shards("train").counts.values())
     found: Stream = []

@@ -43,7 +43,8 @@ def test_seen_is_what_the_model_is_given(shard_folder: ShardFolder) -> None:
     assert augmented is seen
 
 
-@pytest.mark.parametrize("storage", ["jpeg", pytest.param("raw", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["jpeg", "raw"])
 def test_with_a_margin_training_sees_other_windows(storage: Any) -> None:
     config = TransformConfig(size=24, margin=9, storage=storage)
     files = canonical(config)

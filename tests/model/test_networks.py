@@ -56,6 +56,7 @@ def test_uint8_images_in_one_float32_logit_per_class_out(
     assert generators(model) == []
 
 
+@pytest.mark.slow
 def test_backbones_and_own_networks_normalise_with_the_statistics_of_the_data(
     mobilenet: ModelConfig,
 ) -> None:

@@ -83,6 +83,7 @@ def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: 
     assert len(pages[name].encode()) < 10e6
 
 
+@pytest.mark.slow
 def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
     for section in ("summary", "balance", "files"):
         assert render_section(section, report_sample.small()) in pages["small"]

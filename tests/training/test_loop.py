@@ -244,6 +244,7 @@ def test_training_with_everything_on_learns(shard_folder: ShardFolder, tmp_path:
     assert max(history["val_balanced_accuracy"]) > 0.8
 
 
+@pytest.mark.slow
 def test_a_training_that_is_over_is_restored_without_a_step(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:
@@ -308,6 +309,7 @@ def test_a_store_that_does_not_answer_costs_no_checkpoint(
         checkpoints.restore()
 
 
+@pytest.mark.slow
 def test_history_and_logs(undisturbed: Undisturbed) -> None:
     whole, (_, history) = undisturbed(small)
     assert set(history) == {
