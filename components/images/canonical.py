@@ -22,6 +22,8 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     """
     size = config.stored_size
 
+    # AutoGraph has nothing to convert here, and takes half a second to find that out.
+    @tf.autograph.experimental.do_not_convert
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         file, orientation = row
         image = decode_file(file)
@@ -100,10 +102,12 @@ def decode(
     """
     size, middle = config.seen_size, config.margin // 2
 
+    @tf.autograph.experimental.do_not_convert
     def one(file: tf.Tensor) -> tf.Tensor:
         image = _decode_one(file, config.storage, config.stored_size)
         return image[middle : middle + size, middle : middle + size]
 
+    @tf.autograph.experimental.do_not_convert
     def window(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         image = _decode_one(row[0], config.storage, config.stored_size)
         top, left, mirrored = tf.unstack(row[1])

@@ -46,7 +46,8 @@ class ReadPlan:
     def map(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         """Apply `function` to several batches at a time, in their order if that is asked for."""
         return dataset.map(
-            function,
+            # AutoGraph would have nothing to convert, and take half a second to find that out.
+            tf.autograph.experimental.do_not_convert(function),
             num_parallel_calls=self.options.threads or available_cpus(),
             deterministic=self.options.deterministic or self.order is None,
         )
@@ -85,7 +86,12 @@ class ReadPlan:
             numbers = tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
         else:
             numbers = self._shuffled_batches(self.order, labels)
-        return numbers.map(lambda batch, records: (records, self.windows(batch, records)))
+
+        @tf.autograph.experimental.do_not_convert
+        def with_windows(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return records, self.windows(batch, records)
+
+        return numbers.map(with_windows)
 
     def _record_order(self, order: TrainingOrder, labels: Int64Array) -> RecordOrder:
         if order.balanced:
@@ -102,6 +108,7 @@ class ReadPlan:
             positions = batches[:, np.newaxis] * self.batch_size + np.arange(self.batch_size)
             return batches, epochs.at(positions)
 
+        @tf.autograph.experimental.do_not_convert
         def in_chunks(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             batches, records = tf.numpy_function(
                 guard(chunk), [first], [tf.int64, tf.int64], stateful=False

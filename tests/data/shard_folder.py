@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,17 @@ class ShardFolder:
         return Shards.of_pattern(f"{self.path}/Split-{split}/*")
 
     def pixels(self, split: str) -> Any:
-        return decode(tf.constant(self.images[split]), CONFIG).numpy()
+        return self._decoded[split]
+
+    @functools.cached_property
+    def _decoded(self) -> dict[str, Any]:
+        decoded = {
+            split: decode(tf.constant(images), CONFIG).numpy()
+            for split, images in self.images.items()
+        }
+        for pixels in decoded.values():
+            pixels.flags.writeable = False
+        return decoded
 
     def stored(self, split: str) -> list[tuple[bytes, int]]:
         """Return pixels and label of every record, in order."""

@@ -102,9 +102,12 @@ def eagerly(images: Array, kinds: Array, strengths: Array, ranges: Ranges) -> Ar
 def in_tf_data(images: Array, kinds: Array, strengths: Array, ranges: Ranges) -> Array:
     tensors = (images, kinds.astype(np.int32), strengths.astype(np.float32))
     dataset = tf.data.Dataset.from_tensor_slices(tensors).batch(len(images))
-    changed = dataset.map(
-        lambda i, k, s: apply_operations(i, k, strengths=s, ranges=ranges)
-    ).get_single_element()
+
+    @tf.autograph.experimental.do_not_convert
+    def change(images: tf.Tensor, kinds: tf.Tensor, strengths: tf.Tensor) -> tf.Tensor:
+        return apply_operations(images, kinds, strengths=strengths, ranges=ranges)
+
+    changed = dataset.map(change).get_single_element()
     assert changed.shape[1:] == images.shape[1:]
     result: Array = changed.numpy()
     return result

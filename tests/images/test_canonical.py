@@ -19,8 +19,11 @@ Fit = Literal["crop", "stretch", "letterbox"]
 
 
 def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
-    dataset = tf.data.Dataset.from_tensors(encoded).map(lambda x: canonicalize(x, config))
-    return next(iter(dataset))
+    @tf.autograph.experimental.do_not_convert
+    def change(files: tf.Tensor) -> tf.Tensor:
+        return canonicalize(files, config)
+
+    return tf.data.Dataset.from_tensors(encoded).map(change).get_single_element()
 
 
 @pytest.fixture(params=[canonicalize, in_tf_data], ids=["eager", "tf.data"])
