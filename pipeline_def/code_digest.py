@@ -136,7 +136,8 @@ def _data_files(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_file() and path.suffix not in (".py", ".pyc"):
             yield path
-        elif path.is_dir() and not (path / "__init__.py").exists():
+        # Files of byte code come and go while other processes import ours.
+        elif path.name != "__pycache__" and path.is_dir() and not (path / "__init__.py").exists():
             yield from _data_files(path)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 # Before TensorFlow is imported: errors only, as there is no GPU to report on.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
@@ -14,7 +15,6 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Several processes share the cores: threads of each would only get in the way of the others.
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,11 @@ _TESTS = Path(__file__).parent
 
 # Folders whose tests take longest; the others fill the gaps at the end.
 _LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
+
+# Without byte code, which some shells keep Python from writing, each process rewrites all
+# assertions anew: 2 to 3 s.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Importing TensorFlow and TFX makes millions of objects, none of which is garbage.
 gc.disable()

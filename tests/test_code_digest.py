@@ -96,6 +96,16 @@ def test_the_other_set_of_libraries_makes_all_results_stale(
     code_digest._locked_versions.cache_clear()
 
 
+def test_byte_code_that_another_process_is_writing_is_not_code(
+    copy_of_the_code: Path, original: dict[str, str]
+) -> None:
+    for package in ("images", "report/page/templates"):
+        folder = copy_of_the_code / "components" / package / "__pycache__"
+        folder.mkdir()
+        (folder / "check.cpython-311.pyc.139874").write_bytes(b"half")
+    assert stale_steps(original) == set()
+
+
 def digests() -> dict[str, str]:
     return {step: code_digest.code_digest(step) for step in STEPS}
 

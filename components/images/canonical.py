@@ -22,7 +22,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     """
     size = config.stored_size
 
-    # AutoGraph has nothing to convert here, and takes half a second to find that out.
+    # AutoGraph has nothing to convert, and in an eager call would look into it for each image.
     @tf.autograph.experimental.do_not_convert
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         file, orientation = row

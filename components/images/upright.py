@@ -106,7 +106,6 @@ def _find_in_jpeg(files: tf.Tensor) -> tf.Tensor:
     return tf.where(places > 0, places + HEAD_BYTES, 0)
 
 
-@tf.autograph.experimental.do_not_convert
 def _read_exif(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     """Return the orientation that the EXIF data say which begin somewhere in a file, or 0."""
     file, start = row

@@ -46,7 +46,7 @@ class ReadPlan:
     def map(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         """Apply `function` to several batches at a time, in their order if that is asked for."""
         return dataset.map(
-            # AutoGraph would have nothing to convert, and take half a second to find that out.
+            # AutoGraph has nothing to convert, and takes 0.3 s to find that out.
             tf.autograph.experimental.do_not_convert(function),
             num_parallel_calls=self.options.threads or available_cpus(),
             deterministic=self.options.deterministic or self.order is None,

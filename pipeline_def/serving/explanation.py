@@ -87,9 +87,9 @@ def draw_heat_maps(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor)
         heat = tf.image.resize(heat[..., tf.newaxis], images.shape[1:3])[..., 0]
     else:
         spec = tf.TensorSpec(images.shape[1:3], tf.float32)
-        # AutoGraph has nothing to convert here, and takes seconds to find that out.
-        one = tf.autograph.experimental.do_not_convert(lambda row: _integrate(model, *row))
-        heat = tf.map_fn(one, (images, columns), fn_output_signature=spec)
+        heat = tf.map_fn(
+            lambda one: _integrate(model, *one), (images, columns), fn_output_signature=spec
+        )
     return tf.math.divide_no_nan(heat, tf.reduce_max(heat, axis=[1, 2], keepdims=True))
 
 

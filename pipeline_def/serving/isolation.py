@@ -55,9 +55,7 @@ def _decode_together(
     """Decode all of `files` at once, the fast way for good ones; no image if that fails."""
     all_sound = tf.reduce_all(are_sound(files))
     attempted = tf.cond(all_sound, lambda: files, lambda: files[:0])
-    # AutoGraph has nothing to convert here, and takes half a second to find that out.
-    plain = tf.autograph.experimental.do_not_convert(decode)
-    attempt = tf.data.Dataset.from_tensors(attempted).map(plain).ignore_errors()
+    attempt = tf.data.Dataset.from_tensors(attempted).map(decode).ignore_errors()
     nothing = tf.data.Dataset.from_tensors(tf.zeros([0, size, size, 3], tf.uint8))
     return _run(attempt.concatenate(nothing).take(1))
 
@@ -68,7 +66,6 @@ def _decode_each(files: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor], siz
     numbers = tf.where(tf.equal(faults, ""))[:, 0]
     candidates = (numbers, tf.gather(files, numbers))
 
-    @tf.autograph.experimental.do_not_convert
     def one(number: tf.Tensor, file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return number, decode(file[tf.newaxis])[0]
 
