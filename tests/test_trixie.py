@@ -43,7 +43,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path: Path) -> Run:
     """Runs a copy of the script in `tmp_path`, where "-" stands for a program that is missing."""
 
-    def run(*, fails: str = "nothing", only: str = "", **programs: str) -> object:
+    def run(
+        *, fails: str = "nothing", only: str = "", **programs: str
+    ) -> subprocess.CompletedProcess[str]:
         (tmp_path / ".ci").mkdir()
         shutil.copy(SCRIPT, tmp_path / ".ci")
         (tmp_path / "bin").mkdir()
@@ -62,7 +64,7 @@ def run(tmp_path: Path) -> Run:
             check=False,
         )
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 def ran(folder: Path) -> list[str]:
