@@ -13,7 +13,7 @@ import fsspec
 import google.auth
 import google.auth.exceptions
 import requests
-from gcsfs import GCSFileSystem
+from gcsfs.core import GCSFileSystem
 from gcsfs.retry import ChecksumError, validate_response
 from google.auth.transport.requests import Request
 

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import google_crc32c
-from gcsfs import GCSFileSystem
-from gcsfs.core import quote
+from gcsfs.core import GCSFileSystem, quote
 from gcsfs.retry import ChecksumError, HttpError
 
 PIECE = 8 * 2**20

@@ -102,7 +102,7 @@ def test_under_load_no_answer_is_wrong_or_missing_while_a_version_is_taken_up(pu
     pusher = threading.Thread(target=_push, args=(pushed,))
     with running(versions) as port:
         pusher.start()
-        found = put_load(port, files, expected, clients=32, seconds=6, bad_every=100)
+        found = put_load(port, files, expected, clients=32, seconds=6, bad_every=20)
         pusher.join()
         # On a busy machine it is loaded later than the load ends.
         deadline = time.monotonic() + 60
@@ -110,7 +110,7 @@ def test_under_load_no_answer_is_wrong_or_missing_while_a_version_is_taken_up(pu
             time.sleep(0.1)
     assert (found.wrong, found.lost) == ([], [])
     assert found.refused > 3
-    assert len(found.seconds) > 300
+    assert len(found.seconds) > 80
     assert versions.current.version == "8"
 
 

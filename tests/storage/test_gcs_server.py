@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 import fsspec
 import fsspec.asyn
 import pytest
+from gcsfs.core import GCSFileSystem
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import exceptions, storage
 from google.oauth2 import service_account
@@ -53,7 +54,7 @@ def server(tmp_path: Path) -> Iterator[GcsServer]:
 def fs(server: GcsServer) -> Iterator[Any]:
     """gcsfs, which needs its connections closed."""
     options = {"endpoint_url": server.endpoint, "token": "anon", "skip_instance_cache": True}
-    fs = fsspec.filesystem("gcs", use_listings_cache=False, **options)
+    fs = GCSFileSystem(use_listings_cache=False, **options)
     yield fs
     if fs.session:
         fsspec.asyn.sync(fs.loop, fs.session.close)
