@@ -16,11 +16,13 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from components.images.tensorflow_decoder import decode_here
+from components.images.tensorflow_decoder import Question, answer_here
 from components.ingest import plan_server
-from components.ingest.plan_server import COUNT, DECODE, DONE, FAILED, portable
+from components.ingest.plan_server import ASK, COUNT, DONE, FAILED, portable
 from components.ingest.plan_work import IngestJob
 from components.storage.artifact_files import on_disk
+
+Answer = Callable[[Question, bytes], Any]
 
 FEWEST = 10_000
 """Files that are worth processes. One takes 0.4 s of CPU time to start, in which a thread does
@@ -40,9 +42,9 @@ def are_worth_it(job: IngestJob) -> bool:
 class PlanProcesses:
     """As many processes as threads ask for at the same time; each is kept for the next plan."""
 
-    def __init__(self, job: IngestJob, decode: Callable[[bytes], Any] = decode_here) -> None:
-        """Do plans of `job`; `decode` does in this process what needs TensorFlow."""
-        self._job, self._decode = job, decode
+    def __init__(self, job: IngestJob, answer: Answer = answer_here) -> None:
+        """Do plans of `job`; `answer` does in this process what needs TensorFlow."""
+        self._job, self._answer = job, answer
         self._idle: list[_PlanProcess] = []
         self._lock = threading.Lock()
 
@@ -52,7 +54,7 @@ class PlanProcesses:
             process = self._idle.pop() if self._idle else None
         process = process or _PlanProcess(self._job)
         try:
-            process.write_plan(number, self._job.count, self._decode)
+            process.write_plan(number, self._job.count, self._answer)
         except BaseException:
             process.close()
             raise
@@ -76,9 +78,7 @@ class _PlanProcess:
             self._process = _start(theirs.fileno())
         self._send(job)
 
-    def write_plan(
-        self, number: int, count: Callable[[int], None], decode: Callable[[bytes], Any]
-    ) -> None:
+    def write_plan(self, number: int, count: Callable[[int], None], answer: Answer) -> None:
         self._send(number)
         while True:
             kind, value = self._receive()
@@ -89,8 +89,8 @@ class _PlanProcess:
                 raise error from RuntimeError(trace)
             if kind == COUNT:
                 count(value)
-            elif kind == DECODE:
-                self._send(_answer(decode, value))
+            elif kind == ASK:
+                self._send(_try(answer, *value))
 
     def _send(self, message: Any) -> None:
         with self._at_work():
@@ -118,9 +118,9 @@ class _PlanProcess:
         self._process.wait()
 
 
-def _answer(decode: Callable[[bytes], Any], data: bytes) -> Any:
+def _try(answer: Answer, question: Question, data: bytes) -> Any:
     try:
-        return decode(data)
+        return answer(question, data)
     except Exception as error:  # Whatever it is, the file is rejected, as it would be here.
         return portable(error)
 

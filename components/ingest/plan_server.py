@@ -12,13 +12,14 @@ import sys
 import threading
 import traceback
 from multiprocessing.connection import Connection
+from typing import Any
 
-from components.images.tensorflow_decoder import Pixels, decode_by
+from components.images.tensorflow_decoder import Question, answer_by
 from components.ingest.plan_work import IngestJob, write_plan
 
-DONE, FAILED, COUNT, DECODE = "done", "failed", "count", "decode"
+DONE, FAILED, COUNT, ASK = "done", "failed", "count", "ask"
 """What is sent, and a value with it: a plan is written; an error and its traceback; so many files
-more are done; the bytes of a file that TensorFlow has to decode, to which pixels are the answer."""
+more are done; a question to TensorFlow and the bytes of a file, which wait for its answer."""
 
 _COUNTED = 64
 
@@ -42,14 +43,14 @@ class _Counter:
 def serve(connection: Connection) -> None:
     """Write the plans whose numbers arrive; before them comes the job."""
 
-    def decode(data: bytes) -> Pixels:
-        connection.send((DECODE, data))
-        answer: Pixels | Exception = connection.recv()
+    def ask(question: Question, data: bytes) -> Any:
+        connection.send((ASK, (question, data)))
+        answer = connection.recv()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    decode_by(decode)
+    answer_by(ask)
     job: IngestJob = connection.recv()
     while True:
         number: int = connection.recv()
