@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import (
     Question,
     UndecodableError,
@@ -107,18 +111,58 @@ def job_in(place: Path, **changes: object) -> IngestJob:
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
-def test_failures_are_raised_here_and_processes_end_with_this_one(tmp_path: Path) -> None:
-    process = plan_processes._PlanProcess(job_in(tmp_path))
+def test_what_ends_processes_is_said_and_they_end_with_this_one(tmp_path: Path) -> None:
+    processes = PlanProcesses(job_in(tmp_path), answer)
     with pytest.raises(FileNotFoundError, match="plans") as caught:
-        process.write_plan(0, print, answer)
+        processes.write_plan(0)
     assert "read_plan" in str(caught.value.__cause__)
+    server = processes._server
+    killed, left = find_children(server.pid)
+    os.kill(killed, signal.SIGKILL)
+    # One of the two is left, and they take turns.
+    ended = {type(error): str(error) for error in (fail(processes), fail(processes))}
+    assert ended.keys() == {FileNotFoundError, ResourceError}
+    advice = "set ingest.threads to fewer than 2, or free memory, and run again"
+    assert advice in ended[ResourceError]
     # What the system does when this process ends, even by SIGKILL.
-    assert process._process.stdin
-    process._process.stdin.close()
-    assert process._process.wait(timeout=20) == 1
-    with pytest.raises(RuntimeError, match="ended with status 1: is memory short"):
-        process.write_plan(0, print, answer)
-    process.close()
+    processes._input.close()
+    wait_for_end(left)
+    processes.close()
+
+
+def test_a_process_that_crashes_is_no_mistake_of_the_user(tmp_path: Path) -> None:
+    processes = PlanProcesses(job_in(tmp_path), answer)
+    processes._server.send_signal(signal.SIGSEGV)
+    processes._server.wait()
+    with pytest.raises(RuntimeError, match="ended with status -11"):
+        processes.write_plan(0)
+    processes.close()
+
+
+def fail(processes: PlanProcesses) -> Exception:
+    with pytest.raises((OSError, ResourceError)) as caught:
+        processes.write_plan(0)
+    return caught.value
+
+
+def find_children(pid: int) -> list[int]:
+    """Return the processes that `pid` has forked, once there are two."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(20_000):
+        if len(found := path.read_text().split()) == 2:
+            return [int(child) for child in found]
+        time.sleep(0.001)
+    raise TimeoutError(pid)
+
+
+def wait_for_end(pid: int) -> None:
+    """Return when a process has ended that is not this one's child."""
+    for _ in range(20_000):
+        # Nobody may have asked yet how it has ended.
+        if not (status := Path(f"/proc/{pid}/stat")).exists() or ") Z " in status.read_text():
+            return
+        time.sleep(0.001)
+    raise TimeoutError(pid)
 
 
 WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {
