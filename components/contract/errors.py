@@ -25,6 +25,10 @@ class StorageError(UserError):
     """A disk, a bucket or a store cannot be reached, read or written."""
 
 
+class ResourceError(UserError):
+    """The machine has too little of what the work takes, such as memory."""
+
+
 class ModelError(UserError):
     """A model or its weights cannot be loaded, or do not fit the data."""
 

@@ -8,18 +8,18 @@ import simplejpeg
 from components.images.canonical_form import SEARCHED_BYTES
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
-from components.images.orientation import ORIENTATIONS
+from components.images.orientation import EXIF, XMP
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"
 _END = b"\xff\xd9"
-_SCAN = b"\xda"
+_MARKER, _SCAN = 0xFF, 0xDA
 # The two bytes that begin a scan, as a number; NumPy finds them six times as fast in a long file.
 _SCAN_PAIR, _LONG = 0xDAFF, 2**13
-_FRAMES = frozenset(bytes([code]) for code in range(0xC0, 0xD0)) - {b"\xc4", b"\xc8", b"\xcc"}
-_WITHOUT_LENGTH = frozenset({b"", *(bytes([code]) for code in (0, 1, *range(0xD0, 0xDA)))})
-_SEQUENTIAL_FRAMES = frozenset({b"\xc0", b"\xc1"})
-_PLAIN_FRAMES = _SEQUENTIAL_FRAMES | {b"\xc2"}
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WITHOUT_LENGTH = frozenset({0, 1, *range(0xD0, 0xDA)})
+_SEQUENTIAL_FRAMES = frozenset({0xC0, 0xC1})
+_PLAIN_FRAMES = _SEQUENTIAL_FRAMES | {0xC2}
 
 # Cameras and programs write about ten, each of which passes over the whole image. Ingest has time,
 # and would lose an odd file for good; who answers at once has none to lose.
@@ -51,7 +51,7 @@ def check_jpeg(data: bytes, config: ImageOptions) -> CheckedImage | None:
     if not one_scan:
         check_scans(data, MOST_SCANS_STORED)
     # Whether it has to be turned is in its metadata, which Pillow reads.
-    if colours not in ("YCbCr", "RGB", "Gray") or not (plain and is_in_order(data)):
+    if colours not in ("YCbCr", "RGB", "Gray") or not plain:
         return None
     check_size(width, height, config)
     return decode_jpeg(data, width, height, gray=colours == "Gray", config=config)
@@ -67,7 +67,7 @@ def check_scans(data: bytes, most: int) -> None:
 def _count_scans(data: bytes) -> int:
     """Count how often the two bytes that begin a scan occur."""
     if len(data) < _LONG:
-        return data.count(b"\xff" + _SCAN)
+        return data.count(bytes((_MARKER, _SCAN)))
     pairs = (np.frombuffer(data, "<u2", (len(data) - first) // 2, first) for first in (0, 1))
     return sum(int(np.count_nonzero(of == _SCAN_PAIR)) for of in pairs)
 
@@ -77,35 +77,48 @@ def is_in_order(data: bytes) -> bool:
 
     Some decoders pass over bytes in between.
     """
-    end = 2
-    while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] not in _FRAMES:
-        code = data[end + 1 : end + 2]
-        if code in _WITHOUT_LENGTH or code == _SCAN:
-            return False
-        end += 1 if code == b"\xff" else 2 + int.from_bytes(data[end + 2 : end + 4], "big")
-    return data[end : end + 1] == b"\xff"
+    return _walk(data)[0] > 0
+
+
+def _walk(data: bytes) -> tuple[int, int]:
+    """Walk over the segments before the image, as the graph does.
+
+    Returns:
+        Where the last frame begins, or 0; and where the first scan does, or 0 where no plain
+        sequence of segments leads to it.
+    """
+    place, frame, last = 2, 0, len(data) - 4
+    while place <= last and data[place] == _MARKER:
+        code = data[place + 1]
+        if code == _SCAN:
+            return frame, place
+        if code in _WITHOUT_LENGTH:
+            break
+        if code in _FRAMES:
+            frame = place
+        # Any number of bytes 0xFF may precede a marker.
+        size = 2 + (data[place + 2] << 8 | data[place + 3])
+        place += 1 if code == _MARKER else size
+    return frame, 0
 
 
 def _read_head(data: bytes) -> tuple[bool, bool]:
-    """Walk over the segments before the image.
+    """Read the segments before the image.
 
     Returns:
-        Whether they ask for no more than any decoder gives: no orientation, and a frame of 8 bits,
-        sequential or progressive; TensorFlow's libjpeg has no arithmetic decoder, nor a lossless
-        one. And whether the first scan is the whole image, after which decoders stop.
+        Whether they ask for no more than any decoder gives: in order, no orientation, and a frame
+        of 8 bits, sequential or progressive; TensorFlow's libjpeg has no arithmetic decoder, nor a
+        lossless one. And whether the first scan is the whole image, after which decoders stop.
     """
-    end, plain, components = 2, True, b""
-    while data[end : end + 1] == b"\xff" and data[end + 1 : end + 2] != _SCAN:
-        if (code := data[end + 1 : end + 2]) in _FRAMES:
-            plain = code in _PLAIN_FRAMES and data[end + 4 : end + 5] == b"\x08"
-            components = data[end + 9 : end + 10] if code in _SEQUENTIAL_FRAMES else b""
-        end += 2 + int.from_bytes(data[end + 2 : end + 4], "big")
-    one_scan = components != b"" and data[end + 4 : end + 5] == components
-    if data[end : end + 1] != b"\xff":
-        end, one_scan = len(data), False  # No plain sequence of segments.
-    # The graph looks for XMP in what follows the pixels of a small file, too.
-    end = max(end, SEARCHED_BYTES)
-    plain = plain and all(data.find(word, 0, end) < 0 for word in ORIENTATIONS)
+    frame, scan = _walk(data)
+    code, bits, components = (data[frame + at : frame + at + 1] for at in (1, 4, 9))
+    plain = frame > 0 and code[0] in _PLAIN_FRAMES and bits == b"\x08"
+    sequential = frame > 0 and code[0] in _SEQUENTIAL_FRAMES
+    one_scan = scan > 0 and sequential and data[scan + 4 : scan + 5] == components != b""
+    # EXIF data are a segment; XMP is looked for in what follows the pixels of a small file, too.
+    end = scan or len(data)
+    if EXIF in data[:end] or data.find(XMP, 0, max(end, SEARCHED_BYTES)) >= 0:
+        plain = False
     return plain, one_scan
 
 
@@ -119,7 +132,7 @@ def decode_jpeg(
     """
     channels = 1 if gray else 3
     smaller = config.is_shrunk(width, height)
-    if config.check == "header" and not smaller and _END in data[-_TAIL:]:
+    if config.check == "header" and not smaller and data.rfind(_END, -_TAIL) >= 0:
         return CheckedImage(data, "jpeg", height, width, channels, None)
     try:
         if smaller and config.shrink:

@@ -7,13 +7,17 @@ import struct
 from PIL import Image
 
 from components.images.canonical_form import SEARCHED_BYTES
+from components.images.tensorflow_decoder import read_orientation
 
 _TAG = 0x0112
 _SHORT = 3
-_EXIF, _PNG_EXIF, _XMP = b"Exif\0\0", b"eXIf", b"tiff:Orientation"
-ORIENTATIONS = (_EXIF, _XMP)
+EXIF, XMP = b"Exif\0\0", b"tiff:Orientation"
 """One of them is in the head of every file but a PNG that may say how it is to be turned."""
-_APP0, _APP1 = b"\xff\xe0", b"\xff\xe1"
+_PNG_EXIF = b"eXIf"
+_APP1 = b"\xff\xe1"
+# Of segments for applications and comments: what precedes EXIF data, where anything does.
+_MARKERS = frozenset(bytes((0xFF, code)) for code in (*range(0xE0, 0xF0), 0xFE))
+_MOST_SEGMENTS = 100
 # More tags than any writer of EXIF data has.
 _MOST_ENTRIES = 1000
 # What a PNG calls the places where it may say how it is to be turned.
@@ -39,9 +43,9 @@ def is_upright(data: bytes, image: Image.Image) -> bool:
     if find_orientation(data, image) != 1:
         return False
     head = data[:SEARCHED_BYTES]
-    silent = not any(word in head for word in ORIENTATIONS)
+    silent = not any(word in head for word in (EXIF, XMP))
     silent &= image.format != "PNG" or _PNG_EXIF not in data
-    return silent or _is_plainly_upright(data) or _ask_graph(data) == 1
+    return silent or _is_plainly_upright(data) or read_orientation(data) == 1
 
 
 def _is_plainly_upright(data: bytes) -> bool:
@@ -49,12 +53,10 @@ def _is_plainly_upright(data: bytes) -> bool:
 
     Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
     """
-    # As cameras have it: the first segment, or the second, after JFIF's.
-    start = 4 + int.from_bytes(data[4:6], "big") if data[2:4] == _APP0 else 2
-    is_exif = data[start : start + 2] == _APP1 and data[start + 4 : start + 10] == _EXIF
-    if not is_exif:
+    start = _find_exif(data)
+    if not start:
         return False
-    tiff = data[start + 10 : start + SEARCHED_BYTES]
+    tiff = data[start : start + SEARCHED_BYTES]
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     try:
         [directory] = struct.unpack_from(f"{order}I", tiff, 4)
@@ -68,12 +70,17 @@ def _is_plainly_upright(data: bytes) -> bool:
     if count > _MOST_ENTRIES:
         return False
     said = [entry[1:] for entry in entries if entry[0] == _TAG]
-    return said == [(_SHORT, 1, 1)] or (not said and _XMP not in data[:SEARCHED_BYTES])
+    return said == [(_SHORT, 1, 1)] or (not said and XMP not in data[:SEARCHED_BYTES])
 
 
-def _ask_graph(data: bytes) -> int:
-    import tensorflow as tf
-
-    from components.images.upright import read_orientations
-
-    return int(read_orientations(tf.constant([data]))[0])
+def _find_exif(data: bytes) -> int:
+    """Return where the EXIF data of a JPEG begin; 0 unless plain segments alone precede them."""
+    start = 2
+    for _ in range(_MOST_SEGMENTS):
+        marker = data[start : start + 2]
+        if marker == _APP1 and data[start + 4 : start + 10] == EXIF:
+            return start + 10
+        if marker not in _MARKERS:
+            break
+        start += 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+    return 0

@@ -1,4 +1,4 @@
-"""TensorFlow's decoder for the check of files: in this process, or in the one that started it.
+"""What the check of files asks TensorFlow: in this process, or in the one that started it.
 
 TensorFlow takes seconds to load and 400 MB to keep: a process that checks files asks the one that
 has it already.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,15 +41,39 @@ def decode_here(data: bytes) -> Pixels:
     return pixels
 
 
-_decode: Callable[[bytes], Pixels] = decode_here
+def read_orientation_here(data: bytes) -> int:
+    """Return how the graph would turn an image, 1 to 8; 1 is upright."""
+    import tensorflow as tf
+
+    from components.images.upright import read_orientations
+
+    return int(read_orientations(tf.constant([data]))[0])
 
 
-def decode_by(decode: Callable[[bytes], Pixels]) -> None:
-    """From now on have `decode` do what `decode_here` does."""
-    global _decode
-    _decode = decode
+Question = Callable[[bytes], Any]
+"""`decode_here` or `read_orientation_here`, to be called with the bytes of a file."""
+
+
+def answer_here(question: Question, data: bytes) -> Any:
+    """Load TensorFlow in this process, if it is not there yet."""
+    return question(data)
+
+
+_answer: Callable[[Question, bytes], Any] = answer_here
+
+
+def answer_by(answer: Callable[[Question, bytes], Any]) -> None:
+    """From now on have `answer` do what `answer_here` does."""
+    global _answer
+    _answer = answer
 
 
 def decode(data: bytes) -> Pixels:
     """Decode as `decode_here`, wherever TensorFlow is loaded."""
-    return _decode(data)
+    pixels: Pixels = _answer(decode_here, data)
+    return pixels
+
+
+def read_orientation(data: bytes) -> int:
+    """Read as `read_orientation_here`, wherever TensorFlow is loaded."""
+    return int(_answer(read_orientation_here, data))

@@ -1,26 +1,32 @@
 """Processes that write plans: what Python does for each file does not wait for other threads.
 
-Each is a fresh interpreter that loads neither TensorFlow nor Beam; a fork of this process would
-copy locks that threads of those hold. `plan_server.py` is what runs in them.
+They are forks of a fresh interpreter that loads neither TensorFlow nor Beam; a fork of this process
+would copy locks that threads of those hold. `plan_server.py` is what runs in them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
+import queue
+import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from components.images.tensorflow_decoder import decode_here
+from components.contract.errors import ResourceError
+from components.images.tensorflow_decoder import Question, answer_here
 from components.ingest import plan_server
-from components.ingest.plan_server import COUNT, DECODE, DONE, FAILED, portable
+from components.ingest.plan_server import ASK, COUNT, DONE, FAILED, KILLED, portable
 from components.ingest.plan_work import IngestJob
 from components.storage.artifact_files import on_disk
+
+Answer = Callable[[Question, bytes], Any]
 
 FEWEST = 10_000
 """Files that are worth processes. One takes 0.4 s of CPU time to start, in which a thread does
@@ -38,103 +44,102 @@ def are_worth_it(job: IngestJob) -> bool:
 
 
 class PlanProcesses:
-    """As many processes as threads ask for at the same time; each is kept for the next plan."""
+    """As many processes as the job has threads, each of which does a plan at a time."""
 
-    def __init__(self, job: IngestJob, decode: Callable[[bytes], Any] = decode_here) -> None:
-        """Do plans of `job`; `decode` does in this process what needs TensorFlow."""
-        self._job, self._decode = job, decode
-        self._idle: list[_PlanProcess] = []
-        self._lock = threading.Lock()
+    def __init__(self, job: IngestJob, answer: Answer = answer_here) -> None:
+        """Do plans of `job`; `answer` does in this process what needs TensorFlow."""
+        self._job, self._answer = job, answer
+        # They wait, whatever default of sockets some library has set.
+        pipes = [Pipe() for _ in range(job.config.workers)]
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        for ours, _ in pipes:
+            self._idle.put(ours)
+        self._server = _start([theirs.fileno() for _, theirs in pipes])
+        for _, theirs in pipes:
+            theirs.close()
+        with self._at_work():
+            pickle.dump(job, self._input)
+            self._input.flush()
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._server.stdin
+        return self._server.stdin
 
     def write_plan(self, number: int) -> None:
-        """Have a process write a plan, and return when it has."""
-        with self._lock:
-            process = self._idle.pop() if self._idle else None
-        process = process or _PlanProcess(self._job)
+        """Have a process write a plan, and return when it has.
+
+        Raises:
+            ResourceError: the system has killed the process.
+        """
+        connection = self._idle.get()
         try:
-            process.write_plan(number, self._job.count, self._decode)
-        except BaseException:
-            process.close()
-            raise
-        with self._lock:
-            self._idle.append(process)
+            with self._at_work():
+                connection.send(number)
+            self._wait_for_plan(connection)
+        finally:
+            self._idle.put(connection)
 
-    def close(self) -> None:
-        """End the processes, none of which is at work any longer."""
-        with self._lock:
-            while self._idle:
-                self._idle.pop().close()
-
-
-class _PlanProcess:
-    """A process that writes one plan after the other."""
-
-    def __init__(self, job: IngestJob) -> None:
-        # Waits, whatever default of sockets some library has set.
-        self._connection, theirs = Pipe()
-        with theirs:
-            self._process = _start(theirs.fileno())
-        self._send(job)
-
-    def write_plan(
-        self, number: int, count: Callable[[int], None], decode: Callable[[bytes], Any]
-    ) -> None:
-        self._send(number)
+    def _wait_for_plan(self, connection: Connection) -> None:
+        """Do what the process that writes a plan asks for, until it is done."""
         while True:
-            kind, value = self._receive()
+            with self._at_work():
+                kind, value = connection.recv()
             if kind == DONE:
                 return
             if kind == FAILED:
                 error, trace = value
                 raise error from RuntimeError(trace)
             if kind == COUNT:
-                count(value)
-            elif kind == DECODE:
-                self._send(_answer(decode, value))
-
-    def _send(self, message: Any) -> None:
-        with self._at_work():
-            self._connection.send(message)
-
-    def _receive(self) -> tuple[str, Any]:
-        with self._at_work():
-            kind, value = self._connection.recv()
-        return kind, value
+                self._job.count(value)
+            elif kind == ASK:
+                answer = _try(self._answer, *value)
+                with self._at_work():
+                    connection.send(answer)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
+        """Say how the process has ended that does not take or send anything any more."""
         try:
             yield
         except (EOFError, OSError) as error:
-            status = self._process.wait()
-            raise RuntimeError(
-                f"A process of ingest ended with status {status}: is memory short?"
+            status = self._server.wait()
+            if abs(status) % KILLED != signal.SIGKILL:
+                raise RuntimeError(f"A process of ingest ended with status {status}.") from error
+            raise ResourceError(
+                f"The system killed a process of ingest, as it does where memory is short: set "
+                f"ingest.threads to fewer than {self._job.config.workers}, or free memory, and run "
+                f"again."
             ) from error
 
     def close(self) -> None:
-        self._connection.close()
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
+        """End the processes, none of which is at work any longer."""
+        while not self._idle.empty():
+            self._idle.get().close()
+        with contextlib.suppress(OSError):  # Where it has ended before it has read the job.
+            self._input.close()
+        self._server.wait()
 
 
-def _answer(decode: Callable[[bytes], Any], data: bytes) -> Any:
+def _try(answer: Answer, question: Question, data: bytes) -> Any:
     try:
-        return decode(data)
+        return answer(question, data)
     except Exception as error:  # Whatever it is, the file is rejected, as it would be here.
         return portable(error)
 
 
-def _start(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same code as this one, wherever it was started."""
+def _start(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start processes that find the same code as this one, wherever it was started."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # NumPy would start a thread for each core, which hinder a fork.
+    threads = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", plan_server.__name__, str(descriptor)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        # It ends when this pipe closes, which is when this process has ended, however it did.
+        [sys.executable, "-P", "-m", plan_server.__name__, *map(str, descriptors)],
+        env={**os.environ, **threads},
+        # They end when this pipe closes, which is when this process has ended, however it did.
         stdin=subprocess.PIPE,
-        pass_fds=[descriptor],
+        pass_fds=descriptors,
         # Ctrl-C on a terminal is for this process alone.
         start_new_session=True,
     )

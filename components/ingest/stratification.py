@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,9 +54,18 @@ class SplitRule:
             return file.split
         key = key_of(file, sha256)
         bounds = None if key in self.uncorrected else self.bounds.get(file.label)
-        # Fractions may add up to a little less than one.
-        ends = [*(bounds or _ends(self.fractions))[:-1], 1.0]
-        return list(self.fractions)[bisect.bisect_right(ends, _position(key))]
+        # Fractions may add up to a little less than one: the last split takes what is left.
+        inner = len(self._splits) - 1
+        found = bisect.bisect_right(bounds or self._ends, _position(key), hi=inner)
+        return self._splits[found]
+
+    @functools.cached_property
+    def _splits(self) -> tuple[str, ...]:
+        return tuple(self.fractions)
+
+    @functools.cached_property
+    def _ends(self) -> list[float]:
+        return _ends(self.fractions)
 
 
 def key_of(file: ImageFile, sha256: str) -> str:

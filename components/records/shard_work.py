@@ -9,6 +9,8 @@ from typing import Any
 
 import apache_beam as beam
 
+from components.contract.errors import UserError
+
 
 class ConcurrentDoFn(beam.DoFn):
     """Does each element in a thread of its own; yields nothing, results are files.
@@ -49,4 +51,7 @@ class ConcurrentDoFn(beam.DoFn):
         failures = [error for future in done if (error := future.exception())]
         if failures:
             self._pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(failures[0], UserError):
+                # Beam would add to the sentence in which of its steps it was raised.
+                failures[0].__dict__["_tagged_with_step"] = True
             raise failures[0]

@@ -14,7 +14,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from components.images import jpeg_check
+from components.images import jpeg_check, tensorflow_decoder
 from components.images.canonical import decode_file
 from components.images.check import check_image
 from components.images.check_result import Category, Rejected
@@ -100,6 +100,15 @@ def test_exif_without_rotation_changes_nothing() -> None:
     assert check_image(camera(1), CONFIG).encoded == camera(1)
 
 
+def test_exif_behind_other_segments_is_read_without_tensorflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its graph takes seconds to load, and then a millisecond an image."""
+    monkeypatch.setattr(tensorflow_decoder, "_answer", lambda question, data: pytest.fail("asked"))
+    data = behind(COMMENT, camera(1))
+    assert check_image(data, CONFIG).encoded == data
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_exif_orientation_is_what_a_person_sees(orientation: int) -> None:
     checked = check_image(camera(orientation), CONFIG)
@@ -138,6 +147,20 @@ def test_orientation_outside_of_exif_is_applied(data: bytes) -> None:
 
 SAYS_SIX = XMP.encode()
 TWICE = struct.pack("<2sHIHHHIHHHHIHHI", b"II", 42, 8, 2, 274, 3, 1, 6, 0, 274, 3, 1, 1, 0, 0)
+UPRIGHT_OR_NOT = encode(
+    picture(1),
+    "JPEG",
+    exif=b"Exif\0\0" + bytes.fromhex(HEX).replace(b"\6", b"\1"),
+    xmp=SAYS_SIX,
+)
+COMMENT = b"\xff\xfe\0\4no"
+
+
+def behind(segments: bytes, data: bytes = UPRIGHT_OR_NOT) -> bytes:
+    """Put `segments` before those of a JPEG."""
+    return data[:2] + segments + data[2:]
+
+
 SEEN_BY_ONE = {
     "XMP behind a JPEG": encode(picture(1), "JPEG") + SAYS_SIX,
     "XMP in a JPEG's comment": encode(picture(1), "JPEG", comment=SAYS_SIX),
@@ -146,12 +169,9 @@ SEEN_BY_ONE = {
     "XMP in a PNG's comment": turned_by_text("Comment", XMP),
     "one more EXIF in a PNG": encode(picture(1), "PNG") + b"eXIf" + bytes.fromhex(HEX),
     "two tags": encode(picture(1), "JPEG", exif=b"Exif\0\0" + TWICE),
-    "EXIF says upright, XMP does not": encode(
-        picture(1),
-        "JPEG",
-        exif=b"Exif\0\0" + bytes.fromhex(HEX).replace(b"\6", b"\1"),
-        xmp=SAYS_SIX,
-    ),
+    "EXIF says upright, XMP does not": UPRIGHT_OR_NOT,
+    "the same behind more segments than the graph passes over": behind(1001 * COMMENT),
+    "EXIF behind a comment and a byte to fill": behind(COMMENT + b"\xff", camera(6)),
 }
 
 

@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from components.images.tensorflow_decoder import Pixels, UndecodableError, decode_by, decode_here
+from components.contract.errors import ResourceError
+from components.images.tensorflow_decoder import (
+    Question,
+    UndecodableError,
+    answer_by,
+    answer_here,
+    decode_here,
+    read_orientation_here,
+)
 from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
@@ -15,10 +28,14 @@ from components.ingest.listing import list_source
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.ingest.plan_work import IngestJob, write_plan
 from components.ingest.stratification import SplitRule
-from tests.pictures import write_folder
+from tests.pictures import encode, picture, write_folder
 
 # JPEGs are decoded without TensorFlow, PNGs with it.
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
+
+ASKED: set[Question] = set()
+# Twice the same tag: which of them counts is up to the decoder.
+TWICE = struct.pack("<2sHIHHHIHHHHIHHI", b"II", 42, 8, 2, 274, 3, 1, 1, 0, 274, 3, 1, 1, 0, 0)
 
 
 class OddError(Exception):
@@ -28,8 +45,11 @@ class OddError(Exception):
         super().__init__(f"{number} {unit}")
 
 
-def decode(data: bytes) -> Pixels:
+def answer(question: Question, data: bytes) -> Any:
     """Stand in for TensorFlow, which takes seconds to load."""
+    ASKED.add(question)
+    if question == read_orientation_here:
+        return 1
     if len(data) % 2:
         raise UndecodableError("an odd number of bytes")
     if len(data) % 4:
@@ -39,9 +59,9 @@ def decode(data: bytes) -> Pixels:
 
 @pytest.fixture(autouse=True)
 def _decoder() -> Iterator[None]:
-    decode_by(decode)
+    answer_by(answer)
     yield
-    decode_by(decode_here)
+    answer_by(answer_here)
 
 
 def ingest(
@@ -66,19 +86,23 @@ def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
 
     def write(numbers: Sequence[int], job: IngestJob) -> None:
         monkeypatch.setattr(IngestJob, "count", lambda _, files: counts.append(files))
-        processes = PlanProcesses(job, decode)
+        processes = PlanProcesses(job, answer)
         for number in numbers:
             processes.write_plan(number)
         processes.close()
 
     folder = write_folder(tmp_path / "images", each=50)
     (folder / "red" / "broken.jpg").write_bytes(b"no image")
+    odd = encode(picture(0), "JPEG", exif=b"Exif\0\0" + TWICE)
+    (folder / "red" / "odd.jpg").write_bytes(odd)
     expected = ingest(folder, tmp_path / "here", write_here)
     assert b"an odd number of bytes" in expected["rejects/rejects.jsonl"]
     assert b' bytes"}' in expected["rejects/rejects.jsonl"]
+    ASKED.clear()
     assert ingest(folder, tmp_path / "there", write) == expected
+    assert {decode_here, read_orientation_here} == ASKED
     # Two plans: what is done is told at every 64th file, too.
-    assert sum(counts) == 151
+    assert sum(counts) == 152
     assert len(counts) == 4
 
 
@@ -87,18 +111,58 @@ def job_in(place: Path, **changes: object) -> IngestJob:
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
-def test_failures_are_raised_here_and_processes_end_with_this_one(tmp_path: Path) -> None:
-    process = plan_processes._PlanProcess(job_in(tmp_path))
+def test_what_ends_processes_is_said_and_they_end_with_this_one(tmp_path: Path) -> None:
+    processes = PlanProcesses(job_in(tmp_path), answer)
     with pytest.raises(FileNotFoundError, match="plans") as caught:
-        process.write_plan(0, print, decode)
+        processes.write_plan(0)
     assert "read_plan" in str(caught.value.__cause__)
+    server = processes._server
+    killed, left = find_children(server.pid)
+    os.kill(killed, signal.SIGKILL)
+    # One of the two is left, and they take turns.
+    ended = {type(error): str(error) for error in (fail(processes), fail(processes))}
+    assert ended.keys() == {FileNotFoundError, ResourceError}
+    advice = "set ingest.threads to fewer than 2, or free memory, and run again"
+    assert advice in ended[ResourceError]
     # What the system does when this process ends, even by SIGKILL.
-    assert process._process.stdin
-    process._process.stdin.close()
-    assert process._process.wait(timeout=20) == 1
-    with pytest.raises(RuntimeError, match="ended with status 1: is memory short"):
-        process.write_plan(0, print, decode)
-    process.close()
+    processes._input.close()
+    wait_for_end(left)
+    processes.close()
+
+
+def test_a_process_that_crashes_is_no_mistake_of_the_user(tmp_path: Path) -> None:
+    processes = PlanProcesses(job_in(tmp_path), answer)
+    processes._server.send_signal(signal.SIGSEGV)
+    processes._server.wait()
+    with pytest.raises(RuntimeError, match="ended with status -11"):
+        processes.write_plan(0)
+    processes.close()
+
+
+def fail(processes: PlanProcesses) -> Exception:
+    with pytest.raises((OSError, ResourceError)) as caught:
+        processes.write_plan(0)
+    return caught.value
+
+
+def find_children(pid: int) -> list[int]:
+    """Return the processes that `pid` has forked, once there are two."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(20_000):
+        if len(found := path.read_text().split()) == 2:
+            return [int(child) for child in found]
+        time.sleep(0.001)
+    raise TimeoutError(pid)
+
+
+def wait_for_end(pid: int) -> None:
+    """Return when a process has ended that is not this one's child."""
+    for _ in range(20_000):
+        # Nobody may have asked yet how it has ended.
+        if not (status := Path(f"/proc/{pid}/stat")).exists() or ") Z " in status.read_text():
+            return
+        time.sleep(0.001)
+    raise TimeoutError(pid)
 
 
 WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {

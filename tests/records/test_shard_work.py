@@ -3,8 +3,10 @@ from __future__ import annotations
 import threading
 import time
 
+import apache_beam as beam
 import pytest
 
+from components.contract.errors import DataError
 from components.records.shard_work import ConcurrentDoFn
 
 
@@ -23,6 +25,11 @@ class Work(ConcurrentDoFn):
         if seconds < 0:
             raise OSError("disk full")
         self.written.append(seconds)
+
+
+class Mistake(ConcurrentDoFn):
+    def work(self, element: int) -> None:
+        raise DataError("Add images.")
 
 
 def do(work: Work, *elements: float) -> None:
@@ -49,3 +56,10 @@ def test_nothing_is_written_after_a_failure_is_reported(elements: tuple[float, .
     # Beam may repeat the bundle with the same object.
     do(work, 0.0)
     assert work.written == [*reported, 0.0]
+
+
+def test_beam_adds_nothing_to_a_sentence_for_the_user() -> None:
+    arguments = ["--runner=FnApiRunner", "--direct_running_mode=in_memory"]
+    with pytest.raises(DataError) as caught, beam.Pipeline(argv=arguments) as pipeline:
+        _ = pipeline | beam.Create([1], reshuffle=False) | beam.ParDo(Mistake(1))
+    assert str(caught.value) == "Add images."
