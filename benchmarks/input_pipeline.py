@@ -3,10 +3,12 @@
     uv run -m benchmarks.input_pipeline --data DIR
     uv run -m benchmarks.input_pipeline --data DIR --target-images-per-second 3000
     uv run -m benchmarks.input_pipeline --data DIR --gcs-latency-ms 30 --gcs-stream-mbps 160
+    uv run -m benchmarks.input_pipeline --data DIR --rungs indexed,decoded --profile profiles
 
 Every rung reads the same images at the same batch size, and gives the same pixels, which is checked
 first. The rungs take turns, so that a slow minute of the machine meets all of them. Writes a table,
-`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes.
+`results.json`, `ladder.png` and `recommended.yaml`, which `local_runner.py --config` takes; with
+`--profile`, what the threads of each rung did, for TensorBoard.
 """
 
 from __future__ import annotations
@@ -49,13 +51,17 @@ def _climb(arguments: argparse.Namespace) -> None:
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     os.makedirs(arguments.output, exist_ok=True)
-    from benchmarks.ladder_data import prepare
+    from benchmarks.ladder import GZIP
+    from benchmarks.ladder_data import compress, prepare
 
-    announce(_estimate(arguments))
+    rungs = _names(arguments)
+    announce(_estimate(arguments, len(rungs)))
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         say(f"preparing {images:,} images of {arguments.data}")
         material = prepare(arguments.data, folder, size=arguments.size, images=images)
+        if GZIP in rungs:
+            compress(material)
         results = _measure(arguments, folder)
     from benchmarks.ladder_verdict import judge, show
 
@@ -66,15 +72,20 @@ def _climb(arguments: argparse.Namespace) -> None:
     options.write_json(results, arguments.json)
 
 
-def _estimate(arguments: argparse.Namespace) -> float:
-    """Return the seconds that all of it takes, on two cores."""
+def _names(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of the rungs that are to be measured."""
     from benchmarks.ladder_run import choose
 
     rungs = choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None)
+    return [rung.name for rung in rungs]
+
+
+def _estimate(arguments: argparse.Namespace, rungs: int) -> float:
+    """Return the seconds that all of it takes, on two cores."""
     # After all rounds, each rung is asked once more, by an accelerator that takes its time.
-    turns: int = len(rungs) * (arguments.repeats + 1)
+    turns: int = rungs * (arguments.repeats + 1 + bool(arguments.profile))
     images: int = arguments.images
-    return _START + images * _IMAGE + len(rungs) * _RUNG + turns * _TURN
+    return _START + images * _IMAGE + rungs * _RUNG + turns * _TURN
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gcs-stream-mbps", type=float, default=0, help="megabits/s of each download; 0: no limit"
     )
+    parser.add_argument(
+        "--profile", metavar="DIR", help="record a profile of each rung, for TensorBoard"
+    )
     options.add_work(parser)
     return parser
 
@@ -130,6 +144,7 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         "repeats": arguments.repeats,
         "rungs": arguments.rungs,
         "target": _target(arguments),
+        "profile": arguments.profile and os.path.abspath(arguments.profile),
     }
     if arguments.gcs_latency_ms is None:
         return _run(task, {})
@@ -163,6 +178,8 @@ def _write(results: dict[str, Any], output: Path) -> None:
     draw(results, output / "ladder.png")
     for name in ("results.json", "ladder.png", "recommended.yaml"):
         print(output / name)
+    if results["profile"]:
+        print(f"Profiles: uv run tensorboard --logdir {results['profile']}")
     print(f"Use it: uv run local_runner.py --config {output / 'recommended.yaml'}")
 
 

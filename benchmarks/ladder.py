@@ -24,6 +24,9 @@ _BUFFER_BYTES = 8 * 2**20
 # Threads that wait for files: local files hardly keep one waiting, a bucket does.
 _LOCAL_POOL, _REMOTE_POOL = 16, 64
 
+GZIP = "the same with gzip"
+"""The rung that needs what `ladder_data.compress` writes."""
+
 # What Transform's own schema says of these features.
 FEATURE_SPEC = {
     ENCODED: tf.io.FixedLenFeature([], tf.string),
@@ -92,27 +95,41 @@ def _as_written(batches: tf.data.Dataset, threads: int | None = None) -> tf.data
     return batches.with_options(options)
 
 
-def _records(material: Material, interleave: int) -> tf.data.Dataset:
-    paths = tf.data.Dataset.from_tensor_slices(material.shards("jpeg").paths)
-    records = paths.interleave(
-        lambda path: tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES),
+def _interleaved(material: Material, interleave: int, *, gzip: bool = False) -> tf.data.Dataset:
+    """Read so many shards at a time."""
+    paths = material.gzip_shards() if gzip else material.shards("jpeg").paths
+    return tf.data.Dataset.from_tensor_slices(paths).interleave(
+        lambda path: tf.data.TFRecordDataset(
+            path, compression_type="GZIP" if gzip else "", buffer_size=_BUFFER_BYTES
+        ),
         cycle_length=interleave,
         num_parallel_calls=tf.data.AUTOTUNE if interleave > 1 else None,
     )
-    return records.shuffle(SHUFFLE).repeat()
+
+
+def _all_shards(material: Material) -> tf.data.Dataset:
+    return _interleaved(material, INTERLEAVE)
+
+
+def _parallel_reads(material: Material) -> tf.data.Dataset:
+    """Read as many shards at a time, as `TFRecordDataset` offers."""
+    return tf.data.TFRecordDataset(
+        material.shards("jpeg").paths, buffer_size=_BUFFER_BYTES, num_parallel_reads=INTERLEAVE
+    )
 
 
 def _record_by_record(
-    interleave: int, calls: int | None
+    records: Callable[[Material], tf.data.Dataset], calls: int | None
 ) -> Callable[[Material, int], tf.data.Dataset]:
-    """Read records, and parse and decode one at a time."""
+    """Parse and decode one record at a time."""
 
     def build(material: Material, batch: int) -> tf.data.Dataset:
         def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             features = tf.io.parse_single_example(record, FEATURE_SPEC)
             return _one(material, features[ENCODED]), features[LABEL_ID]
 
-        images = _records(material, interleave).map(parse, num_parallel_calls=calls)
+        shuffled = records(material).shuffle(SHUFFLE).repeat()
+        images = shuffled.map(parse, num_parallel_calls=calls)
         return _as_written(images.batch(batch, drop_remainder=True))
 
     return build
@@ -134,16 +151,25 @@ def _ours(storage: str = "jpeg", **options: Any) -> Callable[[Material, int], tf
     return build
 
 
-def _batch_by_batch(material: Material, batch: int) -> tf.data.Dataset:
-    """Read records, and parse and decode a batch at a time, with TensorFlow's operations."""
+def _batch_by_batch(*, gzip: bool = False) -> Callable[[Material, int], tf.data.Dataset]:
+    """Parse and decode a batch of records at a time, with TensorFlow's operations."""
     from components.images.canonical import decode
 
-    def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        features = tf.io.parse_example(serialized, FEATURE_SPEC)
-        return decode(features[ENCODED], material.config()), features[LABEL_ID]
+    def build(material: Material, batch: int) -> tf.data.Dataset:
+        def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            features = tf.io.parse_example(serialized, FEATURE_SPEC)
+            return decode(features[ENCODED], material.config()), features[LABEL_ID]
 
-    batches = _records(material, INTERLEAVE).batch(batch, drop_remainder=True)
-    return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
+        records = _interleaved(material, INTERLEAVE, gzip=gzip).shuffle(SHUFFLE).repeat()
+        batches = records.batch(batch, drop_remainder=True)
+        return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
+
+    return build
+
+
+def _from_pixel_file(material: Material, batch: int) -> tf.data.Dataset:
+    """Read pixels of a file that goes when the benchmark ends."""
+    return _ours(cache="file", cache_folder=f"{material.root}/pixels")(material, batch)
 
 
 ONE_BY_ONE = {
@@ -170,12 +196,29 @@ RUNGS = (
         _files("files", _one, None, pool=True),
         "files",
     ),
-    Rung("TFRecord, sequential", "bundled in 16 shards", _record_by_record(1, None), "records"),
-    Rung("+ interleave", "16 shards at a time", _record_by_record(INTERLEAVE, None), "records"),
     Rung(
-        "+ parallel decode", "num_parallel_calls", _record_by_record(INTERLEAVE, _AUTO), "records"
+        "TFRecord, sequential",
+        "bundled in 16 shards",
+        _record_by_record(lambda material: _interleaved(material, 1), None),
+        "records",
     ),
-    Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch, "records"),
+    Rung(
+        "num_parallel_reads",
+        "16 shards at a time",
+        _record_by_record(_parallel_reads, None),
+        "records",
+    ),
+    Rung(
+        "+ interleave",
+        "the same with interleave and AUTOTUNE",
+        _record_by_record(_all_shards, None),
+        "records",
+    ),
+    Rung(
+        "+ parallel decode", "num_parallel_calls", _record_by_record(_all_shards, _AUTO), "records"
+    ),
+    Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch(), "records"),
+    Rung(GZIP, "shards compressed", _batch_by_batch(gzip=True), "records"),
     Rung(
         "+ prefetch: reader streamed",
         "batches made ahead",
@@ -190,7 +233,11 @@ RUNGS = (
     ),
     Rung("cache encoded", "shards in memory", _ours(cache="encoded"), "ours"),
     Rung("storage raw", "pixels in the shards", _ours("raw", cache="none"), "raw"),
+    Rung("cache file", "pixels in a file of their own", _from_pixel_file, "raw"),
     Rung("cache decoded", "pixels in memory", _ours(cache="decoded"), "raw"),
 )
 
-REMOTE_RUNGS = tuple(rung for rung in RUNGS if rung.name != "reader indexed")
+# What reads local files only, and what compression costs, which is the same from a bucket.
+_LOCAL = ("reader indexed", "cache file", GZIP)
+
+REMOTE_RUNGS = tuple(rung for rung in RUNGS if rung.name not in _LOCAL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,11 +26,15 @@ from benchmarks.measuring.limits import (
     decode_limit,
     on_every_core,
     process_per_core,
+    wait_floor,
 )
 from benchmarks.measuring.progress import Progress, say
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus
 from components.storage.artifact_files import on_disk
+from pipeline_def.config.input import InputConfig
+
+_FLOOR_SECONDS = 3.0
 
 Processes = dict[str, RungProcess]
 
@@ -55,11 +60,15 @@ def main() -> None:
             facts[name]["cpu_microseconds"] = times[name]
             facts[name]["wait_share"] = process.ask("wait share", steps, target)
             progress.report(f"{name}: waiting {facts[name]['wait_share']:.1%}")
+        floor = _floor(_reference(rates), options["batch"], target)
+        if options["profile"]:
+            _profile(processes, options["profile"])
     results = {
         "rungs": list(facts.values()),
         "limits": {name: rates[name] for name in (DECODE_LIMIT, COPY_LIMIT)},
         "accelerator_images_per_second": target,
-        **{key: options[key] for key in ("batch", "epochs", "repeats")},
+        "wait_floor": floor,
+        **{key: options[key] for key in ("batch", "epochs", "repeats", "profile")},
         "images": material.images,
         "size": material.size,
         "cores": available_cpus(),
@@ -155,6 +164,22 @@ def _measure_all(
                 rates.setdefault(name, []).append(rate)
                 progress.report(f"{name}: {rate:,.0f} images/s")
     return rates, times
+
+
+def _floor(rate: float, batch: int, target: float) -> float:
+    """Return the share that is waited for threads that only compute, at the rate of our reader.
+
+    The rungs' processes stand still meanwhile.
+    """
+    work = available_cpus() * batch / rate
+    return wait_floor(work, batch / target, ahead=InputConfig().prefetch, seconds=_FLOOR_SECONDS)
+
+
+def _profile(processes: Processes, folder: str) -> None:
+    """Record a profile of each rung, in a folder that has its name."""
+    for name, process in processes.items():
+        say(f"profile: {name}")
+        process.ask("profile", f"{folder}/{re.sub('[^a-z]+', '_', name.lower()).strip('_')}")
 
 
 def _reference(rates: dict[str, list[float]]) -> float:

@@ -19,6 +19,9 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 # Batches that were made before the clock started, by whatever reads ahead.
 _BUFFERED = 4
 
+# Batches of a profile: enough to see their rhythm.
+_PROFILED = 10
+
 Batches = Iterator[tuple[Any, Any]]
 
 
@@ -47,6 +50,7 @@ class RungMeasurement:
             "pixels": lambda expected: self._check_pixels(batches, expected),
             "rate": lambda steps: _rate(batches, steps, self.batch),
             "wait share": lambda steps, rate: _wait_share(batches, steps, self.batch, rate),
+            "profile": lambda folder: _profile(batches, folder),
         }
 
     def _check_pixels(self, batches: Batches, expected: set[bytes]) -> str:
@@ -128,3 +132,13 @@ def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
         time.sleep(pause)
         done += 1
     return waited / (time.perf_counter() - started)
+
+
+def _profile(batches: Batches, folder: str) -> None:
+    """Record what the threads of the rung do; not while its speed is measured, as that costs."""
+    import tensorflow as tf
+
+    _drain(batches)
+    with tf.profiler.experimental.Profile(folder):
+        for _ in range(_PROFILED):
+            next(batches)

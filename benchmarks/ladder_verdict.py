@@ -25,6 +25,11 @@ _STREAMED = "+ prefetch: reader streamed"
 _DECODED = "cache decoded"
 _ENCODED = "cache encoded"
 _RAW = "storage raw"
+_FILE = "cache file"
+_GZIP = "the same with gzip"
+
+# They copy what was decoded before.
+_COPIED = (_DECODED, _FILE, _RAW)
 
 # Pairs of rungs whose difference answers a question, other than those that sentences are made for.
 _STEPS = (
@@ -32,7 +37,10 @@ _STEPS = (
     ("+ parallel decode", "+ parse by batch"),
     ("+ parse by batch", _STREAMED),
     (_STREAMED, _OWN_RATE),
+    ("num_parallel_reads", "+ interleave"),
+    ("+ parse by batch", _GZIP),
     (_OWN_RATE, _ENCODED),
+    (_RAW, _FILE),
 )
 
 # A rung this close to a limit is held up by what the limit measures.
@@ -138,9 +146,9 @@ def _bottleneck(
     gives = f"{name} gives {rate.median:,.0f} images/s ({rate.range()})"
     if target and rate.low >= target:
         return f"Bottleneck: the consumer. {gives}, the accelerator takes {target:,.0f}."
-    limit = limits[COPY_LIMIT if name in (_DECODED, _RAW) else DECODE_LIMIT]
+    limit = limits[COPY_LIMIT if name in _COPIED else DECODE_LIMIT]
     share = f"{gives}, {ratio(rate, limit)} the limit"
-    if name in (_DECODED, _RAW):
+    if name in _COPIED:
         return f"Bottleneck: copying. {share}."
     if rate.low >= _NEAR * limit.high:
         return f"Bottleneck: decoding. {share}."
@@ -151,7 +159,7 @@ def _bottleneck(
 
 def _config(results: Mapping[str, Any], name: str, verdict: list[str]) -> str:
     """Return YAML for `local_runner.py --config`, with the reasons as comments."""
-    cache = {_DECODED: "decoded", _ENCODED: "encoded"}.get(name, "none")
+    cache = {_DECODED: "decoded", _FILE: "file", _ENCODED: "encoded"}.get(name, "none")
     reader = "streamed" if name == _STREAMED else "auto"
     data = results["data"]
     config = {
@@ -200,5 +208,11 @@ def show(results: Mapping[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=_LINE)
     console.print(table)
+    console.print(
+        f"An accelerator that takes {accelerator:,.0f}/s waits for {results['wait_floor']:.1%} of "
+        "its time even for threads that do nothing but compute, on these "
+        f"{results['cores']} cores, for as long as this pipeline's reader does.",
+        soft_wrap=True,
+    )
     for line in results["verdict"]:
         console.print(line, soft_wrap=True)

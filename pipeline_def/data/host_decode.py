@@ -49,6 +49,7 @@ class HostDecoder:
         self._stored = config.stored_size
         self._size = config.seen_size
         self._decode = _DECODERS[config.storage]
+        self._is_raw = config.storage == "raw"
         self._scratch = threading.local()
         self._memory = BatchMemory()
 
@@ -76,14 +77,18 @@ class HostDecoder:
                 _cut(image, window, out)
         return batch
 
-    def _look_up(self, records: Int64Array) -> list[memoryview]:
-        """Return the encoded images."""
+    def _look_up(self, records: Int64Array) -> list[Any]:
+        """Return the encoded images as memoryviews; raw pixels as arrays of one dimension."""
         table = self._table
         starts = table.offset[records]
         ends = starts + table.length[records]
-        places = zip(table.shard[records].tolist(), starts.tolist(), ends.tolist(), strict=True)
-        open_shard = self._open_shard
-        return [open_shard(shard)[start:end] for shard, start, end in places]
+        shards = table.shard[records].tolist()
+        opened: dict[int, Any] = {shard: self._open_shard(shard) for shard in set(shards)}
+        if self._is_raw:
+            # A slice of an array costs a third of an array of a slice.
+            opened = {shard: np.frombuffer(view, np.uint8) for shard, view in opened.items()}
+        places = zip(shards, starts.tolist(), ends.tolist(), strict=True)
+        return [opened[shard][start:end] for shard, start, end in places]
 
     def _whole_images(self) -> Pixels:
         """Return this thread's memory for images of which windows are wanted."""
@@ -147,14 +152,14 @@ def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
         _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), image)
 
 
-def _copy_raw(encoded: Sequence[memoryview], out: Pixels) -> None:
+def _copy_raw(images: Sequence[Pixels], out: Pixels) -> None:
     shape = out.shape[1:]
-    if {len(pixels) for pixels in encoded} != {math.prod(shape)}:
-        for pixels in encoded:
+    if {len(pixels) for pixels in images} != {math.prod(shape)}:
+        for pixels in images:
             # Its message says what was found, and what was expected.
-            np.frombuffer(pixels, np.uint8).reshape(shape)
+            pixels.reshape(shape)
     # One call for the batch, in which the interpreter's lock is free.
-    np.concatenate([np.frombuffer(p, np.uint8) for p in encoded], out=out.reshape(-1))
+    np.concatenate(images, out=out.reshape(-1))
 
 
 def _store(image: Any, out: Pixels) -> None:
@@ -164,7 +169,7 @@ def _store(image: Any, out: Pixels) -> None:
     out[:] = image
 
 
-_DECODERS: dict[str, Callable[[Sequence[memoryview], Pixels], None]] = {
+_DECODERS: dict[str, Callable[[Sequence[Any], Pixels], None]] = {
     "jpeg": _decode_jpegs,
     "png": _decode_pngs,
     "raw": _copy_raw,

@@ -20,6 +20,10 @@ from pipeline_def.data.read_plan import ReadPlan
 # 3,400 without, as the streams then wait for one another, and 7,200 with 1 MiB.
 _READ_BYTES = 4 * 2**20
 
+# Records of the next epoch that wait beside its full shuffle buffer. With 1, each record cost 23 µs
+# of CPU more, as two threads woke each other in turn; with so many none.
+_HANDED_OVER = 128
+
 # `DEFAULT_GRAPH_SEED` of tensorflow/python/framework/random_seed.py.
 _DEFAULT_GRAPH_SEED = 87654321
 
@@ -81,7 +85,36 @@ def _shuffled_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
     # First shuffle, then go on to the next epoch, each with its own shuffle. An epoch's order
     # follows from its number, so a run that is continued skips what it has seen of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-    return epochs.flat_map(read_epoch).skip(position)
+    return _each_opened_ahead(epochs, read_epoch).skip(position)
+
+
+def _each_opened_ahead(
+    epochs: tf.data.Dataset, read: Callable[[tf.Tensor], tf.data.Dataset]
+) -> tf.data.Dataset:
+    """Return the serialized records of one epoch after the other; the next one's buffers are full.
+
+    `flat_map` fills them when the epoch before is over, which takes a bucket up to half a second.
+    `interleave` opens two epochs ahead, and keeps memory for the buffers of three.
+    """
+    opened = tf.function(
+        lambda epoch: tf.data.experimental.to_variant(read(epoch)),
+        input_signature=[tf.TensorSpec([], tf.int64)],
+        autograph=False,
+    ).get_concrete_function()
+    variant = tf.raw_ops.ParallelInterleaveDatasetV4(
+        input_dataset=tf.data.experimental.to_variant(epochs),
+        other_arguments=opened.captured_inputs,
+        cycle_length=1,
+        block_length=1,
+        buffer_output_elements=_HANDED_OVER,
+        prefetch_input_elements=1,
+        num_parallel_calls=1,
+        f=opened,
+        output_types=[tf.string],
+        output_shapes=[[]],
+        deterministic="true",
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _accept_seeds_that_are_tensors() -> None:

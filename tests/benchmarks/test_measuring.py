@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from benchmarks.measuring import options, progress, spread
+from benchmarks.measuring import limits, options, progress, spread
 from benchmarks.measuring.process import MeasurementError, explain, measure
 from benchmarks.measuring.spread import Spread, ratio
 from components.contract.errors import DataError
@@ -205,3 +205,17 @@ def test_the_picture_of_ingest(tmp_path: Path, capsys: pytest.CaptureFixture[str
     missing, other = capsys.readouterr().err.splitlines()
     assert "missing.json is not a file that --json has written" in missing
     assert "other.json: not the figures that are drawn here" in other
+
+
+@pytest.mark.parametrize(
+    ("work", "least", "most"),
+    [
+        pytest.param(0.04, 0.4, 1.0, id="a batch takes four times the pause"),
+        pytest.param(1e-5, 0.0, 0.3, id="batches are there"),
+    ],
+)
+def test_a_consumer_waits_for_threads_that_compute_longer_than_it_pauses(
+    monkeypatch: pytest.MonkeyPatch, work: float, least: float, most: float
+) -> None:
+    monkeypatch.setattr(limits, "available_cpus", lambda: 1)
+    assert least <= limits.wait_floor(work, 0.01, ahead=1, seconds=0.15) <= most

@@ -4,6 +4,7 @@ import dataclasses
 import doctest
 import functools
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from pipeline_def.data.labels import read_labels
 from pipeline_def.data.moments import patch_covariance, pixel_moments
 from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.shards import Shards
+from pipeline_def.data.streamed_reader import _each_opened_ahead
 from tests.data.shard_folder import (
     BATCH,
     CONFIG,
@@ -234,6 +236,27 @@ def test_the_streamed_reader_shuffles_under_the_seed_that_training_sets(
         tf.random.set_seed(None)
     assert len(set(epoch)) == len(epoch)
     assert epoch != shard_folder.stored("train")[: len(epoch)]
+
+
+def test_the_streamed_reader_opens_an_epoch_before_the_one_before_it_ends() -> None:
+    length = 1000
+    opened = tf.Variable(tf.zeros([4], tf.bool))
+
+    def read(epoch: tf.Tensor) -> tf.data.Dataset:
+        with tf.control_dependencies([opened.scatter_nd_update([[epoch]], [True])]):
+            return tf.data.Dataset.range(length).map(
+                lambda n: tf.strings.as_string(epoch) + "," + tf.strings.as_string(n)
+            )
+
+    records = iter(_each_opened_ahead(tf.data.Dataset.range(4), read))
+    first = [next(records) for _ in range(length // 2)]
+    deadline = time.monotonic() + 10
+    while not opened.numpy()[1] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # One ahead, and not the buffers of two.
+    assert opened.numpy().tolist() == [True, True, False, False]
+    expected = [f"{epoch},{n}".encode() for epoch in range(4) for n in range(length)]
+    assert [record.numpy() for record in (*first, *records)] == expected
 
 
 def test_the_streamed_reader_needs_no_python(shard_folder: ShardFolder) -> None:
