@@ -59,7 +59,7 @@ class HostDecoder:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
         batch = self._memory.take((len(records), self._size, self._size, CHANNELS))
-        encoded = self._look_up(records)
+        encoded = self.look_up(records)
         if self._stored == self._size:
             self._decode(encoded, batch)
             for number in np.flatnonzero(windows[:, 2]).tolist():
@@ -76,7 +76,7 @@ class HostDecoder:
                 _cut(image, window, out)
         return batch
 
-    def _look_up(self, records: Int64Array) -> list[memoryview]:
+    def look_up(self, records: Int64Array) -> list[memoryview]:
         """Return the encoded images."""
         table = self._table
         starts = table.offset[records]
@@ -168,4 +168,6 @@ _DECODERS: dict[str, Callable[[Sequence[memoryview], Pixels], None]] = {
     "jpeg": _decode_jpegs,
     "png": _decode_pngs,
     "raw": _copy_raw,
+    # Other splits than that of training.
+    "originals": _decode_jpegs,
 }
