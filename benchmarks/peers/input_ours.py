@@ -24,7 +24,11 @@ from benchmarks.measuring.limits import (
     on_every_core,
     process_per_core,
 )
-from benchmarks.peers.readers.job import Job, Samples
+from benchmarks.peers.readers.job import MIN_AREA, Job, Samples
+from components.transform.config import TransformConfig
+from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.originals.decode import OriginalDecoder
+from pipeline_def.data.originals.window import NUMBERS
 
 _LIMIT = "limit"
 _WARM_UP, _SECONDS = 3.0, 2.0
@@ -68,7 +72,6 @@ def _batches(contender: str, job: Job) -> Iterator[Any]:
     from benchmarks.peers.input_data import describe
     from pipeline_def.config.input import InputConfig
     from pipeline_def.data.dataset import make_dataset
-    from pipeline_def.data.order import TrainingOrder
     from pipeline_def.data.shards import Shards
 
     how = contender.partition(", ")[2]
@@ -81,9 +84,14 @@ def _batches(contender: str, job: Job) -> Iterator[Any]:
             cache="decoded" if "memory" in how else "none",
             reader="streamed" if how == "streamed" else "indexed",
         ),
-        order=TrainingOrder(seed=1, flip=job.storage == "crop" and not how),
+        order=_order(job, how),
     )
     return iter(dataset)
+
+
+def _order(job: Job, how: str = "") -> TrainingOrder:
+    flip = job.storage == "window" or (job.storage == "crop" and not how)
+    return TrainingOrder(seed=1, flip=flip, min_crop_area=MIN_AREA)
 
 
 def _measure_limit(job: Job) -> dict[str, float]:
@@ -111,7 +119,17 @@ def _limit_work(job: Job) -> Callable[[], int]:
     files = [samples.image(index).tobytes() for index in range(min(3200, len(samples)))]
     decode = {"jpeg": decode_jpeg, "crop": _decode_crop, "original": _decode_square}
     some = min(256, len(files))
+    if job.storage == "window":
+        config = TransformConfig(size=job.size, storage="originals")
+        return functools.partial(_cut_windows, OriginalDecoder(config, _order(job)), files, job)
     return lambda: decode_files(random.sample(files, some), out, decode[job.storage])
+
+
+def _cut_windows(decoder: OriginalDecoder, files: list[bytes], job: Job) -> int:
+    """Decode a batch of windows with the calls that training makes, and nothing around them."""
+    numbers = np.random.default_rng().random((job.batch, NUMBERS), np.float32)
+    decoder.decode(random.choices(files, k=job.batch), numbers)
+    return job.batch
 
 
 def _decode_crop(file: bytes, out: Pixels) -> None:

@@ -64,7 +64,8 @@ def _change(files: Sequence[bytes], choices: TrainerConfig, *, seed: tuple[int, 
         images = _cut(files, choices, seed)
         augmentation = dataclasses.replace(augmentation, min_crop_area=1.0)
     else:
-        images = decode(files, choices.transform, windows=_draw_windows(len(files), choices, seed))
+        windows = _draw_windows(len(files), choices, seed)
+        images = decode(tf.constant(files), choices.transform, windows=windows)
     changed, _ = augment(
         images,
         tf.zeros([len(files)], tf.int64),

@@ -64,7 +64,7 @@ def test_all_else_becomes_a_jpeg_of_what_a_person_sees(name: str) -> None:
     pixels = simplejpeg.decode_jpeg(kept, "RGB")
     assert pixels.shape == seen.shape
     # Encoded once; another turn, or CMYK taken for RGB, would be tens of levels.
-    assert np.abs(pixels.astype(int) - seen).mean() < 2
+    assert np.abs(pixels.astype(int) - seen).mean() < 4
     np.testing.assert_array_equal(pixels, decode_file(tf.constant(kept)))
     assert keep_original(kept, CONFIG) is kept
 
