@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
+import cv2
 import simplejpeg
 import tensorflow as tf
 
@@ -12,12 +14,14 @@ from components.images.canonical import decode_file
 from components.images.canonical_form import CanonicalForm
 from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
-from components.images.transcode import Pixels, shrink
+from components.images.transcode import Pixels
 from components.images.upright import read_orientations, turn_upright
 
 # A window of 2048 pixels, the largest size of what a model sees, loses nothing; and files of a
 # sensor of any size would be decoded again in every epoch.
 _MOST_PIXELS = 2**24
+# Longest side, pixels: JPEG_MAX_DIMENSION of libjpeg.
+_LONGEST = 65_500
 
 _SUBSAMPLING = {"full": "444", "half": "420"}
 
@@ -35,14 +39,20 @@ def keep_original(data: bytes, config: CanonicalForm) -> bytes:
     if _is_kept(data):
         return data
     pixels: Pixels = _upright_pixels()(tf.constant(data)).numpy()
-    height, width = pixels.shape[:2]
-    if height * width > _MOST_PIXELS:
-        side = min(height, width) * (_MOST_PIXELS / (height * width)) ** 0.5
-        pixels = shrink(pixels, side=max(1, int(side)))
     encoded: bytes = simplejpeg.encode_jpeg(
-        pixels, config.quality, "RGB", _SUBSAMPLING[config.chroma]
+        _bounded(pixels), config.quality, "RGB", _SUBSAMPLING[config.chroma]
     )
     return encoded
+
+
+def _bounded(pixels: Pixels) -> Pixels:
+    """Shrink [height, width, 3] to what is stored at most, in its shape."""
+    height, width = pixels.shape[:2]
+    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), _LONGEST / max(height, width))
+    if factor >= 1:
+        return pixels
+    size = (max(1, int(width * factor)), max(1, int(height * factor)))
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
 
 
 def _is_kept(data: bytes) -> bool:

@@ -86,6 +86,11 @@ def test_a_huge_image_is_shrunk_once(monkeypatch: pytest.MonkeyPatch, file: byte
     assert np.abs(pixels.astype(int) - expected).mean() < 3
 
 
+def test_a_line_is_no_longer_than_a_jpeg_may_be() -> None:
+    file = encode(Image.new("RGB", (70_000, 1), "red"), "PNG")
+    assert simplejpeg.decode_jpeg(keep_original(file, CONFIG), "RGB").shape == (1, 65_500, 3)
+
+
 @pytest.mark.parametrize("damage", [KEPT["4:2:0"][:-300], b"no image at all"])
 def test_what_is_broken_stops_the_step(damage: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
