@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 
 import cv2
+import numpy as np
+import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
@@ -14,7 +16,6 @@ from components.images.canonical import decode_file
 from components.images.canonical_form import CanonicalForm
 from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
-from components.images.transcode import Pixels
 from components.images.upright import read_orientations, turn_upright
 
 # A window of 2048 pixels, the largest size of what a model sees, loses nothing; and files of a
@@ -22,6 +23,8 @@ from components.images.upright import read_orientations, turn_upright
 _MOST_PIXELS = 2**24
 # Longest side, pixels: JPEG_MAX_DIMENSION of libjpeg.
 _LONGEST = 65_500
+
+Pixels = npt.NDArray[np.uint8]
 
 _SUBSAMPLING = {"full": "444", "half": "420"}
 
@@ -52,7 +55,8 @@ def _bounded(pixels: Pixels) -> Pixels:
     if factor >= 1:
         return pixels
     size = (max(1, int(width * factor)), max(1, int(height * factor)))
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+    resized: Pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return resized
 
 
 def _is_kept(data: bytes) -> bool:
