@@ -18,8 +18,8 @@ from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
 from components.images.upright import read_orientations, turn_upright
 
-# A window of 2048 pixels, the largest size of what a model sees, loses nothing; and files of a
-# sensor of any size would be decoded again in every epoch.
+# Four times those of the largest size that a model sees, 2048 by 2048. Without a limit, a file of
+# any size would be decoded in every epoch, and a progressive one be held in memory as a whole.
 _MOST_PIXELS = 2**24
 # Longest side, pixels: JPEG_MAX_DIMENSION of libjpeg.
 _LONGEST = 65_500
