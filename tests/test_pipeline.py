@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from benchmarks.gcs_server import Fault
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
@@ -288,6 +290,49 @@ def test_photographs_and_three_splits(tmp_path: Path) -> None:
     assert not outcome.summary["blessed"]
     assert "below 0.99, the least allowed" in outcome.summary["blessing_reason"]
     assert outcome.summary["pushed_model"] is None
+
+
+def write_photographs(folder: Path, *, each: int) -> Path:
+    """Write larger pictures; of each label one PNG, one that is to be turned, and one in gray."""
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for seed, label in enumerate(COLOURS):
+        (folder / label).mkdir(parents=True)
+        for number in range(each):
+            image = picture(1000 * seed + number, colour=label, height=150, width=200)
+            image = image.convert("L") if number == 2 else image
+            options = {"exif": turned} if number == 1 else {}
+            file = encode(image, "JPEG" if number else "PNG", **options)
+            (folder / label / f"{number:03d}").with_suffix(".jpg").write_bytes(file)
+    return folder
+
+
+def test_windows_of_originals_train_a_model_that_is_evaluated_and_pushed(tmp_path: Path) -> None:
+    data = write_photographs(tmp_path / "images", each=30)
+    outcome = run(
+        tmp_path / "out",
+        *("--data", str(data), "--transform.size", "32", "--transform.storage", "originals"),
+        *("--augmentation.min_crop_area", "0.2", "--training.epochs", "6"),
+    )
+    assert (outcome.status, outcome.err) == (0, ""), outcome.err
+    assert outcome.summary["metrics"]["accuracy"] > 0.8
+    assert outcome.summary["blessed"]
+    [examples] = (tmp_path / "out" / "artifacts" / "Transform" / "transformed_examples").iterdir()
+    sizes = {
+        split: {Image.open(io.BytesIO(file)).size for file in read_images(examples, split)}
+        for split in ("train", "eval")
+    }
+    assert sizes == {"train": {(200, 150), (150, 200)}, "eval": {(32, 32)}}
+    held_out = read_split(tmp_path / "out", outcome.summary["evaluated_on"])
+    answers = serve(outcome.summary["pushed_model"], [encoded for encoded, _ in held_out])["label"]
+    accuracy = np.mean([a == label for a, (_, label) in zip(answers, held_out, strict=True)])
+    assert outcome.summary["metrics"]["accuracy"] == pytest.approx(accuracy)
+
+
+def read_images(examples: Path, split: str) -> list[bytes]:
+    shards = sorted(str(path) for path in (examples / f"Split-{split}").iterdir())
+    records = map(tf.train.Example.FromString, tf.data.TFRecordDataset(shards).as_numpy_iterator())
+    return [r.features.feature[ENCODED].bytes_list.value[0] for r in records]
 
 
 def test_too_many_rejects_end_the_run_with_one_sentence(tmp_path: Path) -> None:

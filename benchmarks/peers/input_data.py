@@ -16,6 +16,7 @@ from benchmarks.ladder_data import (
     write_shards,
 )
 from benchmarks.peers.readers.job import LABELS, OFFSETS, PACKED, RAW
+from components.images.original import keep_original
 from components.transform.config import TransformConfig
 
 MARGIN = 32
@@ -24,6 +25,8 @@ MARGIN = 32
 
 def describe(storage: str, size: int) -> TransformConfig:
     """Describe the images of a storage; half chroma, as most JPEGs have it."""
+    if storage == "window":
+        return TransformConfig(size=size, storage="originals")
     margin = MARGIN if storage == "crop" else 0
     form = "raw" if storage == "raw" else "jpeg"
     return TransformConfig(size=size, margin=margin, storage=form, chroma="half")  # type: ignore[arg-type]
@@ -42,9 +45,7 @@ def prepare(data: str, folder: str, *, storage: str, size: int, images: int) -> 
     Path(folder).mkdir(parents=True)
     _, sample = sample_images(data, images)
     config = describe(storage, size)
-    stored = sample if storage == "original" else canonical_images(sample, config)
-    if storage == "raw":
-        stored = decoded_images(stored, config)
+    stored = _store(sample, storage, config)
     write_shards(folder, itertools.cycle(stored), images)
     labels = [label for _, label in _repeat(stored, images)]
     np.save(Path(folder, LABELS), np.array(labels, np.int64))
@@ -53,6 +54,16 @@ def prepare(data: str, folder: str, *, storage: str, size: int, images: int) -> 
     np.save(Path(folder, OFFSETS), np.concatenate([[0], np.cumsum(sizes)]))
     if storage == "raw":
         _as_array(folder, len(labels), size)
+
+
+def _store(sample: list[Image], storage: str, config: TransformConfig) -> list[Image]:
+    """Return what Transform makes of images."""
+    if storage == "original":
+        return sample
+    if storage == "window":
+        return [(keep_original(file, config), label) for file, label in sample]
+    stored = canonical_images(sample, config)
+    return decoded_images(stored, config) if storage == "raw" else stored
 
 
 def _repeat(images: list[Image], count: int) -> Iterator[Image]:

@@ -38,6 +38,7 @@ _PROCESS, _HUNDRED = 14, 0.3
 OURS = {
     "jpeg": ("ours", "ours, streamed", "ours, decoded in memory"),
     "crop": ("ours", "ours, flip on the accelerator"),
+    "window": ("ours", "ours, streamed"),
     "raw": ("ours", "ours, decoded in memory"),
     "original": (),
 }

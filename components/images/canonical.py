@@ -35,7 +35,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
             lambda: image,
             lambda: _resize(image, size=size, fit=config.fit),
         )
-        if config.storage != "jpeg":
+        if config.storage in ("png", "raw"):
             return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding a second time would cost time and lose quality for nothing.
         return tf.cond(
@@ -49,14 +49,14 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
 
 
 def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
-    if config.storage == "jpeg":
-        return tf.io.encode_jpeg(
-            image, quality=config.quality, chroma_downsampling=config.chroma == "half"
-        )
     if config.storage == "png":
         return tf.io.encode_png(image)
-    # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).
-    return tf.strings.substr(tf.io.serialize_tensor(image), -image.shape.num_elements(), -1)
+    if config.storage == "raw":
+        # No op turns pixels into bytes, but a serialized tensor ends with them (tensor.proto).
+        return tf.strings.substr(tf.io.serialize_tensor(image), -image.shape.num_elements(), -1)
+    return tf.io.encode_jpeg(
+        image, quality=config.quality, chroma_downsampling=config.chroma == "half"
+    )
 
 
 def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:

@@ -19,8 +19,8 @@ class CanonicalForm(Protocol):
         """How other shapes become square."""
 
     @property
-    def storage(self) -> Literal["jpeg", "png", "raw"]:
-        """Format of the stored images."""
+    def storage(self) -> Literal["jpeg", "png", "raw", "originals"]:
+        """Format of the stored images; with originals, JPEG wherever images have one size."""
 
     @property
     def quality(self) -> int:

@@ -42,13 +42,21 @@ def is_upright(data: bytes, image: Image.Image) -> bool:
     """
     if find_orientation(data, image) != 1:
         return False
+    silent = _is_silent(data) and (image.format != "PNG" or _PNG_EXIF not in data)
+    return silent or _says_upright(data) or read_orientation(data) == 1
+
+
+def is_plainly_upright(data: bytes) -> bool:
+    """Say whether a JPEG is upright without a doubt: for an odd one that is, the answer is no."""
+    return _is_silent(data) or _says_upright(data)
+
+
+def _is_silent(data: bytes) -> bool:
     head = data[:SEARCHED_BYTES]
-    silent = not any(word in head for word in (EXIF, XMP))
-    silent &= image.format != "PNG" or _PNG_EXIF not in data
-    return silent or _is_plainly_upright(data) or read_orientation(data) == 1
+    return not any(word in head for word in (EXIF, XMP))
 
 
-def _is_plainly_upright(data: bytes) -> bool:
+def _says_upright(data: bytes) -> bool:
     """Say whether a JPEG says once, and clearly, that it is upright: the graph takes a millisecond.
 
     Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.

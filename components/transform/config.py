@@ -31,9 +31,11 @@ class TransformConfig:
     """Store images this many pixels larger than the model sees them: training then cuts a window
     at random, evaluation and serving cut the one in the middle. 0 to 256."""
 
-    storage: Literal["jpeg", "png", "raw"] = "jpeg"
+    storage: Literal["jpeg", "png", "raw", "originals"] = "jpeg"
     """jpeg: small, and fast to read. png: without loss, three times slower to decode. raw: the
-    pixels, 5 to 10 times larger; for when decoding holds up the accelerator."""
+    pixels, 5 to 10 times larger; for when decoding holds up the accelerator. originals: training
+    images as they are, out of which `augmentation.min_crop_area` cuts windows anew in every epoch,
+    in all their detail; reading takes several times as long. Other splits are stored as jpeg."""
 
     quality: int = 95
     """JPEG quality of the stored images, 1 to 100; at 95 the loss is hard to see."""
@@ -68,6 +70,16 @@ class TransformConfig:
         require(
             0 <= self.margin <= 256,
             f"transform.margin is {self.margin}: it must be from 0 to 256 pixels.",
+        )
+        require(
+            self.storage != "originals" or not self.margin,
+            f"transform.margin is {self.margin}, and transform.storage 'originals', which are not "
+            f"brought to one size: leave transform.margin at 0.",
+        )
+        require(
+            self.storage != "originals" or self.fit != "letterbox",
+            "transform.fit is 'letterbox', and transform.storage 'originals', out of which windows "
+            "without bars are cut: choose transform.fit crop or stretch.",
         )
         require(
             1 <= self.quality <= 100,

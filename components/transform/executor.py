@@ -19,12 +19,16 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.contract.artifacts import Artifacts
+from components.contract.configuration import from_json
+from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
+from components.contract.splits import TRAIN
+from components.images.original import keep_original
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import count_examples, write_index
 from components.records.shard_work import ConcurrentDoFn
-from components.transform.config import LABEL_VOCABULARY
+from components.transform.config import LABEL_VOCABULARY, TransformConfig
 from components.transform.input_shards import (
     GZIP_SUFFIX,
     Shards,
@@ -36,6 +40,12 @@ from components.transform.input_shards import (
 
 # Large enough to amortise the call of the graph, small enough for the images of a few in memory.
 _BATCH = 64
+
+# What is stored of an original beside its label id.
+_KEPT = (ENCODED, FILENAME, LABEL)
+
+Batch = Mapping[str, np.ndarray[Any, Any]]
+"""The features of some records, an array of scalars each."""
 
 
 class Executor(executor.Executor):
@@ -59,7 +69,8 @@ class Executor(executor.Executor):
         index = find_index(examples.uri)
         shards = _split_shards(examples, index)
         total = sum(count_examples(index).values()) if index else None
-        writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total)
+        config = from_json(TransformConfig, exec_properties["custom_config"])
+        writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
         self._write(shards, writer)
         if index is None:
             index = describe_shards(transformed.uri, shards, _labels(graph_uri))
@@ -95,9 +106,15 @@ class _TransformShard(ConcurrentDoFn):
     """Applies the transform graph to a shard."""
 
     def __init__(
-        self, graph_uri: str, examples_uri: str, output_uri: str, total: int | None
+        self,
+        graph_uri: str,
+        examples_uri: str,
+        output_uri: str,
+        total: int | None,
+        config: TransformConfig,
     ) -> None:
         super().__init__(available_cpus())
+        self._config = config
         self._graph_uri = graph_uri
         self._examples_uri = examples_uri
         self._output_uri = output_uri
@@ -116,6 +133,9 @@ class _TransformShard(ConcurrentDoFn):
             return features
 
         self._transform = transform.get_concrete_function()
+        self._kept_spec = {name: raw_spec[name] for name in _KEPT if name in raw_spec}
+        labels = output.vocabulary_by_name(LABEL_VOCABULARY)
+        self._ids = {label: number for number, label in enumerate(labels)}
 
     def work(self, shard: tuple[str, str]) -> None:
         split, name = shard
@@ -124,12 +144,23 @@ class _TransformShard(ConcurrentDoFn):
         records = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
         # Called here, not mapped over the dataset: tf.data would make a copy of the graph ready for
         # every shard, half a second each.
-        batches = (
-            {name: values.numpy() for name, values in self._transform(batch).items()}
-            for batch in records
-        )
+        is_kept = self._config.storage == "originals" and split == TRAIN
+        batches = map(self._keep_batch if is_kept else self._transform_batch, records)
         examples = self._counted(itertools.chain.from_iterable(map(_examples, batches)))
         write_indexed_shard(self._output_uri, split, transformed_name(name), examples)
+
+    def _transform_batch(self, batch: tf.Tensor) -> Batch:
+        return {name: values.numpy() for name, values in self._transform(batch).items()}
+
+    def _keep_batch(self, batch: tf.Tensor) -> Batch:
+        """Return what the graph does of a batch, with its images as they are."""
+        parsed = tf.io.parse_example(batch, self._kept_spec)
+        features = {name: values.numpy().reshape(-1) for name, values in parsed.items()}
+        labels = features.pop(LABEL)
+        # The graph has -1 for a label that it does not know, too.
+        features[LABEL_ID] = np.array([self._ids.get(label, -1) for label in labels], np.int64)
+        images = [keep_original(image, self._config) for image in features[ENCODED]]
+        return {**features, ENCODED: np.array(images, object)}
 
     def _counted(self, examples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for features in examples:
@@ -138,7 +169,7 @@ class _TransformShard(ConcurrentDoFn):
                 add_progress(self._output_uri, 1, total=self._total, unit="images")
 
 
-def _examples(batch: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, Any]]:
+def _examples(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield the features of each row of a batch of scalars."""
     columns = {name: values.reshape(-1).tolist() for name, values in batch.items()}
     for row in zip(*columns.values(), strict=True):

@@ -20,6 +20,7 @@ from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.kubeflow import KubeflowConfig
 from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.originals import check_originals
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.config.transfer import TransferConfig
 
@@ -95,3 +96,4 @@ class Config:
             "training.balance is 'sampling', which takes records in any order: it needs "
             "input.reader indexed, or input.cache decoded.",
         )
+        check_originals(self.transform, self.input, self.augmentation)

@@ -11,6 +11,7 @@ from pipeline_def.config.export import ExportConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.originals import check_originals
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.config.transfer import TransferConfig
 
@@ -36,6 +37,10 @@ class TrainerConfig:
     weights_version: str = ""
     """What changes when the file of `model.weights` does, so that no cached model is of another
     file. Empty on a cluster, whose files the machine that compiles may not see."""
+
+    def __post_init__(self) -> None:
+        """Check what the sections say together."""
+        check_originals(self.transform, self.input, self.augmentation)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from components.contract.machine import available_memory, gib
 from components.images.canonical_form import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
+from pipeline_def.config.originals import require_no_pixels
 from pipeline_def.data.shards import Shards
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,6 +37,9 @@ def resolve_cache(
     """
     decoded = sum(pixel_bytes(shards, config) for shards in splits)
     cache = options.cache
+    if config.storage == "originals":
+        require_no_pixels(cache)
+        cache = "none" if cache == "auto" else cache
     if cache == "auto":
         available = available_memory()
         cache = "decoded" if fits_in_memory(decoded, available) else "none"

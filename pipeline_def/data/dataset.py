@@ -59,6 +59,9 @@ def make_dataset(
 
 
 def _read(plan: ReadPlan, table: RecordTable | None) -> tf.data.Dataset:
+    if plan.originals and plan.order is None:
+        # As evaluation and the served model see them: Transform's graph does it.
+        return plan.map(serialized_batches(plan), parse_and_decode(plan))
     if plan.options.cache in ("decoded", "file"):
         # Once, all images in the order of the shards; then only copied, in the order of training.
         pixels, labels = decode_all(_read(_uncached(plan), table), plan)

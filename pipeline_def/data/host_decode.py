@@ -60,7 +60,7 @@ class HostDecoder:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
         batch = self._memory.take((len(records), self._size, self._size, CHANNELS))
-        encoded = self._look_up(records)
+        encoded = self.look_up(records)
         if self._stored == self._size:
             self._decode(encoded, batch)
             for number in np.flatnonzero(windows[:, 2]).tolist():
@@ -77,7 +77,7 @@ class HostDecoder:
                 _cut(image, window, out)
         return batch
 
-    def _look_up(self, records: Int64Array) -> list[Any]:
+    def look_up(self, records: Int64Array) -> list[Any]:
         """Return the encoded images as memoryviews; raw pixels as arrays of one dimension."""
         table = self._table
         starts = table.offset[records]
@@ -173,4 +173,6 @@ _DECODERS: dict[str, Callable[[Sequence[Any], Pixels], None]] = {
     "jpeg": _decode_jpegs,
     "png": _decode_pngs,
     "raw": _copy_raw,
+    # Other splits than that of training.
+    "originals": _decode_jpegs,
 }

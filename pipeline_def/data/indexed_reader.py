@@ -13,6 +13,7 @@ from pipeline_def.data.batch_memory import BatchMemory, Pixels
 from pipeline_def.data.host_calls import guard
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.order import Int64Array
+from pipeline_def.data.originals.decode import OriginalDecoder
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.shards import RecordTable, load_shards, map_shards
 
@@ -24,15 +25,23 @@ def decode_records(plan: ReadPlan, table: RecordTable) -> ReadRecords:
     """Return a function that decodes records of mapped shards, or of shards in memory."""
     in_memory = plan.options.cache == "encoded"
     opened = load_shards(plan.shards).__getitem__ if in_memory else _map_shards(plan)
-    decoder = HostDecoder(table, opened, plan.config)
+    decode = _choose_decoder(plan, HostDecoder(table, opened, plan.config))
     # Captured by the function below; an array would become a part of its graph.
     label_ids = tf.constant(table.label)
 
     def read(records: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        images = _on_host(decoder.decode, records, windows, plan.config.seen_size)
+        images = on_host(decode, records, windows, plan.config.seen_size)
         return images, tf.gather(label_ids, records)
 
     return read
+
+
+def _choose_decoder(plan: ReadPlan, decoder: HostDecoder) -> Callable[..., Pixels]:
+    """Return what makes a batch of numbers of records and their windows."""
+    if plan.order is None or not plan.originals:
+        return decoder.decode
+    originals = OriginalDecoder(plan.config, plan.order)
+    return lambda records, numbers: originals.decode(decoder.look_up(records), numbers)
 
 
 def _map_shards(plan: ReadPlan) -> Callable[[int], memoryview]:
@@ -50,15 +59,18 @@ def gather_records(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> ReadRe
 
     def read(records: tf.Tensor, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if plan.config.margin or plan.random_windows:
-            return _on_host(cut, records, windows, size), tf.gather(label_ids, records)
+            return on_host(cut, records, windows, size), tf.gather(label_ids, records)
         return tf.gather(images, records), tf.gather(label_ids, records)
 
     return read
 
 
-def _on_host(
+def on_host(
     function: Callable[..., Any], records: tf.Tensor, windows: tf.Tensor, size: int
 ) -> tf.Tensor:
-    """Call `function(records, windows)` of numpy arrays, which returns a batch of images."""
+    """Call `function(records, windows)` of numpy arrays, which returns a batch of images.
+
+    The records are numbers, or files.
+    """
     images = tf.numpy_function(guard(function), [records, windows], tf.uint8, stateful=False)
     return tf.ensure_shape(images, [records.shape[0], size, size, CHANNELS])

@@ -41,6 +41,8 @@ class TrainingOrder:
     """Mirror half of the images left to right, by the seed, as they are decoded."""
     balanced: bool = False
     """Take all classes equally often: `BalancedOrder`, not `EpochOrder`."""
+    min_crop_area: float = 1.0
+    """Smallest area of the windows that are cut out of originals, as a fraction of the image's."""
 
     @classmethod
     def of_worker(
@@ -51,6 +53,7 @@ class TrainingOrder:
         *,
         flip: bool = False,
         balanced: bool = False,
+        min_crop_area: float = 1.0,
     ) -> TrainingOrder:
         """Return the part of one worker, whose replicas take a batch each in every step.
 
@@ -60,6 +63,7 @@ class TrainingOrder:
             worker: which one, of how many.
             flip: mirror half of the images.
             balanced: take all classes equally often.
+            min_crop_area: of the windows that are cut out of originals.
         """
         replicas = worker.num_replicas_in_sync // worker.num_input_pipelines
         return cls(
@@ -69,6 +73,7 @@ class TrainingOrder:
             pipeline=worker.input_pipeline_id,
             flip=flip,
             balanced=balanced,
+            min_crop_area=min_crop_area,
         )
 
     def batch_numbers(self, first: int, *, count: int) -> Int64Array:

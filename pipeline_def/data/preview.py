@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from components.contract.configuration import from_dict
-from components.images.canonical import decode
+from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
-from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.augmentation.augment import augment
+from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.originals.decode import OriginalDecoder
+from pipeline_def.data.originals.window import NUMBERS
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -26,7 +29,7 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
     """Decode training images, and change them as a training step would.
 
     Args:
-        canonical: as Transform stores them, one or more.
+        canonical: as Transform stores those of the train split, one or more.
         custom_config: of the Trainer: the fields of `TrainerConfig`.
 
     Returns:
@@ -36,32 +39,35 @@ def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tup
         are the same array.
     """
     choices = from_dict(TrainerConfig, custom_config)
-    images, augmentation, seed = choices.transform, choices.augmentation, choices.training.seed
-    seen: Pixels = decode(tf.constant(canonical), images).numpy()
+    images, seed = choices.transform, choices.training.seed
+    seen: Pixels = decode(_canonical(canonical, images), images).numpy()
     augmented = np.empty_like(seen)
     # Neighbours, which are mixed, are of all classes in training; here they may be of one.
     order = np.random.default_rng(seed).permutation(len(canonical))
     for step, start in enumerate(range(0, len(order), _BATCH)):
         rows = order[start : start + _BATCH]
-        files = tf.constant([canonical[row] for row in rows])
-        augmented[rows] = _change(files, images, augmentation, seed=(seed, step))
+        files = [canonical[row] for row in rows]
+        augmented[rows] = _change(files, choices, seed=(seed, step))
     return seen, seen if np.array_equal(seen, augmented) else augmented
 
 
-def _change(
-    files: tf.Tensor,
-    images: TransformConfig,
-    augmentation: AugmentationConfig,
-    *,
-    seed: tuple[int, int],
-) -> Pixels:
+def _canonical(stored: Sequence[bytes], images: TransformConfig) -> tf.Tensor:
+    """Return the files of images as evaluation has them."""
+    files = tf.constant(stored)
+    return canonicalize(files, images) if images.storage == "originals" else files
+
+
+def _change(files: Sequence[bytes], choices: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
     """Augment a batch on one device, where the Trainer may leave the flips to the host."""
-    corners = tf.random.stateless_uniform(
-        [len(files), 2], seed, maxval=images.margin + 1, dtype=tf.int32
-    )
-    windows = tf.pad(corners, [[0, 0], [0, 1]])
+    augmentation = choices.augmentation
+    if choices.transform.storage == "originals":
+        images = _cut(files, choices, seed)
+        augmentation = dataclasses.replace(augmentation, min_crop_area=1.0)
+    else:
+        windows = _draw_windows(len(files), choices, seed)
+        images = decode(tf.constant(files), choices.transform, windows=windows)
     changed, _ = augment(
-        decode(files, images, windows=windows),
+        images,
         tf.zeros([len(files)], tf.int64),
         seed=tf.constant(seed, tf.int64),
         config=augmentation,
@@ -69,3 +75,16 @@ def _change(
     )
     pixels: Pixels = changed.numpy()
     return pixels
+
+
+def _draw_windows(count: int, choices: TrainerConfig, seed: tuple[int, int]) -> tf.Tensor:
+    margin = choices.transform.margin
+    corners = tf.random.stateless_uniform([count, 2], seed, maxval=margin + 1, dtype=tf.int32)
+    return tf.pad(corners, [[0, 0], [0, 1]])
+
+
+def _cut(files: Sequence[bytes], choices: TrainerConfig, seed: tuple[int, int]) -> tf.Tensor:
+    """Cut windows out of originals as the readers do."""
+    order = TrainingOrder(min_crop_area=choices.augmentation.min_crop_area)
+    numbers = tf.random.stateless_uniform([len(files), NUMBERS], seed).numpy()
+    return tf.constant(OriginalDecoder(choices.transform, order).decode(files, numbers))

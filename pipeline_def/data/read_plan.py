@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.machine import available_cpus
+from components.contract.splits import TRAIN
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.host_calls import guard
@@ -20,6 +21,7 @@ from pipeline_def.data.order import (
     RecordOrder,
     TrainingOrder,
 )
+from pipeline_def.data.originals.window import NUMBERS
 from pipeline_def.data.shards import Shards
 
 # One call of Python gives the records of so many batches; a call for each would cost more than
@@ -39,9 +41,16 @@ class ReadPlan:
     order: TrainingOrder | None
 
     @property
+    def originals(self) -> bool:
+        """Whether the records hold originals, and not images of one size."""
+        return self.config.storage == "originals" and self.shards.split == TRAIN
+
+    @property
     def random_windows(self) -> bool:
         """Whether images are cut out or mirrored at random."""
-        return self.order is not None and (self.config.margin > 0 or self.order.flip)
+        if self.order is None:
+            return False
+        return self.originals or self.config.margin > 0 or self.order.flip
 
     def map(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         """Apply `function` to several batches at a time, in their order if that is asked for."""
@@ -57,7 +66,8 @@ class ReadPlan:
 
         Returns:
             int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 where the image is mirrored.
-            Without an order, the windows in the middle.
+            Without an order, the windows in the middle. For originals, float32 [batch, 5]: the
+            random numbers by which `CropRule.draw` draws them.
 
         >>> shards = Shards("examples", "train", {})
         >>> config = TransformConfig(size=24, margin=8)
@@ -72,6 +82,9 @@ class ReadPlan:
         if order is None or not self.random_windows:
             middle = tf.constant([[margin // 2, margin // 2, 0]])
             return tf.tile(middle, [tf.shape(records)[0], 1])
+        if self.originals:
+            shape = [self.batch_size, NUMBERS]
+            return tf.random.stateless_uniform(shape, [order.seed, batch])
         limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
         numbers = tf.random.stateless_uniform([self.batch_size, 3], [order.seed, batch])
         return tf.cast(numbers * limits, tf.int32)

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, LABEL_ID
-from components.images.canonical import decode
+from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
+from pipeline_def.data.indexed_reader import on_host
 from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.originals.decode import OriginalDecoder
 from pipeline_def.data.read_plan import ReadPlan
 
 # What one read of a shard fetches, and how much of each shard is fetched ahead. From a bucket with
@@ -28,7 +30,7 @@ _HANDED_OVER = 128
 _DEFAULT_GRAPH_SEED = 87654321
 
 # A rough size of a stored image per pixel, bytes, to tell how many records that is.
-_BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0}
+_BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0, "originals": 2.0}
 
 
 def serialized_batches(plan: ReadPlan) -> tf.data.Dataset:
@@ -44,14 +46,25 @@ def serialized_batches(plan: ReadPlan) -> tf.data.Dataset:
 def parse_and_decode(plan: ReadPlan) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
     """Return a function from what `serialized_batches` gives to images and label ids."""
     spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
+    images_of = _images_of(plan)
 
     def read(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # Parsing a batch in one call costs far less than a call per record.
         features = tf.io.parse_example(serialized, spec)
         windows = plan.windows(batch, serialized) if plan.random_windows else None
-        return decode(features[ENCODED], plan.config, windows=windows), features[LABEL_ID]
+        return images_of(features[ENCODED], windows), features[LABEL_ID]
 
     return read
+
+
+def _images_of(plan: ReadPlan) -> Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]:
+    """Return a function from stored files and their windows, if any, to images."""
+    if not plan.originals:
+        return lambda files, windows: decode(files, plan.config, windows=windows)
+    if plan.order is None:
+        return lambda files, _: decode(canonicalize(files, plan.config), plan.config)
+    cut = OriginalDecoder(plan.config, plan.order).decode
+    return lambda files, numbers: on_host(cut, files, numbers, plan.config.seen_size)
 
 
 def _shuffled_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:

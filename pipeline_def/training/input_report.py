@@ -58,6 +58,11 @@ def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> st
     pixels = pixel_bytes(shards, config)
     if options.cache in ("decoded", "file"):
         change = "pixels are cached already; a larger model or batch would use the time"
+    elif config.storage == "originals":
+        change = (
+            "set ingest.shrink, so that less is decoded, or transform.storage to jpeg, of which "
+            "windows are cut out of images that are small already"
+        )
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
     elif not shards.local:

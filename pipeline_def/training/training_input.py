@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
@@ -61,6 +62,22 @@ class TrainingInput:
         """
         return self.choices.augmentation.flip and not tf.config.list_physical_devices("GPU")
 
+    @property
+    def augmentation(self) -> AugmentationConfig:
+        """What is left to do for the training step."""
+        augmentation = self.choices.augmentation
+        return dataclasses.replace(
+            augmentation,
+            flip=augmentation.flip and not self.flip_on_host,
+            # Windows are cut out of originals as these are decoded.
+            min_crop_area=1.0 if self.of_originals else augmentation.min_crop_area,
+        )
+
+    @property
+    def of_originals(self) -> bool:
+        """Whether the train split is stored as originals."""
+        return self.choices.transform.storage == "originals"
+
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
         """Return the endless batches of one input pipeline after `step` steps."""
         size = part.get_per_replica_batch_size(self.batch_size)
@@ -69,9 +86,13 @@ class TrainingInput:
     def order(self, step: int, part: tf.distribute.InputContext) -> TrainingOrder:
         """Return how one input pipeline takes the training images after `step` steps."""
         training = self.choices.training
-        balanced = training.balance == "sampling"
         return TrainingOrder.of_worker(
-            training.seed, step, part, flip=self.flip_on_host, balanced=balanced
+            training.seed,
+            step,
+            part,
+            flip=self.flip_on_host,
+            balanced=training.balance == "sampling",
+            min_crop_area=self.choices.augmentation.min_crop_area,
         )
 
     def read_evaluation(self) -> tf.data.Dataset:

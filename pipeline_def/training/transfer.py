@@ -202,10 +202,8 @@ class Training:
         return _Material(parts.head, cache.read, cache.read_evaluation, None, steps)
 
     def _images(self) -> _Material:
-        data, augmentation = self.data, self.data.choices.augmentation
-        in_step = augmentation.flip and not data.flip_on_host
-        augmentation = dataclasses.replace(augmentation, flip=in_step)
-        return _Material(self.model, data.read, data.read_evaluation, augmentation, data.steps)
+        data = self.data
+        return _Material(self.model, data.read, data.read_evaluation, data.augmentation, data.steps)
 
     def _fit(self, name: str, config: TrainingConfig, material: _Material | None = None) -> None:
         """Run a phase; without `material`, of the whole model on images."""

@@ -82,6 +82,22 @@ WRONG = {
         ["--input.cache_folder", "/ssd"],
         "it needs input.cache file",
     ),
+    "originals that nothing is cut out of": (
+        ["--transform.storage", "originals"],
+        "augmentation.min_crop_area is 1, and transform.storage 'originals'.*set it to 0.08",
+    ),
+    "pixels kept of originals": (
+        ["--transform.storage=originals", "--augmentation.min_crop_area=0.1", "--input.cache=file"],
+        "input.cache is 'file', and transform.storage 'originals'.*choose input.cache none",
+    ),
+    "originals with a margin": (
+        ["--transform.storage", "originals", "--transform.margin", "8"],
+        "transform.margin is 8, and transform.storage 'originals'.*leave transform.margin at 0",
+    ),
+    "originals with bars": (
+        ["--transform.storage", "originals", "--transform.fit", "letterbox"],
+        "transform.fit is 'letterbox', and transform.storage 'originals'.*crop or stretch",
+    ),
     "large margin": (["--transform.margin", "300"], "transform.margin is 300: it must be from 0"),
     "negative steps": (["--training.profile_steps", "-1"], "training.profile_steps is -1"),
     "no such file": (["--config", "/no/such.yaml"], "/no/such.yaml"),

@@ -81,6 +81,29 @@ def test_the_served_graph_letterboxes_as_transform_does(
         assert len(np.unique(bars, axis=0)) == 1
 
 
+def test_originals_are_kept_for_training_and_nothing_else_changes(
+    ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
+) -> None:
+    config = TransformConfig(size=SIZE, storage="originals")
+    kept = nodes.transform(ingested, tmp_path, config=config)
+    of_eval, of_train = (
+        [nodes.read_examples(stored.examples, split) for stored in (kept, transformed)]
+        for split in ("eval", "train")
+    )
+    assert of_eval[0] == of_eval[1]
+    raw = nodes.read_examples(ingested.examples, "train")
+    for before, record, small in zip(raw, *of_train, strict=True):
+        encoded, original, _ = (
+            r.features.feature[example.ENCODED].bytes_list.value[0] for r in (before, record, small)
+        )
+        assert original.startswith(b"\xff\xd8")
+        assert (original == encoded) is encoded.startswith(b"\xff\xd8")
+        for name in (example.LABEL_ID, example.FILENAME):
+            assert record.features.feature[name] == small.features.feature[name]
+        assert set(record.features.feature) == set(small.features.feature)
+    assert read_index(kept.examples.uri) == read_index(transformed.examples.uri)
+
+
 def test_same_bytes_with_one_worker_and_with_several(
     ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.readers.job import (
+    ASPECTS,
     ENCODED,
     LABEL,
+    MIN_AREA,
     SHUFFLE,
     Batch,
     Epoch,
@@ -44,13 +46,14 @@ def _ffcv_operations(job: Job) -> list[Any]:
     shape = (job.size, job.size)
     if job.storage == "original":
         return [fields.CenterCropRGBImageDecoder(shape, ratio=1)]
-    if job.storage != "crop":
+    if job.storage not in ("crop", "window"):
         return [fields.SimpleRGBImageDecoder()]
-    # FFCV has no plain random crop; a fixed area and ratio make its resize a copy.
-    side, _ = _jpeg_size(Samples(job).image(0))
-    crop = fields.RandomResizedCropRGBImageDecoder(
-        shape, scale=((job.size / side) ** 2,) * 2, ratio=(1.0, 1.0)
-    )
+    scale, ratio = (MIN_AREA, 1.0), ASPECTS
+    if job.storage == "crop":
+        # FFCV has no plain random crop; a fixed area and ratio make its resize a copy.
+        side, _ = _jpeg_size(Samples(job).image(0))
+        scale, ratio = ((job.size / side) ** 2,) * 2, (1.0, 1.0)
+    crop = fields.RandomResizedCropRGBImageDecoder(shape, scale=scale, ratio=ratio)
     return [crop, import_module("ffcv.transforms").RandomHorizontalFlip(0.5)]
 
 
@@ -147,9 +150,15 @@ def _dali_images(job: Job, data: Any) -> Any:
         x, y = fn.random.uniform(range=[0.0, 1.0]), fn.random.uniform(range=[0.0, 1.0])
         crop = fn.decoders.image_crop(data, crop=[job.size, job.size], crop_pos_x=x, crop_pos_y=y)
         return fn.flip(crop, horizontal=fn.random.coin_flip())
-    shape, types = fn.peek_image_shape(data), import_module("nvidia.dali.types")
+    types, size = import_module("nvidia.dali.types"), [job.size, job.size]
+    if job.storage == "window":
+        part = fn.decoders.image_random_crop(
+            data, random_area=[MIN_AREA, 1.0], random_aspect_ratio=list(ASPECTS)
+        )
+        resized = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+        return fn.flip(resized, horizontal=fn.random.coin_flip())
+    shape = fn.peek_image_shape(data)
     side = import_module("nvidia.dali.math").min(shape[0], shape[1])
     side = fn.cast(side, dtype=types.FLOAT)
     square = fn.decoders.image_crop(data, crop_w=side, crop_h=side)
-    size = [job.size, job.size]
     return fn.resize(square, size=size, interp_type=types.INTERP_LINEAR, antialias=False)

@@ -19,6 +19,7 @@ STORAGES = {
     "jpeg": "JPEGs of exactly the size, decoded",
     "crop": "larger JPEGs, a random crop of the size and a random flip",
     "original": "JPEGs of any size, the central square resized bilinearly",
+    "window": "JPEGs of any size, a random-resized crop and a random flip",
     "raw": "uint8 records, no decoding",
 }
 LABELS, PACKED, OFFSETS, RAW = "labels.npy", "packed.bin", "offsets.npy", "raw.npy"
@@ -28,6 +29,10 @@ SHARDS = 16
 """Of peers that read shards of their own format."""
 SHUFFLE = 2048
 """Records in the buffer of a peer that reads in sequence, as our own reader has them."""
+
+MIN_AREA, ASPECTS = 0.08, (3 / 4, 4 / 3)
+"""Of the windows of `window`: the smallest area as a fraction of the image's; width by height."""
+_TRIES = 10
 
 Pixels = NDArray[np.uint8]
 Batch = tuple[Any, Any]
@@ -109,10 +114,27 @@ def fill_image(job: Job, data: Any, out: Pixels) -> None:
         return
     import cv2
 
+    top, left, rows, columns = window_of(height, width, draw=job.storage == "window")
+    part = image[top : top + rows, left : left + columns]
+    cv2.resize(part, (job.size, job.size), dst=out, interpolation=cv2.INTER_LINEAR)
+    if job.storage == "window" and random.random() < 0.5:
+        cv2.flip(out, 1, dst=out)
+
+
+def window_of(height: int, width: int, *, draw: bool) -> tuple[int, int, int, int]:
+    """Return top, left, height and width of a random window, or of the central square.
+
+    Drawn as torchvision's RandomResizedCrop draws it, ten times at most.
+    """
+    for _ in range(_TRIES if draw else 0):
+        area = random.uniform(MIN_AREA, 1) * height * width
+        aspect = math.exp(random.uniform(*map(math.log, ASPECTS)))
+        columns, rows = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < columns <= width and 0 < rows <= height:
+            top, left = random.randint(0, height - rows), random.randint(0, width - columns)
+            return top, left, rows, columns
     side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    square = image[top : top + side, left : left + side]
-    cv2.resize(square, (job.size, job.size), dst=out, interpolation=cv2.INTER_LINEAR)
+    return (height - side) // 2, (width - side) // 2, side, side
 
 
 def decode_all(job: Job, files: Sequence[Any], out: Pixels | None = None) -> Pixels:

@@ -6,7 +6,17 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from benchmarks.peers.readers.job import ENCODED, LABEL, SHUFFLE, Epoch, Job, Samples, steps
+from benchmarks.peers.readers.job import (
+    ASPECTS,
+    ENCODED,
+    LABEL,
+    MIN_AREA,
+    SHUFFLE,
+    Epoch,
+    Job,
+    Samples,
+    steps,
+)
 
 
 def tf_data_epochs(job: Job, *, cache: bool = False) -> Epoch:
@@ -49,8 +59,25 @@ def _image(job: Job, record: Any, *, cut: bool) -> tuple[Any, Any]:
         return tf.image.random_flip_left_right(tf.ensure_shape(image, shape)), label
     side = tf.minimum(height, width)
     window = [(height - side) // 2, (width - side) // 2, side, side]
+    if job.storage == "window":
+        window = _draw_window(height, width)
     image = tf.image.resize(tf.io.decode_and_crop_jpeg(data, window, channels=3), shape[:2])
-    return tf.cast(tf.round(image), tf.uint8), label
+    image = tf.cast(tf.round(image), tf.uint8)
+    return tf.image.random_flip_left_right(image) if job.storage == "window" else image, label
+
+
+def _draw_window(height: Any, width: Any) -> Any:
+    """Draw the window of a random-resized crop, as TensorFlow's own training scripts do."""
+    import tensorflow as tf
+
+    start, size, _ = tf.image.sample_distorted_bounding_box(
+        [height, width, 3],
+        tf.zeros([1, 0, 4]),
+        area_range=(MIN_AREA, 1.0),
+        aspect_ratio_range=ASPECTS,
+        use_image_if_no_bounding_boxes=True,
+    )
+    return tf.concat([start[:2], size[:2]], axis=0)
 
 
 def _cut(job: Job, image: Any, label: Any) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ class StoredForm:
     size: int
     fit: Literal["crop", "stretch", "letterbox"]
     margin: int
-    storage: Literal["jpeg", "png", "raw"]
+    storage: Literal["jpeg", "png", "raw", "originals"]
     quality: int
     chroma: Literal["full", "half"]
 

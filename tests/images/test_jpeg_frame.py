@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import simplejpeg
+
+from components.images.jpeg_frame import Frame, read_frame, upper_rows
+from tests.pictures import encode, picture
+
+HEIGHT, WIDTH = 150, 90
+
+
+def jpeg(mode: str = "RGB", **options: Any) -> bytes:
+    return encode(picture(1, height=HEIGHT, width=WIDTH).convert(mode), "JPEG", **options)
+
+
+# What a frame says beside the size: rows of a unit, and whether rows come one after the other.
+FILES = {
+    "4:4:4": (jpeg(subsampling=0), 8, True),
+    "4:2:2": (jpeg(subsampling=1), 8, True),
+    "4:2:0": (jpeg(subsampling=2), 16, True),
+    "gray": (jpeg("L"), 8, True),
+    "with restarts": (jpeg(restart_marker_rows=1), 16, True),
+    "with metadata": (jpeg(exif=b"Exif\0\0" + bytes(40_000)), 16, True),
+    "progressive": (jpeg(progressive=True), 16, False),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_upper_rows_have_the_pixels_of_the_whole(name: str) -> None:
+    file, unit_rows, sequential = FILES[name]
+    frame = read_frame(memoryview(file))
+    assert frame is not None
+    assert frame[:4] == (HEIGHT, WIDTH, unit_rows, sequential)
+    whole = simplejpeg.decode_jpeg(file, "RGB")
+    for rows in (1, 8, 31, 64, 100, HEIGHT):
+        upper = upper_rows(memoryview(file), frame, rows)
+        found = simplejpeg.decode_jpeg(upper, "RGB", strict=False)
+        np.testing.assert_array_equal(found[:rows], whole[:rows])
+        assert len(found) <= rows + 2 * unit_rows or not sequential or len(found) == HEIGHT
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"",
+        b"\xff\xd8",
+        encode(picture(1), "PNG"),
+        jpeg()[2:],
+        jpeg()[:60],
+        b"\xff\xd8\xff" + jpeg()[2:],
+        jpeg().replace(b"\xff\xc0", b"\xff\xc9"),
+    ],
+    ids=["empty", "start only", "PNG", "no start", "cut off", "filled up", "arithmetic"],
+)
+def test_what_has_no_plain_frame_is_left_to_others(file: bytes) -> None:
+    assert read_frame(file) is None
+
+
+def test_a_frame_of_no_rows_is_none() -> None:
+    file = bytearray(jpeg())
+    frame = read_frame(bytes(file))
+    assert isinstance(frame, Frame)
+    file[frame.rows_at : frame.rows_at + 2] = bytes(2)
+    assert read_frame(bytes(file)) is None
