@@ -113,6 +113,7 @@ def _limit_of_core(job: Job) -> float:
     return measure(_limit_work(job), _SECONDS)
 
 
+@functools.cache
 def _limit_work(job: Job) -> Callable[[], int]:
     """Return what does the least that must be done for some images, and says for how many."""
     cv2.setNumThreads(0)
