@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.ingest import plan_processes
 from pipeline_def.startup import quick_imports
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,13 @@ class Program:
     """A running `local_runner.py`."""
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, *, held: str = "", before: str = PUBLISH
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        held: str = "",
+        before: str = PUBLISH,
+        in_processes: bool = False,
     ) -> None:
         """Start it.
 
@@ -38,6 +45,7 @@ class Program:
             folder: for what it prints.
             held: the step that waits until it is killed or let go.
             before: what it does next, then.
+            in_processes: ingest starts processes, however few the files are.
         """
         folder.mkdir(exist_ok=True)
         self._paths = [folder / name for name in ("stdout", "stderr", "held", "free")]
@@ -45,8 +53,8 @@ class Program:
             path.unlink(missing_ok=True)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.faults.preloaded"])
-        hold = (held, before)
-        self.process = context.Process(target=_run, args=([*arguments], self._paths, hold))
+        given = ([*arguments], self._paths, (held, before), in_processes)
+        self.process = context.Process(target=_run, args=given)
         self.process.start()
 
     @property
@@ -99,13 +107,17 @@ class Program:
         return self.process.exitcode
 
 
-def _run(arguments: list[str], paths: list[Path], hold: tuple[str, str]) -> None:
+def _run(
+    arguments: list[str], paths: list[Path], hold: tuple[str, str], in_processes: bool
+) -> None:
     """Become `local_runner.py`."""
     sys.stdout.flush()
     for stream, path in enumerate(paths[:2], start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     if hold[0]:
         _hold(*hold, *paths[2:])
+    if in_processes:
+        plan_processes.FEWEST = 1
     sys.argv = ["local_runner.py", *arguments]
     runpy.run_path(str(ROOT / "local_runner.py"), run_name="__main__")
 

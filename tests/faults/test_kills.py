@@ -16,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from components.contract.machine import available_cpus
 from tests.faults.conftest import Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
+from tests.processes import find_plan_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
@@ -85,6 +87,30 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
                 check_live(output, undisturbed.names)
                 assert count_running(output) <= 1
     program = Program(arguments, tmp_path)
+    assert program.wait() == 0, program.err
+    check_result(output, undisturbed.result, undisturbed.names)
+
+
+@pytest.mark.skipif(available_cpus() < 2, reason="one process would be no faster than none")
+def test_a_process_that_the_system_kills_for_want_of_memory(
+    tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    """The run ends with a sentence that says what to do, and the next one goes on."""
+    arguments = undisturbed.arguments(output := tmp_path / "out")
+    program = Program(arguments, tmp_path, in_processes=True)
+    servers: list[int] = []
+
+    def has_started() -> bool:
+        servers.extend(find_plan_servers(program.process.pid or 0))
+        return bool(servers)
+
+    assert program.wait_until(has_started), program.err
+    os.kill(servers[0], signal.SIGKILL)
+    assert program.wait() == 2
+    assert len(program.err.splitlines()) == 1
+    assert "The system killed a process of ingest" in program.err
+    check_live(output, undisturbed.names)
+    program = Program(arguments, tmp_path, in_processes=True)
     assert program.wait() == 0, program.err
     check_result(output, undisturbed.result, undisturbed.names)
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
 from components.records.shard_files import read_index
 from tests import nodes
 from tests.pictures import write_folder
+from tests.processes import find_children, find_plan_servers, wait_for_end
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +25,8 @@ _MOST_TRIES = 60
 _EACH = 400
 
 
-def _ingest(folder: Path, target: Path) -> None:
+def _ingest(folder: Path, target: Path, fewest: int) -> None:
+    plan_processes.FEWEST = fewest
     nodes.ingest(folder, target, config=IngestConfig(threads=2))
 
 
@@ -43,11 +46,14 @@ def _undisturbed(folder: Path, target: Path) -> tuple[dict[str, bytes], float]:
     return _files(target), time.monotonic() - started
 
 
-def _start(folder: Path, target: Path) -> multiprocessing.process.BaseProcess:
+def _start(
+    folder: Path, target: Path, fewest: int = plan_processes.FEWEST
+) -> multiprocessing.process.BaseProcess:
+    """Ingest in a process, with processes of its own from `fewest` files on."""
     # A server that has imported everything forks the processes: 6 s less for each.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.nodes"])
-    process = context.Process(target=_ingest, args=(folder, target))
+    process = context.Process(target=_ingest, args=(folder, target, fewest))
     process.start()
     return process
 
@@ -76,11 +82,16 @@ def test_killed_at_any_moment_and_run_again(tmp_path: Path) -> None:
     interrupted = 0
     for number in range(_MOST_TRIES):
         target = tmp_path / f"killed-{number}"
-        process = _start(folder, target)
+        # Every other time, processes write the shards.
+        process = _start(folder, target, plan_processes.FEWEST if number % 2 else 1)
         _wait_for_work(process, target)
         process.join(seconds * moments.random())
+        servers = find_plan_servers(process.pid or 0)
+        writing = [*servers, *(fork for server in servers for fork in find_children(server))]
         process.kill()
         process.join()
+        for pid in writing:
+            wait_for_end(pid)
         interrupted += _files(target) != expected
         _check_what_is_left(target, expected)
         again = _start(folder, target)

@@ -29,6 +29,7 @@ from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.ingest.plan_work import IngestJob, write_plan
 from components.ingest.stratification import SplitRule
 from tests.pictures import encode, picture, write_folder
+from tests.processes import find_children, wait_for_end
 
 # JPEGs are decoded without TensorFlow, PNGs with it.
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
@@ -117,7 +118,7 @@ def test_what_ends_processes_is_said_and_they_end_with_this_one(tmp_path: Path) 
         processes.write_plan(0)
     assert "read_plan" in str(caught.value.__cause__)
     server = processes._server
-    killed, left = find_children(server.pid)
+    killed, left = wait_for_forks(server.pid)
     os.kill(killed, signal.SIGKILL)
     # One of the two is left, and they take turns.
     ended = {type(error): str(error) for error in (fail(processes), fail(processes))}
@@ -145,24 +146,10 @@ def fail(processes: PlanProcesses) -> Exception:
     return caught.value
 
 
-def find_children(pid: int) -> list[int]:
-    """Return the processes that `pid` has forked, once there are two."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    for _ in range(20_000):
-        if len(found := path.read_text().split()) == 2:
-            return [int(child) for child in found]
+def wait_for_forks(pid: int) -> list[int]:
+    while len(found := find_children(pid)) < CONFIG.workers:
         time.sleep(0.001)
-    raise TimeoutError(pid)
-
-
-def wait_for_end(pid: int) -> None:
-    """Return when a process has ended that is not this one's child."""
-    for _ in range(20_000):
-        # Nobody may have asked yet how it has ended.
-        if not (status := Path(f"/proc/{pid}/stat")).exists() or ") Z " in status.read_text():
-            return
-        time.sleep(0.001)
-    raise TimeoutError(pid)
+    return found
 
 
 WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {
