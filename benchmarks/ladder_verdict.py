@@ -208,11 +208,13 @@ def show(results: Mapping[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=_LINE)
     console.print(table)
-    console.print(
-        f"An accelerator that takes {accelerator:,.0f}/s waits for {results['wait_floor']:.1%} of "
-        "its time even for threads that do nothing but compute, on these "
-        f"{results['cores']} cores, for as long as this pipeline's reader does.",
-        soft_wrap=True,
-    )
-    for line in results["verdict"]:
+    for line in (_floor(results), *results["verdict"]):
         console.print(line, soft_wrap=True)
+
+
+def _floor(results: Mapping[str, Any]) -> str:
+    return (
+        f"An accelerator that takes {results['accelerator_images_per_second']:,.0f}/s waits for "
+        f"{results['wait_floor']:.1%} of its time even for threads that do nothing but compute, on "
+        f"these {results['cores']} cores, for as long as this pipeline's reader does."
+    )
