@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# `uv run` says where it is itself; the command of that name may be a script that needs more.
-UV = os.environ.get("UV") or shutil.which("uv")
 
 
-@pytest.mark.skipif(UV is None, reason="uv is not installed")
+def _find_uv() -> Path | None:
+    """Return where uv itself is, as `uv run` says; the command of that name may be a script."""
+    path = os.environ.get("UV") or shutil.which("uv")
+    return Path(path) if path and Path(path).read_bytes().startswith(b"\x7fELF") else None
+
+
+UV = _find_uv()
+
+
+@pytest.mark.skipif(UV is None, reason="uv itself is not found")
 def test_without_a_python_that_fits_uv_says_what_to_install(tmp_path: Path) -> None:
     """It downloads none unasked, as the newest needs a later glibc than some systems have."""
     for name in ("pyproject.toml", "uv.lock"):

@@ -139,6 +139,7 @@ def test_the_recommended_file_is_taken_by_the_runner(tmp_path: Path, found: int)
     assert config.training.batch_size == 32
 
 
+@pytest.mark.slow
 def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = results()
     measured |= ladder_verdict.judge(measured, target=None)

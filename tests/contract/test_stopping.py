@@ -64,6 +64,7 @@ def stop(program: str, number: int) -> tuple[int, str]:
         return process.wait(20), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_one_sentence_and_the_status_of_the_signal(place: str, number: int, status: int) -> None:

@@ -135,6 +135,7 @@ def test_the_seed_alone_decides(options: dict[str, Any]) -> None:
         assert (pixels(SMOOTH, seed=seed, **options) != first).any()
 
 
+@pytest.mark.slow
 @every_case
 def test_dtypes_and_shapes(options: dict[str, Any]) -> None:
     config = dataclasses.replace(OFF, **options)

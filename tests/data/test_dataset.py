@@ -121,6 +121,7 @@ def test_training_goes_on_with_the_examples_it_would_have_seen_whatever_the_para
     assert list(examples(batches.take(BATCHES - start))) == whole[start * BATCH :]
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_order_and_a_cache_does_not(first_examples: First) -> None:
     names = ("indexed", "encoded in memory", "decoded in memory", "file")
     first, *others = (first_examples(READERS[n], TrainingOrder(seed=3)) for n in names)
@@ -223,6 +224,7 @@ def test_more_streaming_workers_than_shards_is_an_error(shard_folder: ShardFolde
         shard_folder.dataset("train", options=READERS["streamed"], order=order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_streamed_reader_shuffles_under_the_seed_that_training_sets(
     shard_folder: ShardFolder, seed: int

@@ -121,6 +121,7 @@ class Answer(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_a_port_is_forwarded_as_long_as_it_is_needed(tmp_path: Path) -> None:
     # In the place of kubectl: a server on the port that it is told.
     kubectl = tmp_path / "kubectl"

@@ -75,6 +75,7 @@ EXPECTED: dict[Fit, Callable[[Image.Image], Image.Image]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", EXPECTED)
 def test_pixels_are_those_of_pillow(canonicalize_either_way: Canonicalize, fit: Fit) -> None:
     image = picture(1, height=60, width=80)
@@ -100,6 +101,7 @@ LETTERBOXES = {
 }
 
 
+@pytest.mark.slow
 def test_a_letterbox_shows_the_whole_image_in_its_shape(
     canonicalize_either_way: Canonicalize,
 ) -> None:

@@ -90,6 +90,7 @@ def in_the_image(app: Path, *command: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_the_image_has_all_that_the_digest_of_the_code_covers(app: Path) -> None:
     """Otherwise every step would stop: it compares its digest with the one compiled here."""
     script = "from pipeline_def import code_digest as c; print(c.__file__, c.whole_digest())"

@@ -107,6 +107,7 @@ def cut_file(folder: Path) -> None:
     (folder / "weights").write_text("12")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", [lose_folder, lose_file, cut_file])
 def test_what_is_lost_is_made_again(
     config: Config, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]

@@ -45,6 +45,7 @@ def stop(
     assert said == SAID[argv[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_while_waiting_for_another_run(tmp_path: Path, number: int) -> None:
     layout = Layout(str(tmp_path / "out"))

@@ -45,6 +45,7 @@ def mobilenet(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
     return ModelConfig(name="mobilenet_v2")
 
 
+@pytest.mark.slow
 @OWN
 def test_uint8_images_in_one_float32_logit_per_class_out(
     tiny: dict[str, tf_keras.Model], name: str

@@ -30,6 +30,7 @@ def donor(tmp_path_factory: pytest.TempPathFactory) -> tuple[tf_keras.Model, str
     return model, path
 
 
+@pytest.mark.slow
 def test_the_features_of_the_donor_are_those_of_the_receiver(
     donor: tuple[tf_keras.Model, str],
 ) -> None:

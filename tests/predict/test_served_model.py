@@ -111,6 +111,7 @@ def test_images_are_read_as_the_run_that_pushed_the_model_read_them(output: Path
     assert find_options(config, str(output / "pushed" / "100")) == FileOptions()
 
 
+@pytest.mark.slow
 def test_the_command(
     output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:

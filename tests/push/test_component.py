@@ -272,6 +272,7 @@ def test_a_card_that_is_missing_keeps_the_model_back(tmp_path: Path) -> None:
     assert not (tmp_path / "pushed").exists()
 
 
+@pytest.mark.slow
 def test_pushing_to_an_object_store(store: str, tmp_path: Path) -> None:
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
     # On Kubeflow an artifact is a file, not a folder.

@@ -195,6 +195,7 @@ def classification_of(predictions: Predictions) -> dict[str, Any]:
     return on_kubeflow(artifact)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_tfma")
 def test_the_page_the_numbers_and_the_card_of_a_run(
     given: dict[str, types.Artifact], tmp_path: Path

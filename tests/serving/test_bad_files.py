@@ -95,6 +95,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_each_bad_file_has_its_reason_and_the_good_ones_their_answers() -> None:
     colours = ("red", "green", "blue")
     good = [encode(picture(3, colour=colour), "PNG") for colour in colours]
@@ -157,6 +158,7 @@ TURNED = {
 }
 
 
+@pytest.mark.slow
 def test_the_graph_turns_images_as_pillow_does() -> None:
     config = TransformConfig(size=24, storage="raw")
     graph = tf.function(lambda files: canonicalize(files, config), autograph=False)

@@ -84,6 +84,7 @@ def test_the_heat_lies_where_the_square_decides(
     assert np.mean(alike) < 0.5
 
 
+@pytest.mark.slow
 def test_what_an_image_does_not_say_is_not_shown() -> None:
     """Integrated gradients begin at the mean colour: an image of that colour alone says nothing."""
     model = build("cnn", 16, seed=0)

@@ -37,6 +37,7 @@ def test_an_image_and_its_mirror_image() -> None:
     np.testing.assert_allclose(mean[0], tf.nn.softmax(logits.mean(axis=0)), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_six_views_are_what_numpy_makes_of_the_image() -> None:
     model = left_half()
     pixels = _half_of_a_picture()

@@ -21,6 +21,7 @@ with locked(sys.argv[1], "it", say=print):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     command = [sys.executable, "-c", _HOLDER, path]

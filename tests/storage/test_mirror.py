@@ -99,6 +99,7 @@ def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
     assert text == f'{{"uri": "{url}/artifacts/x", "output": "{url}"}}'
 
 
+@pytest.mark.slow
 def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_counts", Counter())
 
 
+@pytest.mark.slow
 def test_a_store_that_is_out_of_order_is_named_with_its_cause(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

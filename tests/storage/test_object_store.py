@@ -40,6 +40,7 @@ def store(server: str) -> Iterator[Any]:
     empty(server, "bucket")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["s3", "minio"])
 def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
     data = f"{scheme}://bucket/{{YYYY}}-{{MM}}-{{DD}}"

@@ -109,6 +109,7 @@ def test_training_goes_on_at_any_step(shard_folder: ShardFolder) -> None:
         np.testing.assert_array_equal(ours[1], theirs[1])
 
 
+@pytest.mark.slow
 def test_workers_share_what_one_would_read(shard_folder: ShardFolder) -> None:
     data = training_input(shard_folder)
     cache = FeatureCache(Backbone().model, data)
@@ -128,6 +129,7 @@ def test_balanced_sampling_takes_the_same_images_too(shard_folder: ShardFolder) 
     np.testing.assert_array_equal(taken, images)
 
 
+@pytest.mark.slow
 def test_the_backbone_sees_each_image_once(shard_folder: ShardFolder) -> None:
     backbone = Backbone()
     cache = FeatureCache(backbone.model, training_input(shard_folder))

@@ -76,6 +76,7 @@ def interface(spec: Spec, name: str) -> StepInterface:
     return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
 
 
+@pytest.mark.slow
 def test_kfp_itself_reads_both_documents(compiled_file: Path, compiled: list[Spec]) -> None:
     json_format.ParseDict(compiled[0], pipeline_spec_pb2.PipelineSpec())
     kubernetes = compiled[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

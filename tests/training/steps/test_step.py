@@ -49,6 +49,7 @@ def change(**options: Any) -> tuple[list[Any], float]:
     return [a - b for a, b in zip(after, before, strict=True)], float(loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
     [
