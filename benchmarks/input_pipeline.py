@@ -51,8 +51,8 @@ def _climb(arguments: argparse.Namespace) -> None:
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     os.makedirs(arguments.output, exist_ok=True)
-    from benchmarks.ladder import GZIP
-    from benchmarks.ladder_data import compress, prepare
+    from benchmarks.ladder.data import compress, prepare
+    from benchmarks.ladder.rungs import GZIP
 
     rungs = _names(arguments)
     announce(_estimate(arguments, len(rungs)))
@@ -63,7 +63,7 @@ def _climb(arguments: argparse.Namespace) -> None:
         if GZIP in rungs:
             compress(material)
         results = _measure(arguments, folder)
-    from benchmarks.ladder_verdict import judge, show
+    from benchmarks.ladder.verdict import judge, show
 
     results |= {"found": material.found, "different": material.different, "data": arguments.data}
     results |= judge(results, target=_target(arguments))
@@ -74,7 +74,7 @@ def _climb(arguments: argparse.Namespace) -> None:
 
 def _names(arguments: argparse.Namespace) -> list[str]:
     """Return the names of the rungs that are to be measured."""
-    from benchmarks.ladder_run import choose
+    from benchmarks.ladder.run import choose
 
     rungs = choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None)
     return [rung.name for rung in rungs]
@@ -135,7 +135,7 @@ def _target(arguments: argparse.Namespace) -> float | None:
 
 
 def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Run `ladder_run` on local files, or on a bucket; return what it measured."""
+    """Run `ladder.run` on local files, or on a bucket; return what it measured."""
     task = {
         "folder": folder,
         "root": folder,
@@ -162,7 +162,7 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 
 def _run(task: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
-    command = ["-m", "benchmarks.ladder_run", json.dumps(task)]
+    command = ["-m", "benchmarks.ladder.run", json.dumps(task)]
     try:
         results: dict[str, Any] = measure(command, environment=environment, shown=True)
     except MeasurementError as error:
@@ -171,7 +171,7 @@ def _run(task: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], output: Path) -> None:
-    from benchmarks.ladder_plot import draw
+    from benchmarks.ladder.plot import draw
 
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "recommended.yaml").write_text(results["recommended"])

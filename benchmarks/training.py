@@ -123,7 +123,7 @@ def _measure_naive(arguments: argparse.Namespace) -> Results:
 
 def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results:
     """Measure contenders on the same images, in rounds."""
-    from benchmarks.ladder_data import prepare
+    from benchmarks.ladder.data import prepare
 
     images = arguments.images // arguments.batch * arguments.batch
     if not images:

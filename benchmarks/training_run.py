@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from benchmarks.ladder import FEATURE_SPEC, ONE_BY_ONE
-from benchmarks.ladder_data import Material
+from benchmarks.ladder.data import Material
+from benchmarks.ladder.rungs import FEATURE_SPEC, ONE_BY_ONE
 from components.contract.model_run import RATE, WAIT_FRACTION
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
@@ -48,7 +48,7 @@ class Task:
 
     contender: str
     folder: str
-    """Of the material that `ladder_data.prepare` has written."""
+    """Of the material that `ladder.data.prepare` has written."""
     network: str
     batch: int
     epochs: int

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ladder_data import (
+from benchmarks.ladder.data import (
     Image,
     canonical_images,
     decoded_images,

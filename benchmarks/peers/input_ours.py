@@ -72,7 +72,7 @@ def _with_cpu(rate: float, used: float, seconds: float) -> dict[str, float]:
 
 def _batches(contender: str, job: Job) -> Iterator[Any]:
     """Return endless batches of this pipeline."""
-    from benchmarks.ladder import FEATURE_SPEC
+    from benchmarks.ladder.rungs import FEATURE_SPEC
     from benchmarks.peers.input_data import describe
     from pipeline_def.config.input import InputConfig
     from pipeline_def.data.dataset import make_dataset

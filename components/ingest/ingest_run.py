@@ -21,9 +21,9 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.listing import Listing
-from components.ingest.plan_file import write_plans
-from components.ingest.plan_work import IngestJob
-from components.ingest.shard_plan import plan_shards
+from components.ingest.plans.plan_file import write_plans
+from components.ingest.plans.plan_work import IngestJob
+from components.ingest.plans.shard_plan import plan_shards
 from components.ingest.stratification import stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove

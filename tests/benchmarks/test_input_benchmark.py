@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import ladder_verdict
-from benchmarks.ladder_plot import draw
+from benchmarks.ladder.plot import draw
+from benchmarks.ladder.verdict import judge, show
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.config.command_line import parse
 from tests.pictures import write_folder
@@ -75,7 +75,7 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_verdict(options: dict[str, Any], target: float | None, use: str, bottleneck: str) -> None:
-    verdict = ladder_verdict.judge(results(**options), target=target)
+    verdict = judge(results(**options), target=target)
     assert verdict["use"] == use
     text = "\n".join(verdict["verdict"])
     assert f"Bottleneck: {bottleneck}." in text
@@ -101,7 +101,7 @@ def spread(measured: dict[str, Any], width: float) -> dict[str, Any]:
     ],
 )
 def test_what_lies_within_the_noise_is_said_to(width: float, said: str) -> None:
-    verdict = ladder_verdict.judge(spread(results(), width), target=None)["verdict"]
+    verdict = judge(spread(results(), width), target=None)["verdict"]
     assert said in " ".join(verdict)
 
 
@@ -109,19 +109,19 @@ def test_a_difference_the_wrong_way_is_no_negative_cost() -> None:
     swapped = results()
     rungs = {rung["name"]: rung for rung in swapped["rungs"]}
     rungs["files one by one"]["images_per_second"] = [1500, 1510, 1520]
-    [line] = [s for s in ladder_verdict.judge(swapped, target=None)["verdict"] if "Bundling" in s]
+    [line] = [s for s in judge(swapped, target=None)["verdict"] if "Bundling" in s]
     assert "saves 138 µs" in line
     assert "-" not in line
 
 
 def test_steps_that_brought_nothing_are_named() -> None:
-    text = " ".join(ladder_verdict.judge(spread(results(), 0.3), target=None)["verdict"])
+    text = " ".join(judge(spread(results(), 0.3), target=None)["verdict"])
     assert "reader indexed against prefetch: reader streamed: within the noise" in text
     assert "which of them is within the noise" not in text
     unclear = results()
     unclear["limits"][DECODE_LIMIT] = [9000, 10_000, 11_000]
     unclear["found"] = 10**9
-    text = " ".join(ladder_verdict.judge(unclear, target=None)["verdict"])
+    text = " ".join(judge(unclear, target=None)["verdict"])
     assert "0.60 x the limit" in text
     assert "decoding, or requests and parsing; which of them is within the noise" in text
 
@@ -129,7 +129,7 @@ def test_steps_that_brought_nothing_are_named() -> None:
 @pytest.mark.parametrize("found", [1000, 10**9])
 def test_the_recommended_file_is_taken_by_the_runner(tmp_path: Path, found: int) -> None:
     measured = results(found=found)
-    recommended = ladder_verdict.judge(measured, target=None)["recommended"]
+    recommended = judge(measured, target=None)["recommended"]
     file = tmp_path / "recommended.yaml"
     file.write_text(recommended)
     config, _ = parse(make_parser("local_runner.py", ""), ["--config", str(file)])
@@ -142,8 +142,8 @@ def test_the_recommended_file_is_taken_by_the_runner(tmp_path: Path, found: int)
 @pytest.mark.slow
 def test_the_table_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = results()
-    measured |= ladder_verdict.judge(measured, target=None)
-    ladder_verdict.show(measured)
+    measured |= judge(measured, target=None)
+    show(measured)
     printed = capsys.readouterr().out
     assert "6,000" in printed
     assert "5,820 to 6,180" in printed

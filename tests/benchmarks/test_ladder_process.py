@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.ladder_process import Answers, RungProcess
+from benchmarks.ladder.process import Answers, RungProcess
 from benchmarks.measuring.process import MeasurementError
 
 

@@ -59,7 +59,7 @@ def test_the_images_that_judge_are_not_changed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_contender_is_measured(tmp_path: Path) -> None:
     from benchmarks import training_run
-    from benchmarks.ladder_data import prepare
+    from benchmarks.ladder.data import prepare
 
     data, folder = write_folder(tmp_path / "images", each=8), str(tmp_path / "material")
     prepare(str(data), folder, size=32, images=16)

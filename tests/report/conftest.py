@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from components.report.page.document import render
-from tests.report import report_sample
+from tests.report.samples import report_sample
 
 SAMPLES = ("small", "nasty", "empty", "huge")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from components.report.page.document import render_section
-from tests.report import report_sample
+from tests.report.samples import report_sample
 
 
 def words(page: str) -> str:

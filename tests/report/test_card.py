@@ -15,7 +15,7 @@ from components.report.card.card import MOST_CLASSES, write_card
 from components.report.card.markdown import dump_yaml, escape, fence
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
-from tests.report.report_cases import NASTY_LABELS, make_facts
+from tests.report.samples.report_cases import NASTY_LABELS, make_facts
 
 FACTS = make_facts()
 # Raw HTML would be seen by the second, as some renderers see it.

@@ -13,8 +13,8 @@ from components.report.comparison.differences import list_parts
 from components.report.comparison.document import render
 from components.report.comparison.facts import Overlap
 from components.report.comparison.pairing import pair
-from tests.report.comparison_sample import LABELS, answer, compare, describe, draw_answers
 from tests.report.page_words import words
+from tests.report.samples.comparison_sample import LABELS, answer, compare, describe, draw_answers
 from tests.report.test_page import Document
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from components.report.comparison.document import render
 from tests.report.browser import Page, browse, find_chromium
-from tests.report.comparison_sample import compare, draw_answers
+from tests.report.samples.comparison_sample import compare, draw_answers
 from tests.report.test_page_in_browser import CONTRAST, DECODE, OPEN_ALL, SIZES_IN_FIGURES
 
 pytestmark = [pytest.mark.xdist_group("page"), pytest.mark.slow]

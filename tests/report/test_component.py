@@ -46,7 +46,7 @@ from pipeline_def.config.config import Config
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions
 from tests.pictures import encode, picture
-from tests.report.records import LABELS, SIZE, Record, make_records, write_splits
+from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 
 NASTY = ("<script>alert(1)</script>", "\"quoted\" & 'so'", "日本語", "قطة")
 OUTPUTS: dict[str, tuple[type[types.Artifact], str | None]] = {

@@ -14,7 +14,7 @@ from components.report.facts import ReportFacts
 from components.report.findings import examine
 from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_metrics
-from tests.report.report_sample import empty, small
+from tests.report.samples.report_sample import empty, small
 
 LABELS = ("bird", "cat", "dog")
 SIZES = {"64 to 127 px": "64 to 127 px", "128 px and more": "1024 and more px"}

@@ -10,7 +10,7 @@ import pytest
 from components.evaluation.metrics.classification_metrics import LOWER_IS_BETTER, METRICS
 from components.report.metrics_file import write_metrics
 from components.report.run_header import ExportedModel
-from tests.report.report_cases import make_facts
+from tests.report.samples.report_cases import make_facts
 
 
 @pytest.fixture(scope="module")

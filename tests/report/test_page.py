@@ -23,8 +23,8 @@ from components.report.page.formatting import (
     shorten,
     signed,
 )
-from tests.report import report_sample
 from tests.report.page_words import say, words
+from tests.report.samples import report_sample
 
 pytestmark = pytest.mark.xdist_group("page")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from components.report.page.document import render_section
-from tests.report import report_sample
 from tests.report.page_words import say, words
+from tests.report.samples import report_sample
 
 # Where the pages are drawn.
 pytestmark = pytest.mark.xdist_group("page")

@@ -10,9 +10,9 @@ import pytest
 from components.report.facts import AnsweredImage, ReportFacts
 from components.report.page.document import render_section
 from components.report.page.image_links import ImageLinks
-from tests.report import report_sample
 from tests.report.page_words import say, words
-from tests.report.report_sample import DIGITS
+from tests.report.samples import report_sample
+from tests.report.samples.report_sample import DIGITS
 
 pytestmark = pytest.mark.xdist_group("page")
 

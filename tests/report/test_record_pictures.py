@@ -20,7 +20,7 @@ from components.report.facts import AnsweredImage
 from components.report.pictures.answered_images import choose, show
 from components.report.pictures.budget import keep_within
 from components.report.pictures.class_samples import sample_classes
-from tests.report.records import LABELS, make_records, write_splits
+from tests.report.samples.records import LABELS, make_records, write_splits
 
 RECORDS = make_records(5)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-AUDIT = Path(__file__).parents[1] / ".ci" / "audit.py"
+AUDIT = Path(__file__).parents[2] / ".ci" / "audit.py"
 _PROGRAM = '#!/bin/sh\ncase "$(cat $2 2>/dev/null)" in\n*10.0.1*) {known};;\n*) {locked};;\nesac\n'
 
 

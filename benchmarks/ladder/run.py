@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ladder_data import Material
-from benchmarks.ladder_process import RungProcess
-from benchmarks.ladder_rung import RungMeasurement
+from benchmarks.ladder.data import Material
+from benchmarks.ladder.process import RungProcess
+from benchmarks.ladder.rung import RungMeasurement
 from benchmarks.measuring.limits import (
     COPY_LIMIT,
     DECODE_LIMIT,
@@ -82,7 +82,7 @@ def choose(words: str | None, *, remote: bool) -> list[Any]:
     Raises:
         ConfigurationError: none has.
     """
-    from benchmarks.ladder import REMOTE_RUNGS, RUNGS
+    from benchmarks.ladder.rungs import REMOTE_RUNGS, RUNGS
 
     rungs = REMOTE_RUNGS if remote else RUNGS
     wanted = words.split(",") if words else [""]

@@ -1,4 +1,4 @@
-"""What is measured of one rung, in its own process: see `ladder_process`."""
+"""What is measured of one rung, in its own process: see `process`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ladder_data import Material
-from benchmarks.ladder_process import Answers
+from benchmarks.ladder.data import Material
+from benchmarks.ladder.process import Answers
 
 # An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
 # from a bucket, it would take minutes.

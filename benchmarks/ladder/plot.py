@@ -1,4 +1,4 @@
-"""Draws the input benchmark: `python -m benchmarks.ladder_plot results.json OUT.png`."""
+"""Draws the input benchmark: `python -m benchmarks.ladder.plot results.json OUT.png`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    return make_parser("benchmarks.ladder_plot", __doc__, files=1)
+    return make_parser("benchmarks.ladder.plot", __doc__, files=1)
 
 
 def draw(results: Mapping[str, Any], target: Path) -> None:

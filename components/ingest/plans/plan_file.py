@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from components.ingest.listing import ImageFile
-from components.ingest.shard_plan import ShardPlan
+from components.ingest.plans.shard_plan import ShardPlan
 from components.records.shard_files import UNFINISHED
 from components.storage.artifact_files import make_folders, open_file
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks.ladder_data import Material
+from benchmarks.ladder.data import Material
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import decode_jpeg
 from components.images.canonical_form import CHANNELS
@@ -25,7 +25,7 @@ _BUFFER_BYTES = 8 * 2**20
 _LOCAL_POOL, _REMOTE_POOL = 16, 64
 
 GZIP = "the same with gzip"
-"""The rung that needs what `ladder_data.compress` writes."""
+"""The rung that needs what `data.compress` writes."""
 
 # What Transform's own schema says of these features.
 FEATURE_SPEC = {

@@ -15,7 +15,7 @@ from components.report.facts import ClassSample, ReportFacts
 from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
 from components.report.run_header import ExportedModel, RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
-from tests.report.picture_sample import (
+from tests.report.samples.picture_sample import (
     digit,
     make_images,
     make_large_images,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / ".ci" / "trixie"
+SCRIPT = Path(__file__).parents[2] / ".ci" / "trixie"
 BASH = shutil.which("bash")
 REAL = ("bash", "dirname", "env", "mkdir", "mv", "realpath", "rm", "tail", "touch")
 
@@ -32,7 +32,7 @@ IN_ROOT = [
     "uv sync --locked --quiet --compile-bytecode",
     "pytest -m not slow",
     "python local_runner.py --output",
-    "pytest -n 0 tests/test_two_sets.py",
+    "pytest -n 0 tests/versions/test_two_sets.py",
     *["python kfp_runner.py compile --target", "python kfp_runner.py check --target"] * 2,
 ]
 

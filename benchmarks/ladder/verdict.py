@@ -53,7 +53,7 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
     """Return the `verdict`, sentences; the name of the rung to use; the `recommended` YAML.
 
     Args:
-        results: as `ladder_run` prints them, with `found` and `data`.
+        results: as `run` prints them, with `found` and `data`.
         target: images per second that the accelerator takes, if the user has said so.
     """
     rates = {rung["name"]: Spread.of(rung["images_per_second"]) for rung in results["rungs"]}

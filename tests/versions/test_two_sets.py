@@ -18,7 +18,7 @@ import pytest
 
 from components.evaluation.prediction_file import read_predictions
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # With the outputs of two runs: `old`, with Python 3.11, and `new`, with a later one.
 MADE = Path(os.environ.get("TWO_SETS", "/nowhere"))
 THERE = MADE / ("new" if sys.version_info < (3, 12) else "old")

@@ -1,0 +1,1 @@
+"""Ways to read the same images, one change from each to the next; `rungs.py` is the door."""

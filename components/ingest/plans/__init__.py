@@ -1,0 +1,1 @@
+"""What goes from a listing to shards: which files each holds, and the processes that write it."""
