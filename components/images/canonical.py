@@ -26,9 +26,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     @tf.autograph.experimental.do_not_convert
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         file, orientation = row
-        image = decode_file(file)
-        upright = tf.equal(orientation, 1)
-        image = tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation))
+        image, upright = decode_upright(file, orientation)
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
         image = tf.cond(
             right_size,
@@ -46,6 +44,13 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
 
     rows = (encoded, read_orientations(encoded))
     return tf.map_fn(one, rows, fn_output_signature=tf.TensorSpec([], tf.string))
+
+
+def decode_upright(file: tf.Tensor, orientation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return an image file as uint8 [height, width, 3], upright; and whether it was so stored."""
+    image = decode_file(file)
+    upright = tf.equal(orientation, 1)
+    return tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation)), upright
 
 
 def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:

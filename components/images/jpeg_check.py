@@ -7,19 +7,16 @@ import simplejpeg
 
 from components.images.canonical_form import SEARCHED_BYTES
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.jpeg_frame import FRAMES, PROGRESSIVE, SCAN, SEQUENTIAL, walk_segments
 from components.images.options import ImageOptions
 from components.images.orientation import EXIF, XMP
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg
 
 START = b"\xff\xd8"
 _END = b"\xff\xd9"
-_MARKER, _SCAN = 0xFF, 0xDA
 # The two bytes that begin a scan, as a number; NumPy finds them six times as fast in a long file.
 _SCAN_PAIR, _LONG = 0xDAFF, 2**13
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_WITHOUT_LENGTH = frozenset({0, 1, *range(0xD0, 0xDA)})
-_SEQUENTIAL_FRAMES = frozenset({0xC0, 0xC1})
-_PLAIN_FRAMES = _SEQUENTIAL_FRAMES | {0xC2}
+_PLAIN_FRAMES = SEQUENTIAL | {PROGRESSIVE}
 
 # Cameras and programs write about ten, each of which passes over the whole image. Ingest has time,
 # and would lose an odd file for good; who answers at once has none to lose.
@@ -67,7 +64,7 @@ def check_scans(data: bytes, most: int) -> None:
 def _count_scans(data: bytes) -> int:
     """Count how often the two bytes that begin a scan occur."""
     if len(data) < _LONG:
-        return data.count(bytes((_MARKER, _SCAN)))
+        return data.count(bytes((0xFF, SCAN)))
     pairs = (np.frombuffer(data, "<u2", (len(data) - first) // 2, first) for first in (0, 1))
     return sum(int(np.count_nonzero(of == _SCAN_PAIR)) for of in pairs)
 
@@ -87,18 +84,12 @@ def _walk(data: bytes) -> tuple[int, int]:
         Where the last frame begins, or 0; and where the first scan does, or 0 where no plain
         sequence of segments leads to it.
     """
-    place, frame, last = 2, 0, len(data) - 4
-    while place <= last and data[place] == _MARKER:
-        code = data[place + 1]
-        if code == _SCAN:
+    frame = 0
+    for marker, place in walk_segments(data):
+        if marker == SCAN:
             return frame, place
-        if code in _WITHOUT_LENGTH:
-            break
-        if code in _FRAMES:
+        if marker in FRAMES:
             frame = place
-        # Any number of bytes 0xFF may precede a marker.
-        size = 2 + (data[place + 2] << 8 | data[place + 3])
-        place += 1 if code == _MARKER else size
     return frame, 0
 
 
@@ -113,7 +104,7 @@ def _read_head(data: bytes) -> tuple[bool, bool]:
     frame, scan = _walk(data)
     code, bits, components = (data[frame + at : frame + at + 1] for at in (1, 4, 9))
     plain = frame > 0 and code[0] in _PLAIN_FRAMES and bits == b"\x08"
-    sequential = frame > 0 and code[0] in _SEQUENTIAL_FRAMES
+    sequential = frame > 0 and code[0] in SEQUENTIAL
     one_scan = scan > 0 and sequential and data[scan + 4 : scan + 5] == components != b""
     # EXIF data are a segment; XMP is looked for in what follows the pixels of a small file, too.
     end = scan or len(data)

@@ -1,16 +1,24 @@
-"""The frame of a JPEG: its size and its blocks, and where its header says so.
+"""The head of a JPEG: its segments, and the frame among them; in Python, a file at a time.
+
+`jpeg_segments.py` has the same in TensorFlow's graph.
 
 Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), A.2 (order of blocks).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-_START = b"\xff\xd8"
-# Those that every decoder knows; the others are arithmetic, lossless or hierarchical.
-_SEQUENTIAL, _PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2
-_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDB), 0xFF})
+SCAN, FILL = 0xDA, 0xFF
+"""Markers: the start of a scan; a byte of which any number may precede a marker."""
+SEQUENTIAL, PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2
+"""Frames that every decoder knows; the others are arithmetic, lossless or hierarchical."""
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""All frames."""
+
+_START, _MARKER = b"\xff\xd8", 0xFF
+_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
 _BLOCK, _BITS = 8, 8
 # Positions in a frame header of the bits of a sample, rows, columns and components.
 _PRECISION, _ROWS, _COLUMNS, _COMPONENTS, _FIRST = 4, 5, 7, 9, 10
@@ -30,6 +38,22 @@ class Frame(NamedTuple):
     """Where the height stands in the file, two bytes."""
 
 
+def walk_segments(file: bytes | memoryview) -> Iterator[tuple[int, int]]:
+    """Yield the marker of each segment up to the first scan, that included, and where it begins.
+
+    Ends without a scan where no plain sequence of segments goes on.
+    """
+    place, last = 2, len(file) - 4
+    while place <= last and file[place] == _MARKER:
+        marker = file[place + 1]
+        if marker in _WITHOUT_LENGTH:
+            return
+        yield marker, place
+        if marker == SCAN:
+            return
+        place += 1 if marker == FILL else 2 + (file[place + 2] << 8 | file[place + 3])
+
+
 def read_frame(file: bytes | memoryview) -> Frame | None:
     """Read the frame header of a JPEG of 8 bits, sequential or progressive.
 
@@ -37,14 +61,12 @@ def read_frame(file: bytes | memoryview) -> Frame | None:
     """
     if bytes(file[:2]) != _START:
         return None
-    position = 2
-    while len(file) >= position + _FIRST and file[position] == 0xFF:
-        marker = file[position + 1]
-        if marker in _SEQUENTIAL or marker == _PROGRESSIVE:
-            return _parse(file, position, sequential=marker in _SEQUENTIAL)
-        if marker in _WITHOUT_LENGTH:
+    for marker, place in walk_segments(file):
+        if marker in SEQUENTIAL or marker == PROGRESSIVE:
+            whole = len(file) >= place + _FIRST
+            return _parse(file, place, sequential=marker in SEQUENTIAL) if whole else None
+        if marker == FILL:
             return None
-        position += 2 + _word(file, position + 2)
     return None
 
 

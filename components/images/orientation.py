@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 from PIL import Image
 
 from components.images.canonical_form import SEARCHED_BYTES
+from components.images.jpeg_frame import walk_segments
 from components.images.tensorflow_decoder import read_orientation
 
 _TAG = 0x0112
@@ -14,9 +16,9 @@ _SHORT = 3
 EXIF, XMP = b"Exif\0\0", b"tiff:Orientation"
 """One of them is in the head of every file but a PNG that may say how it is to be turned."""
 _PNG_EXIF = b"eXIf"
-_APP1 = b"\xff\xe1"
+_APP1 = 0xE1
 # Of segments for applications and comments: what precedes EXIF data, where anything does.
-_MARKERS = frozenset(bytes((0xFF, code)) for code in (*range(0xE0, 0xF0), 0xFE))
+_MARKERS = frozenset({*range(0xE0, 0xF0), 0xFE})
 _MOST_SEGMENTS = 100
 # More tags than any writer of EXIF data has.
 _MOST_ENTRIES = 1000
@@ -83,12 +85,9 @@ def _says_upright(data: bytes) -> bool:
 
 def _find_exif(data: bytes) -> int:
     """Return where the EXIF data of a JPEG begin; 0 unless plain segments alone precede them."""
-    start = 2
-    for _ in range(_MOST_SEGMENTS):
-        marker = data[start : start + 2]
-        if marker == _APP1 and data[start + 4 : start + 10] == EXIF:
-            return start + 10
+    for marker, place in itertools.islice(walk_segments(data), _MOST_SEGMENTS):
+        if marker == _APP1 and data[place + 4 : place + 10] == EXIF:
+            return place + 10
         if marker not in _MARKERS:
             break
-        start += 2 + int.from_bytes(data[start + 2 : start + 4], "big")
     return 0

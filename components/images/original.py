@@ -12,11 +12,11 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.images.canonical import decode_file
+from components.images.canonical import decode_upright
 from components.images.canonical_form import CanonicalForm
 from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
-from components.images.upright import read_orientations, turn_upright
+from components.images.upright import read_orientations
 
 # Four times those of the largest size that a model sees, 2048 by 2048. Without a limit, a file of
 # any size would be decoded in every epoch, and a progressive one be held in memory as a whole.
@@ -80,8 +80,7 @@ def _upright_pixels() -> Callable[[tf.Tensor], tf.Tensor]:
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
     def decode(file: tf.Tensor) -> tf.Tensor:
-        image, orientation = decode_file(file), read_orientations(file[tf.newaxis])[0]
-        upright = tf.equal(orientation, 1)
-        return tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation))
+        image, _ = decode_upright(file, read_orientations(file[tf.newaxis])[0])
+        return image
 
     return decode  # type: ignore[no-any-return]

@@ -11,20 +11,20 @@ Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), B.2.4.4 (restart inte
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import simplejpeg
 
+from components.images.jpeg_frame import FILL, FRAMES, SCAN, walk_segments
 from pipeline_def.data.batch_memory import Pixels
 
 # libjpeg takes no more rows (JPEG_MAX_DIMENSION).
 _MOST_ROWS = 65_500
 
 _END = b"\xff\xd9"
-_BASELINE, _RESTART_INTERVAL, _SCAN = 0xC0, 0xDD, 0xDA
-# Frames of another kind, from 0xC0 on, beside those that are no frames.
-_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_BASELINE, _RESTART_INTERVAL = 0xC0, 0xDD
 _RESTARTS = [bytes([0xFF, 0xD0 + number]) for number in range(8)]
 
 _BLOCK = 8
@@ -98,21 +98,18 @@ def _decode_stack(header: _Header, files: Sequence[memoryview], out: Pixels) -> 
 
 def _read_header(file: memoryview, side: int) -> _Header | None:
     """Return the header of a JPEG; None if it cannot be joined with others of that size."""
-    frame, position = None, 2
-    for _ in range(_SEGMENTS):
-        if len(file) < position + 4 or file[position] != 0xFF:
+    frame = 0
+    for marker, place in itertools.islice(walk_segments(file), _SEGMENTS):
+        if marker in FRAMES:
+            frame = place
+        elif marker in (FILL, _RESTART_INTERVAL):
             return None
-        marker, after = file[position + 1], position + 2 + _word(file, position + 2)
-        if marker in _FRAMES:
-            frame = position
-        if marker == _RESTART_INTERVAL:
-            return None
-        if marker == _SCAN and frame is not None:
+        elif marker == SCAN and frame:
             units = _units(file[frame : frame + 19], side)
-            if not units or file[position + 4] != _COMPONENTS:
+            if not units or file[place + 4] != _COMPONENTS:
                 return None
-            return _Header(bytes(file[:after]), frame + 5, position, units)
-        position = after
+            after = place + 2 + _word(file, place + 2)
+            return _Header(bytes(file[:after]), frame + 5, place, units)
     return None
 
 

@@ -29,8 +29,8 @@ from components.storage.artifact_files import on_disk
 Answer = Callable[[Question, bytes], Any]
 
 FEWEST = 10_000
-"""Files that are worth processes. One takes 0.4 s of CPU time to start, in which a thread does
-6,000 small files; two processes do twice as many a second."""
+"""Files that are worth processes. Their interpreter takes 0.4 s of CPU time to start, in which a
+thread does 6,000 small files; two processes do twice as many a second."""
 
 
 def are_worth_it(job: IngestJob) -> bool:
