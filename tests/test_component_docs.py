@@ -1,4 +1,4 @@
-"""What the docstrings and docs/components.md say of the components, held against the components."""
+"""What the docstrings and docs/reference/components.md say of the components, held against the components."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components import TrainerConfig, TransformConfig
 # With other tests that import TFX.
 pytestmark = pytest.mark.xdist_group("kubeflow")
 
-DOCS = Path(__file__).parent.parent / "docs" / "components.md"
+DOCS = Path(__file__).parent.parent / "docs" / "reference" / "components.md"
 COMPONENTS = [
     name for name in components.__all__ if hasattr(getattr(components, name), "SPEC_CLASS")
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.report import findings
 from tests.docs.markdown import ROOT
 
-_PAGE = ROOT / "docs" / "improving.md"
+_PAGE = ROOT / "docs" / "how-to" / "improve.md"
 
 
 def list_texts() -> list[str]:

@@ -1,4 +1,4 @@
-"""The versions that docs/support.md names are those of each set."""
+"""The versions that docs/reference/support.md names are those of each set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.markdown import ROOT
 def test_the_table_names_the_versions_of_each_set(column: int, marker: str) -> None:
     pattern = rf'==([\d.]+) ; python_version {marker}"'
     pinned = set(re.findall(pattern, (ROOT / "pyproject.toml").read_text()))
-    table = (ROOT / "docs/support.md").read_text().split("\n\n")[2]
+    table = (ROOT / "docs/reference/support.md").read_text().split("\n\n")[2]
     cells = [row.split("|")[column] for row in table.splitlines()]
     named = re.findall(r"\d+\.\d+\.\d+", " ".join(cells))
     assert len(named) == 10

@@ -174,7 +174,7 @@ class Cluster:
             self.address,
             f"the step's service account in the namespace {self.namespace}",
             "check that the pod's token is mounted",
-            "give it the role in docs/kubeflow.md, section Several workers",
+            "give it the role in docs/how-to/kubeflow.md, section Several workers",
         ).refusal(status, action, message)
 
 

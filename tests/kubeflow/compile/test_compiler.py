@@ -363,7 +363,7 @@ def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
 
 @pytest.mark.slow
 def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "kubeflow.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "kubeflow.md").read_text()
     found = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
     # Those of several workers are compiled in `workers/test_worker_groups`.
     blocks = [block for block in found if not re.search("^apiVersion:|^  workers:", block, re.M)]

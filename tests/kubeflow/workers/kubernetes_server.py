@@ -145,7 +145,7 @@ class KubernetesServer(StubServer):
 
 def docs_role() -> list[dict[str, list[str]]]:
     """Return the rules of the role in the documentation."""
-    text = (Path(__file__).parents[3] / "docs" / "kubeflow.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / "kubeflow.md").read_text()
     [block] = re.findall(r"```yaml\n(apiVersion: rbac.*?)```", text, flags=re.DOTALL)
     role, _binding = yaml.safe_load_all(block)
     return list(role["rules"])

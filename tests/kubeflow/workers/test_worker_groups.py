@@ -98,7 +98,7 @@ def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
 def test_what_the_docs_say_compiles(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, printed: str, executor: str
 ) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "kubeflow.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / "kubeflow.md").read_text()
     blocks = re.findall(r"```yaml\n(kubeflow:[^`]*  workers:[^`]*)```", text)
     (tmp_path / "cluster.yaml").write_text(blocks[("oss", "vertex").index(target)])
     argv = ("--config", str(tmp_path / "cluster.yaml"), "--target", target)
