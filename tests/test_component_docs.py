@@ -1,4 +1,4 @@
-"""What the docstrings and docs/reference/components.md say of the components, held against the components."""
+"""The docstrings and docs/reference/components.md agree with the components."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def stored_pixels(*files: bytes) -> Any:
 
 
 def test_what_the_served_graph_sees_of_unusual_images() -> None:
-    """Bytes of clients have not been through ingest; `docs/how-to/serve.md` says what that means."""
+    """Served bytes have not been through ingest; `docs/how-to/serve.md` lists the differences."""
     image = picture(1)
     deep = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
     beneath = image.copy()
