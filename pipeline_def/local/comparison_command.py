@@ -20,7 +20,7 @@ from components.report.comparison.sources import read_evaluation, read_labels, r
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
-from pipeline_def.runs.selection import Selected, select
+from pipeline_def.runs.selection import SelectedRun, select
 from pipeline_def.runs.table import print_json
 
 # In each direction; 48 pictures of 2 to 5 KB.
@@ -67,7 +67,7 @@ def show_comparison(
         _print(facts, path)
 
 
-def _describe(name: str, run: Selected) -> ComparedRun:
+def _describe(name: str, run: SelectedRun) -> ComparedRun:
     record = run.record
     with _say_what_is_gone(run):
         examples = read_labels(run.find_artifact("ImageExampleGen", "examples"))
@@ -94,7 +94,7 @@ def _describe(name: str, run: Selected) -> ComparedRun:
     )
 
 
-def _read(run: Selected) -> Evaluation:
+def _read(run: SelectedRun) -> Evaluation:
     with _say_what_is_gone(run):
         return read_evaluation(
             run.find_artifact("Evaluator", "evaluation"),
@@ -104,7 +104,7 @@ def _read(run: Selected) -> Evaluation:
 
 
 @contextlib.contextmanager
-def _say_what_is_gone(run: Selected) -> Iterator[None]:
+def _say_what_is_gone(run: SelectedRun) -> Iterator[None]:
     """Turn what happens where artifacts were removed or damaged into one sentence."""
     try:
         yield

@@ -1,1 +1,1 @@
-"""What was run, with what, and what came of it; `record.py` is the door."""
+"""Run records, their history and the `runs` command. Start with `record.py`."""

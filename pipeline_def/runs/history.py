@@ -1,23 +1,39 @@
-"""What each run changed against the one before, and what that did to the accuracy."""
+"""What changed between runs, and where a pushed model comes from."""
 
 from __future__ import annotations
 
+import collections
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline_def.runs.record import RunRecord
+from components.contract.errors import DataError
+from pipeline_def.runs.record import RunRecord, Step
 
 CODE = "code of "
-"""Begins the name of the digest of a step's code."""
+"""Prefix of the change of a step's code digest."""
 
 IMAGES = "images"
-"""The name of the change when the files are others."""
+"""Name of the change of the images' fingerprint."""
+
+_PUSHER = "Pusher"
+
+
+# Step → the configuration sections that it depends on.
+_SETTINGS = {
+    "ImageExampleGen": ("data", "ingest"),
+    "SchemaGen": ("validation",),
+    "ExampleValidator": ("validation",),
+    "Transform": ("transform",),
+    "Trainer": ("transform", "input", "augmentation", "model", "training", "transfer"),
+    "Evaluator": ("evaluation",),
+}
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting, code or images other than in the run before; None where there was or is none."""
+    """A setting, code digest or fingerprint that differs from the previous run; None if absent."""
 
     name: str
     old: Any
@@ -25,17 +41,33 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A run beside those before it."""
+class ComparedRun:
+    """A run compared with the runs before it."""
 
     record: RunRecord
     changes: tuple[Change, ...]
-    """Since the last run of the same pipeline by the same runner."""
+    """Changes since the previous run of the same pipeline by the same runner."""
     accuracy_change: float | None
-    """Since the last run that was measured on the same images and split."""
+    """Change since the last run that was evaluated on the same images and split."""
 
 
-def compare(records: Sequence[RunRecord]) -> list[Compared]:
+@dataclass(frozen=True)
+class Origin:
+    """A step that contributed to a model."""
+
+    name: str
+    run: str
+    """Id of the run that executed it. Later runs may have reused its outputs from the cache."""
+    step: Step
+    code: str
+    """Digest of its code; "" for TFX's own steps."""
+    settings: dict[str, Any]
+    """For example `training.epochs`."""
+    sources: dict[str, str]
+    """Input → the step that produced it; "" if no record names it."""
+
+
+def compare(records: Sequence[RunRecord]) -> list[ComparedRun]:
     """Compare each record with those before it."""
     facts: dict[tuple[str, str], dict[str, Any]] = {}
     accuracies: dict[tuple[Any, ...], float] = {}
@@ -43,7 +75,7 @@ def compare(records: Sequence[RunRecord]) -> list[Compared]:
     for record in records:
         key = (record.runner, record.pipeline)
         before = facts.get(key, {})
-        # A run that failed in ingest says nothing about its images.
+        # A run that failed in ingest has no fingerprint.
         new = {IMAGES: before.get(IMAGES), **_list_facts(record)}
         facts[key] = new
         accuracy = record.metrics.get("accuracy")
@@ -57,12 +89,12 @@ def compare(records: Sequence[RunRecord]) -> list[Compared]:
         if accuracy is not None:
             gain = accuracy - accuracies[same] if same in accuracies else None
             accuracies[same] = accuracy
-        compared.append(Compared(record, tuple(_list_changes(before, new)), gain))
+        compared.append(ComparedRun(record, tuple(_list_changes(before, new)), gain))
     return compared
 
 
 def _list_changes(before: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
-    """Yield nothing where there was no run before, nor for images that are known only now."""
+    """Yield the changes; none for a first run, or for images whose old fingerprint is unknown."""
     if not before:
         return
     for name in sorted(before.keys() | new.keys()):
@@ -73,7 +105,7 @@ def _list_changes(before: dict[str, Any], new: dict[str, Any]) -> Iterator[Chang
 
 def _list_facts(record: RunRecord) -> dict[str, Any]:
     facts = dict(flatten(record.configuration))
-    # The folder that the runs lie in is the same for all, also after it was moved.
+    # All runs share the output folder, even after it was moved.
     for place in ("output", "working_copy"):
         facts.pop(place, None)
     facts |= {f"{CODE}{step}": digest for step, digest in record.code.items()}
@@ -83,9 +115,67 @@ def _list_facts(record: RunRecord) -> dict[str, Any]:
 
 
 def flatten(configuration: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each setting under the name that a user sets it by: `training.epochs`."""
+    """Yield each setting under its option name, such as `training.epochs`."""
     for name, value in configuration.items():
         if isinstance(value, dict) and value:
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Origin]]:
+    """Trace a pushed model, named by its version or folder, back to the images.
+
+    Returns:
+        The run that pushed it, and every step that contributed, starting with the push.
+
+    Raises:
+        DataError: no run pushed this model.
+    """
+    run = _find_push(records, wanted)
+    producers = find_producers(records)
+    found: dict[str, Origin] = {}
+    waiting = collections.deque([(run, _PUSHER)])
+    while waiting:
+        record, name = waiting.popleft()
+        if name not in found:
+            inputs = record.steps[name].inputs
+            sources = {k: producers[uris[0]] for k, uris in inputs.items() if uris[0] in producers}
+            found[name] = _describe(record, name, {k: step for k, (_, step) in sources.items()})
+            waiting.extend(sources.values())
+    return run, list(found.values())
+
+
+def find_producers(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, str]]:
+    """Return the run and the step that produced each artifact, by URI."""
+    return {
+        output.uri: (record, name)
+        for record in reversed(records)
+        for name, step in record.steps.items()
+        if step.state == "done"
+        for output in step.outputs.values()
+    }
+
+
+def _find_push(records: Sequence[RunRecord], wanted: str) -> RunRecord:
+    """Return the first run that pushed the model."""
+    names = {wanted.rstrip("/"), os.path.abspath(wanted), os.path.realpath(wanted)}
+    pushes = [(record, record.pushed) for record in records if record.pushed]
+    for record, pushed in pushes:
+        if names & {pushed.version, pushed.destination.rstrip("/")}:
+            return record
+    versions = ", ".join(sorted({pushed.version for _, pushed in pushes})) or "none"
+    raise DataError(f"No recorded run pushed {wanted!r}. Pushed versions: {versions}.")
+
+
+def _describe(record: RunRecord, name: str, sources: dict[str, str]) -> Origin:
+    step = record.steps[name]
+    chosen = {section: record.configuration.get(section) for section in _SETTINGS.get(name, ())}
+    return Origin(
+        name=name,
+        run=record.id,
+        step=step,
+        code=record.code.get(name, ""),
+        settings=dict(flatten(chosen)),
+        sources={key: sources.get(key, "") for key in step.inputs},
+    )

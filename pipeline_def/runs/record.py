@@ -1,6 +1,6 @@
-"""The record of a run, `runs/<id>/run.json`, which is written anew at every step.
+"""The record of a run, `runs/<id>/run.json`, rewritten after every step.
 
-Both runners write it; `local_runner.py runs`, the lineage of a model and the summary read it.
+Both runners write it. `local_runner.py runs`, the lineage of a model and the summary read it.
 """
 
 from __future__ import annotations
@@ -8,21 +8,62 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
-import dacite
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
-from pipeline_def.runs.process import Process
 
 FORMAT = 2
-"""Of the file; a change that a reader of before would not understand makes it greater."""
+"""Version of the file format. Increase it when older readers would misunderstand the file."""
+
+_PROC = Path("/proc")
+_strict = with_config(ConfigDict(extra="forbid", strict=True))
 
 
+@_strict
+@dataclass(frozen=True)
+class Process:
+    """The process that runs a pipeline. Its PID alone may later belong to another process."""
+
+    host: str
+    pid: int
+    started: str
+    """Start time, which tells apart processes with the same PID; "" on a system without /proc."""
+
+    def has_ended(self) -> bool:
+        """Return whether the process is known to have ended; False for another machine's."""
+        known = self.host == socket.gethostname() and self.started
+        return bool(known) and _start_time(self.pid) != self.started
+
+
+def this_process() -> Process:
+    """Describe the calling process."""
+    return Process(socket.gethostname(), os.getpid(), _start_time(os.getpid()))
+
+
+def _start_time(pid: int) -> str:
+    """Return the boot id and the start time in clock ticks; "" if there is no such process.
+
+    Source: `starttime`, the 22nd field of /proc/pid/stat in proc(5). The second field is a name in
+    parentheses, which may contain spaces.
+    """
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+    state, ticks = fields[0], fields[19]
+    return "" if state in "ZX" else f"{boot} {ticks}"
+
+
+@_strict
 @dataclass(frozen=True)
 class Output:
     """An artifact."""
@@ -30,108 +71,112 @@ class Output:
     uri: str
     type: str
     properties: dict[str, Any] = field(default_factory=dict)
-    """Its short properties: no curves and matrices."""
+    """Scalar properties only, without curves and matrices."""
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Read a file of the artifact, which must lie on this machine."""
+        """Read a JSON file of an artifact on this machine."""
         with open(os.path.join(self.uri, name), encoding="utf-8") as file:
             facts: dict[str, Any] = json.load(file)
         return facts
 
 
+@_strict
 @dataclass(frozen=True)
 class Step:
-    """One step of a run."""
+    """A step of a run."""
 
     state: Literal["running", "done", "cached", "failed", "stopped"]
     started: str = ""
-    """ISO 8601, UTC; "" where a cluster did not tell."""
+    """ISO 8601, UTC; "" if the cluster did not report it."""
     seconds: float | None = None
     inputs: dict[str, list[str]] = field(default_factory=dict)
     """Name → URIs."""
     outputs: dict[str, Output] = field(default_factory=dict)
     made_by: str = ""
-    """For a cached step, the run that made its outputs; "" where no record of it was found."""
+    """Id of the run that produced the outputs of a cached step; "" if no record names it."""
 
 
+@_strict
 @dataclass(frozen=True)
 class Data:
-    """The images of a run, as far as ingest has told."""
+    """The images of a run, as reported by ingest."""
 
     folder: str = ""
     fingerprint: str = ""
-    """Of the listing of the folder."""
+    """Fingerprint of the folder's listing."""
     span: int | None = None
     version: int | None = None
     examples: dict[str, int] = field(default_factory=dict)
-    """Split → examples."""
+    """Split → number of examples."""
 
 
+@_strict
 @dataclass(frozen=True)
 class Pushed:
-    """Where the blessed model of a run is served from."""
+    """Where the blessed model of a run was pushed."""
 
     version: str
     destination: str
-    """Folder, a path or a URL."""
+    """Folder, as a path or URL."""
 
 
+@_strict
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a pipeline; every field after `process` is filled in as the run goes on."""
+    """One run of a pipeline. Fields after `process` are filled in while it runs."""
 
     id: str
-    """When it started, in this machine's time."""
+    """Start time in the local time zone."""
     runner: Literal["local", "kubeflow"]
     pipeline: str
     started: str
     """ISO 8601, UTC."""
     configuration: dict[str, Any]
-    """Section → field → value, as a user sets them; on Kubeflow, the parameters of the run."""
+    """Section → field → value, as users set them; on Kubeflow, the parameters of the run."""
     code: dict[str, str]
-    """Step → digest of its code; steps of TFX itself have none."""
+    """Step → digest of its code, for our own steps."""
     versions: dict[str, str]
-    """Of Python and the libraries that matter to results; on Kubeflow, the image of the steps."""
+    """Versions of Python and the main libraries; on Kubeflow, the image of the steps."""
     process: Process
-    """Runs the pipeline, or follows a run on Kubeflow."""
+    """Process that runs the pipeline, or follows it on Kubeflow."""
     state: Literal["running", "done", "failed", "stopped"] = "running"
     ended: str | None = None
     error: str = ""
-    """The reason of a failure, in a sentence."""
+    """Reason of a failure, in one sentence."""
     url: str = ""
     """Page of a run on Kubeflow."""
     steps: dict[str, Step] = field(default_factory=dict)
-    """Those that have begun, in the order in which they did."""
+    """Steps in the order in which they started."""
     data: Data = field(default_factory=Data)
     metrics: dict[str, float | None] = field(default_factory=dict)
-    """Over all examples of `split`; null where not defined."""
+    """Metrics on all examples of `split`; null where undefined."""
     split: str = ""
-    """Judged the model."""
+    """Split that the model was evaluated on."""
     blessed: bool | None = None
     outcome: str = ""
-    """Of the verdict: blessed, undecided or refused."""
+    """Verdict: blessed, undecided or refused."""
     headline: str = ""
-    """The verdict in a sentence."""
+    """The verdict in one sentence."""
     reasons: list[str] = field(default_factory=list)
     """Why the model was blessed or not."""
     baseline: dict[str, Any] | None = None
-    """The model in use before: `version`, and `accuracy` on the same split."""
+    """The previous model in use: `version`, and `accuracy` on the same split."""
     pushed: Pushed | None = None
     earlier_runs: bool = False
-    """The output folder had been used before, by a version that kept no records."""
+    """Whether a version that kept no records used the output folder before."""
     format: int = FORMAT
 
 
 def now() -> str:
-    """Return the time, ISO 8601 in UTC, to the millisecond."""
+    """Return the current time as ISO 8601 in UTC, in milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def write_record(record: RunRecord, output: str) -> None:
-    """Write or replace the file of a record in one step.
+    """Write or replace the file of a record atomically.
 
     Raises:
-        StorageError: the folder cannot be written to.
+        StorageError: the folder is not writable.
     """
     path = Layout(output).record(record.id)
     unfinished = f"{path}.unfinished"
@@ -145,12 +190,12 @@ def write_record(record: RunRecord, output: str) -> None:
 
 
 def read_records(output: str, only: str | None = None) -> list[RunRecord]:
-    """Return the records in the folder `output`, or the one of a run, the newest last.
+    """Return the records in the folder `output`, or the record of run `only`; newest last.
 
-    A run whose process is gone without a word was killed: it counts as stopped.
+    A run that was killed counts as stopped.
 
     Raises:
-        StorageError: one of them cannot be read.
+        StorageError: a record cannot be read.
     """
     layout = Layout(output)
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
@@ -162,30 +207,24 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
 def _read_record(path: str) -> RunRecord:
     try:
         with open(path, encoding="utf-8") as file:
-            fields = json.load(file)
-        if fields["format"] > FORMAT:
+            text = file.read()
+        if json.loads(text)["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
-        record = dacite.from_dict(RunRecord, fields, dacite.Config(strict=True))
+        record = TypeAdapter(RunRecord).validate_json(text)
         for time in (record.started, record.ended):
             datetime.fromisoformat(time or record.started)
-        return _settle(record)
     except OSError as error:
         raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, LookupError, RecursionError, dacite.DaciteError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError, ValidationError) as error:
         raise StorageError(
-            f"{path} is not the record of a run: `local_runner.py runs --repair` sets it aside."
+            f"{path} is not a valid run record. `local_runner.py runs --repair` sets it aside."
         ) from error
-
-
-def _settle(record: RunRecord) -> RunRecord:
-    """Mark as stopped what the record says is running although its process has ended."""
-    if record.runner == "local" and record.state == "running" and record.process.has_ended():
-        return end(record, "stopped")
-    return record
+    was_killed = record.state == "running" and record.process.has_ended()
+    return end(record, "stopped") if record.runner == "local" and was_killed else record
 
 
 def end(record: RunRecord, state: Literal["done", "failed", "stopped"]) -> RunRecord:
-    """Return the record with a run, and the step that was running, in the state `state`."""
+    """Return the record with the run, and the step that was running, in the state `state`."""
     steps = {
         name: dataclasses.replace(step, state=state) if step.state == "running" else step
         for name, step in record.steps.items()

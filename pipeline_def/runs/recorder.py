@@ -1,4 +1,4 @@
-"""Writes the record of a run as the run goes on."""
+"""Write the record of a run while it runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ from typing import Any, Literal
 from components.contract.errors import StorageError
 from components.contract.stopping import before_stopping
 from pipeline_def.layout import Layout
-from pipeline_def.runs.lineage import find_makers
-from pipeline_def.runs.process import this_process
-from pipeline_def.runs.record import RunRecord, Step, end, now, read_records, write_record
+from pipeline_def.runs.history import find_producers
+from pipeline_def.runs.record import (
+    RunRecord,
+    Step,
+    end,
+    now,
+    read_records,
+    this_process,
+    write_record,
+)
 
 _LIBRARIES = (
     "tfx",
@@ -31,7 +38,7 @@ _LIBRARIES = (
 
 
 class Recorder:
-    """Holds the record of one run, and writes it at every change."""
+    """Holds the record of one run and writes it after every change."""
 
     def __init__(
         self,
@@ -43,17 +50,17 @@ class Recorder:
         code: dict[str, str],
         versions: dict[str, str] | None = None,
     ) -> None:
-        """Begin the record of a run in the folder `output`.
+        """Start the record of a run in the folder `output`.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the record cannot be written.
         """
         self.output = output
         earlier: list[RunRecord] = []
-        # What a later version has written keeps nobody from running this one.
+        # Unreadable records, for instance of a later version, must not prevent a run.
         with contextlib.suppress(StorageError):
             earlier = read_records(output)
-        self._makers = find_makers(earlier)
+        self._producers = find_producers(earlier)
         self.record = RunRecord(
             id=_new_id(),
             runner=runner,
@@ -73,25 +80,25 @@ class Recorder:
         write_record(self.record, self.output)
 
     def step_started(self, name: str) -> None:
-        """Note that a step begins."""
+        """Record that a step started."""
         self._set_step(name, Step("running", started=now()))
 
     def step_ended(self, name: str, step: Step, **facts: Any) -> None:
-        """Note how a step ended, and fields of the record that its outputs have told."""
+        """Record how a step ended, with record fields derived from its outputs."""
         if step.state == "cached":
-            known = (o.uri for o in step.outputs.values() if o.uri in self._makers)
-            made_by = next((self._makers[uri][0].id for uri in known), "")
+            known = (o.uri for o in step.outputs.values() if o.uri in self._producers)
+            made_by = next((self._producers[uri][0].id for uri in known), "")
             step = dataclasses.replace(step, made_by=made_by)
         self._set_step(name, step, **facts)
 
     def end(self, state: Literal["done", "failed", "stopped"], error: str = "") -> None:
-        """Note how the run ended; the step that was running ended likewise."""
+        """Record how the run ended. A step that was running ends in the same state."""
         self.record = end(self.record, state)
         self.change(error=error, ended=now())
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Note an error that leaves the context, and that the process is stopped in it."""
+        """Record an exception that leaves the context, or that the process is stopped in it."""
         try:
             with before_stopping(lambda: self.end("stopped")):
                 yield
@@ -107,7 +114,7 @@ class Recorder:
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the first line of what an exception says, or the name of its class."""
+    """Return the first line of an exception's message, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""The run that a person means: by its number in the list, its id, its version or its folder."""
+"""Find the run that a user names: by its number in the list, id, pushed version or folder."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 
 _EVALUATOR = "Evaluator"
-_EARLIER = "runs of earlier versions, which kept no records, are not listed."
+_EARLIER = "runs of earlier versions are not listed because those kept no records."
 
 
 @dataclass(frozen=True)
-class Selected:
-    """A run, and the output folder that it was found in."""
+class SelectedRun:
+    """A run, and the output folder in which it was found."""
 
     record: RunRecord
     output: str
 
     def find_artifact(self, step: str, name: str) -> str:
-        """Return the folder of an output of a step, also if the output folder was moved since.
+        """Return the folder of a step's output, even if the output folder was moved since.
 
         Raises:
-            DataError: the run did not get as far.
-            StorageError: it lies on another machine.
+            DataError: the run ended before it produced this output.
+            StorageError: the artifact is not on this machine.
         """
         made = self.record.steps.get(step)
         if made is None or name not in made.outputs:
-            lacks = "evaluated no model" if step == _EVALUATOR else "ingested no images"
+            lacks = "did not evaluate a model" if step == _EVALUATOR else "did not ingest images"
             raise DataError(
-                f"The run {self.record.id} in {self.output} has {lacks}: {self._say_how_far()}."
+                f"Run {self.record.id} in {self.output} {lacks}: {self._describe_progress()}."
             )
         uri = made.outputs[name].uri
         if not on_disk(uri):
             raise StorageError(
-                f"{uri} of the run {self.record.id} is not on this machine: only runs whose "
-                "artifacts are here can be compared."
+                f"{uri} of run {self.record.id} is not on this machine. Only runs with local "
+                "artifacts can be compared."
             )
         before = str(self.record.configuration.get("output"))
         if not os.path.exists(uri) and uri.startswith(f"{before}/"):
             return os.path.join(self.output, os.path.relpath(uri, before))
         return uri
 
-    def _say_how_far(self) -> str:
+    def _describe_progress(self) -> str:
         last = next(reversed(self.record.steps), "")
         state = {"done": "it ended", "running": "it is running"}.get(
             self.record.state, f"it {self.record.state}"
@@ -56,7 +56,7 @@ class Selected:
 
 
 def read_runs(output: str) -> list[RunRecord]:
-    """Return the records in an output folder, the newest last.
+    """Return the records in an output folder, newest last.
 
     Raises:
         StorageError: there are none, or they cannot be read.
@@ -66,28 +66,28 @@ def read_runs(output: str) -> list[RunRecord]:
         raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
     if not records:
         raise StorageError(
-            f"{output} has no runs: there is no {Layout(output).runs}. Name the folder of the "
-            "runs with --output."
+            f"{output} has no runs: {Layout(output).runs} does not exist. Pass the output folder "
+            "with --output."
         )
     return records
 
 
 def note_earlier(records: Sequence[RunRecord]) -> str:
-    """Say that there were runs before these; "" if there were none."""
+    """Return a note if earlier runs are not listed; "" otherwise."""
     return f"Note: {_EARLIER}" if any(record.earlier_runs for record in records) else ""
 
 
-def select(wanted: str, output: str) -> Selected:
+def select(wanted: str, output: str) -> SelectedRun:
     """Find the run that `wanted` names.
 
     Args:
-        wanted: number in the list of the folder `output`, from 1 on; the beginning of an id; the
-            version that the run has pushed; another output folder, for its newest run that
-            evaluated a model; or the folder of a record, `OUTPUT/runs/ID`.
-        output: folder of the runs.
+        wanted: number in the list of runs, starting at 1; prefix of an id; version that the run
+            pushed; another output folder, for its newest run that evaluated a model; or the folder
+            of a record, `OUTPUT/runs/ID`.
+        output: output folder of the runs.
 
     Raises:
-        DataError: there is no such run, or there are several.
+        DataError: no run matches, or several do.
         StorageError: the folder has no runs, or they cannot be read.
     """
     if read_number(wanted) is None and os.path.isdir(wanted):
@@ -95,12 +95,12 @@ def select(wanted: str, output: str) -> Selected:
     records = read_runs(output)
     found = _find(wanted, records)
     if len(found) == 1:
-        return Selected(found[0], output)
-    problem = f"{len(found)} runs" if found else "no run"
-    numbers = f"runs 1 to {len(records)}" if len(records) > 1 else "one run, 1"
+        return SelectedRun(found[0], output)
+    problem = f"{len(found)} runs match" if found else "No run matches"
+    numbers = f"runs 1 to {len(records)}" if len(records) > 1 else "only run 1"
     raise DataError(
-        f"There {'are' if found else 'is'} {problem} {wanted} in {output}, which has {numbers}; "
-        f"local_runner.py runs --output {output} lists them."
+        f"{problem} {wanted!r} in {output}, which has {numbers}. "
+        f"`local_runner.py runs --output {output}` lists them."
     )
 
 
@@ -110,19 +110,19 @@ def _find(wanted: str, records: Sequence[RunRecord]) -> list[RunRecord]:
         return [records[number - 1]]
     if pushed := [run for run in records if run.pushed and run.pushed.version == wanted]:
         return pushed[:1]
-    # Digits alone are no id: all runs of a year begin with the same ones.
+    # Digits alone are not an id, because all ids of a year start with the same digits.
     return [run for run in records if number is None and run.id.startswith(wanted)]
 
 
-def _select_in(folder: str) -> Selected:
+def _select_in(folder: str) -> SelectedRun:
     above = os.path.dirname(os.path.dirname(folder))
     for record in read_records(above):
         if os.path.dirname(Layout(above).record(record.id)) == folder:
-            return Selected(record, above)
+            return SelectedRun(record, above)
     records = read_runs(folder)
-    evaluated = [run for run in records if _has_evaluated(run)]
-    return Selected((evaluated or records)[-1], folder)
+    evaluated = [run for run in records if _is_evaluated(run)]
+    return SelectedRun((evaluated or records)[-1], folder)
 
 
-def _has_evaluated(run: RunRecord) -> bool:
+def _is_evaluated(run: RunRecord) -> bool:
     return _EVALUATOR in run.steps and "evaluation" in run.steps[_EVALUATOR].outputs

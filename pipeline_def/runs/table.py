@@ -1,4 +1,4 @@
-"""What `local_runner.py runs` prints: the runs of a folder, or where a pushed model comes from."""
+"""Print what `local_runner.py runs` shows: the runs of a folder, or the lineage of a model."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from components.contract.printable import make_printable
-from pipeline_def.runs.history import CODE, IMAGES, Change, Compared, compare
-from pipeline_def.runs.lineage import Origin, trace
+from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import note_earlier, read_runs
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
-# Narrower than this, settings no longer fit.
-_LEAST_CHANGED = 12
+# Settings do not fit into a narrower column.
+_MIN_CHANGED_WIDTH = 12
 _GAP = 2
-_MOST_CHANGES = 12
+_MAX_CHANGES = 12
 _NOTHING = "–"
 
 
 def show_runs(output: str, *, as_json: bool = False) -> None:
-    """Print the runs in the folder `output`, the newest last.
+    """Print the runs in the folder `output`, newest last.
 
     Raises:
         StorageError: there are none, or they cannot be read.
@@ -53,10 +52,10 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
 
 
 def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
-    """Print where the model comes from that was pushed as `wanted`, a version or its folder.
+    """Print the lineage of the model pushed as `wanted`, a version or folder.
 
     Raises:
-        UserError: no run in the folder `output` has pushed it.
+        UserError: no run in the folder `output` pushed it.
     """
     run, origins = trace(read_runs(output), wanted)
     if as_json:
@@ -78,24 +77,24 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value for other programs, and for a person who looks at it."""
+    """Print a value as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    # JSON spells out some control characters only; others would act on the terminal.
+    # JSON does not escape all control characters; the rest would act on the terminal.
     print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def print_table(
     titles: Sequence[str], rows: Iterable[Sequence[str]], *, breaks: str | None = None
 ) -> None:
-    """Print to the width of a terminal, breaking only the column `breaks`; crop nothing."""
+    """Print a table as wide as the terminal, wrapping only the column `breaks`."""
     cleaned = [tuple(map(_clean, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     needed = -_GAP
     for name, *cells in zip(titles, *cleaned, strict=True):
         folds = name == breaks
         widest = max(cell_len(line) for cell in (name, *cells) for line in cell.split("\n"))
-        # Rich would take the longest word for the least width, and crop the rest.
-        least = min(widest, _LEAST_CHANGED) if folds else widest
+        # Rich would use the longest word as the minimum width and crop the other columns.
+        least = min(widest, _MIN_CHANGED_WIDTH) if folds else widest
         overflow: Literal["fold", "ignore"] = "fold" if folds else "ignore"
         table.add_column(name, no_wrap=not folds, overflow=overflow, min_width=least)
         needed += least + _GAP
@@ -111,12 +110,12 @@ def _clean(text: str) -> str:
     return "\n".join(map(make_printable, text.split("\n")))
 
 
-def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
+def _cells(run: ComparedRun, pushes: dict[str, str]) -> Iterator[str]:
     """Yield the cells of a row.
 
     Args:
-        run: to be shown.
-        pushes: version → the first run that has pushed it.
+        run: the run to show.
+        pushes: version → id of the first run that pushed it.
     """
     record = run.record
     cached = sum(step.state == "cached" for step in record.steps.values())
@@ -127,7 +126,7 @@ def _cells(run: Compared, pushes: dict[str, str]) -> Iterator[str]:
     yield _describe_accuracy(run)
     if record.pushed:
         first = pushes[record.pushed.version] == record.id
-        yield record.pushed.version if first else "as before"
+        yield record.pushed.version if first else "unchanged"
     else:
         yield {None: _NOTHING, True: "blessed only", False: "not blessed"}[record.blessed]
 
@@ -138,9 +137,7 @@ def _describe_state(record: RunRecord) -> str:
         begun, ended = map(datetime.fromisoformat, (record.started, record.ended or record.started))
         return f"done, {(ended - begun).total_seconds():.0f} s"
     if record.state == "running":
-        return (
-            f"{last}\nruns or was stopped" if record.runner == "local" else "started\non Kubeflow"
-        )
+        return f"{last}\nrunning or killed" if record.runner == "local" else "started\non Kubeflow"
     where = "at" if last and record.steps[last].state == record.state else "after"
     return f"{record.state} {where}\n{last}" if last else record.state
 
@@ -153,20 +150,20 @@ def _describe_images(record: RunRecord) -> Iterator[str]:
 
 
 def _describe_changes(changes: Sequence[Change]) -> Iterator[str]:
-    """Write a line for each setting, and one for all code."""
+    """Yield a line for each changed setting, and one for all changed code."""
     code = [change for change in changes if change.name.startswith(CODE)]
     if code:
         yield CODE + ", ".join(change.name.removeprefix(CODE) for change in code)
     settings = [change for change in changes if change not in code]
-    for change in settings[:_MOST_CHANGES]:
-        # The fingerprint has a column of its own.
+    for change in settings[:_MAX_CHANGES]:
+        # The fingerprint has its own column.
         values = f" {_format_value(change.old)} → {_format_value(change.new)}"
         yield change.name + ("" if change.name == IMAGES else values)
-    if len(settings) > _MOST_CHANGES:
-        yield f"and {len(settings) - _MOST_CHANGES} more, see --json"
+    if len(settings) > _MAX_CHANGES:
+        yield f"and {len(settings) - _MAX_CHANGES} more, see --json"
 
 
-def _describe_accuracy(run: Compared) -> str:
+def _describe_accuracy(run: ComparedRun) -> str:
     accuracy = run.record.metrics.get("accuracy")
     if accuracy is None:
         return _NOTHING
@@ -175,7 +172,7 @@ def _describe_accuracy(run: Compared) -> str:
 
 
 def _describe(origin: Origin) -> Iterator[str]:
-    """Write when, with what and from what a step was made."""
+    """Yield lines with the time, settings, inputs and outputs of a step."""
     took = "" if origin.step.seconds is None else f", {origin.step.seconds:.1f} s"
     code = f", code {origin.code}" if origin.code else ""
     yield f"{origin.name}: {_format_time(origin.step.started)}{took}, run {origin.run}{code}"
@@ -186,18 +183,18 @@ def _describe(origin: Origin) -> Iterator[str]:
     for section, fields in sections.items():
         yield f"    {section}: {', '.join(fields)}"
     for name, source in origin.sources.items():
-        yield f"    {name} from {source or 'a step that is not recorded'}"
+        yield f"    {name} from {source or 'an unrecorded step'}"
     for name, output in origin.step.outputs.items():
-        yield f"    makes {name}: {output.type} in {output.uri}"
+        yield f"    output {name}: {output.type} in {output.uri}"
 
 
 def _format_time(text: str) -> str:
-    """Turn ISO 8601 into the time of this machine, to the minute."""
+    """Convert ISO 8601 to local time, to the minute."""
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _format_value(value: Any, longest: int = 40) -> str:
-    """Write a setting as it would be given, shortened to `longest` characters."""
+    """Format a setting as on the command line, shortened to `longest` characters."""
     if value is None:
         return "unset"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -206,7 +203,7 @@ def _format_value(value: Any, longest: int = 40) -> str:
 
 
 def _shorten_fingerprint(fingerprint: str) -> list[str]:
-    """Say a listing's fingerprint in a few words: `files:1797,sha256:…` or anything else."""
+    """Shorten the fingerprint of a listing, such as `files:1797,sha256:…`."""
     parts = dict(part.partition(":")[::2] for part in fingerprint.split(","))
     if parts.keys() == {"files", "sha256"} and parts["files"].isdigit():
         return [f"{int(parts['files']):,} files", parts["sha256"][:8]]

@@ -20,8 +20,7 @@ from e2e import cluster, interface, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
 from pipeline_def.kubeflow.compile.stages import STAGES
-from pipeline_def.runs.process import Process
-from pipeline_def.runs.record import RunRecord, Step
+from pipeline_def.runs.record import Process, RunRecord, Step
 from tests.kubeflow.stub_server import StubServer
 from tests.nodes import NODES
 from tests.report.browser import find_chromium

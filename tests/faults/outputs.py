@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_def.layout import Layout
-from pipeline_def.runs.lineage import trace
+from pipeline_def.runs.history import trace
 from pipeline_def.runs.record import RunRecord, read_records
 
 # ML Metadata's numbers of states.

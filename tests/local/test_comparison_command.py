@@ -139,10 +139,10 @@ def test_a_run_is_named_in_several_ways(tmp_path: Path) -> None:
     write_run(other, 7, until="Trainer", state="stopped")
     assert select(str(other), "/nowhere").record.id == "6"
     assert select("1795345131", str(other)).record.id == "6"
-    with pytest.raises(DataError, match="There are 2 runs 2026-11-22 in"):
+    with pytest.raises(DataError, match="2 runs match '2026-11-22' in"):
         select("2026-11-22", str(output))
     for odd in ("²", "9" * 5_000):
-        with pytest.raises(DataError, match="There is no run"):
+        with pytest.raises(DataError, match="No run matches"):
             select(odd, str(output))
 
 
@@ -159,9 +159,9 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
 
 MISTAKES = {
     "one run only": (("1",), "--compare needs 2 values"),
-    "no such run": (("1", "7"), "There is no run 7 in OUT, which has runs 1 to 3"),
+    "no such run": (("1", "7"), "No run matches '7' in OUT, which has runs 1 to 3"),
     "the same run": (("2", "2"), "2 and 2 are the same run"),
-    "failed before": (("1", "3"), "The run 3 in OUT has evaluated no model: it failed at Trainer."),
+    "failed before": (("1", "3"), "Run 3 in OUT did not evaluate a model: it failed at Trainer."),
     "an empty folder": (("1", "OUT/artifacts"), "OUT/artifacts has no runs"),
 }
 

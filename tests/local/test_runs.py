@@ -16,10 +16,8 @@ import pytest
 import local_runner
 from components.contract.errors import DataError, StorageError
 from pipeline_def.layout import Layout
-from pipeline_def.runs.history import Change, compare
-from pipeline_def.runs.lineage import trace
-from pipeline_def.runs.process import Process, this_process
-from pipeline_def.runs.record import Output, Pushed, Step, read_records
+from pipeline_def.runs.history import Change, compare, trace
+from pipeline_def.runs.record import Output, Process, Pushed, Step, read_records, this_process
 from pipeline_def.runs.recorder import Recorder
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
@@ -100,7 +98,7 @@ def test_a_killed_run_is_stopped_and_a_living_one_runs(tmp_path: Path) -> None:
 
 def test_a_process_that_was_killed_has_ended_also_while_nobody_has_waited_for_it() -> None:
     program = (
-        "import dataclasses, json; from pipeline_def.runs.process import this_process; "
+        "import dataclasses, json; from pipeline_def.runs.record import this_process; "
         "print(json.dumps(dataclasses.asdict(this_process())), flush=True); input()"
     )
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -173,7 +171,7 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
         "stopped at",
         "stopped after",
         "failed at",
-        "runs or was stopped",
+        "running or killed",
         "on Kubeflow",
         "1/2 cached",
     ):
@@ -187,7 +185,7 @@ def test_a_version_is_named_by_the_run_that_pushed_it(
     first = write_run(tmp_path, 1)
     write_run(tmp_path, 2, pushed=first.pushed)
     show_runs(str(tmp_path))
-    assert capsys.readouterr().out.count("as before") == 1
+    assert capsys.readouterr().out.count("unchanged") == 1
 
 
 def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +249,7 @@ def test_a_model_is_named_by_its_version_or_its_folder(tmp_path: Path, wanted: s
 def test_a_model_that_nobody_pushed_is_one_sentence(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     write_run(tmp_path, 2, pushed=None)
-    with pytest.raises(DataError, match=r"has pushed 2; versions pushed: 1\.$"):
+    with pytest.raises(DataError, match=r"pushed '2'. Pushed versions: 1\.$"):
         trace(read_records(str(tmp_path)), "2")
 
 
@@ -259,13 +257,13 @@ def test_a_part_that_no_record_tells_of(tmp_path: Path, capsys: pytest.CaptureFi
     """As in the first run after an update, on results of a version that kept no records."""
     write_run(tmp_path, 2, cached=("ImageExampleGen", "Trainer", "Evaluator"))
     show_lineage(str(tmp_path), "2")
-    assert "    model from a step that is not recorded\n" in capsys.readouterr().out
+    assert "    model from an unrecorded step\n" in capsys.readouterr().out
 
 
 UNREADABLE = {
-    "no runs": (None, "has no runs: there is no"),
-    "no JSON": ("{", "is not the record of a run"),
-    "other JSON": ('{"format": 1}', "is not the record of a run"),
+    "no runs": (None, "does not exist. Pass the output folder"),
+    "no JSON": ("{", "is not a valid run record"),
+    "other JSON": ('{"format": 1}', "is not a valid run record"),
     "a later format": ('{"format": 99}', "was written by a later version"),
 }
 
@@ -307,7 +305,7 @@ def test_a_record_with_other_values_is_not_the_record_of_a_run(
     deep = fields.get("configuration")
     written = json.dumps({**json.loads(path.read_text()), **fields})
     path.write_text(written.replace(f'"{deep}"', deep) if deep else written)
-    with pytest.raises(StorageError, match="is not the record of a run"):
+    with pytest.raises(StorageError, match="is not a valid run record"):
         read_records(str(tmp_path))
 
 
@@ -317,7 +315,7 @@ def test_a_folder_of_an_earlier_version_is_said_to_have_more_runs(
     Path(Layout(str(tmp_path)).metadata).write_bytes(b"")
     assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    sentence = "runs of earlier versions, which kept no records, are not listed."
+    sentence = "runs of earlier versions are not listed because those kept no records."
     assert line.endswith(sentence)
     for _ in range(2):
         record_run(tmp_path).end("done")
@@ -365,6 +363,6 @@ def test_the_table_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.Monk
     assert max(map(len, lines)) <= 80
     shown = "".join(terminal.getvalue().split())
     assert "RunStartedImagesChangedAccuracyPushed" in shown
-    for text in ("1,200,000 files", "runs or was stopped", "1795345131", "not blessed"):
+    for text in ("1,200,000 files", "running or killed", "1795345131", "not blessed"):
         assert any(text in line for line in lines)
     assert any("training.ep" in line for line in lines)
