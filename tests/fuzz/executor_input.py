@@ -18,11 +18,11 @@ import atheris
 from tests.fuzz.session import check_sentence, fuzz
 
 with atheris.instrument_imports(
-    include=["pipeline_def.kubeflow.step", "pipeline_def.kubeflow.contract"]
+    include=["pipeline_def.kubeflow.step", "pipeline_def.kubeflow.step_interface"]
 ):
     from components.contract.errors import UserError
-    from pipeline_def.kubeflow.contract import RecipeChoice, Setting, StepInterface
     from pipeline_def.kubeflow.step import cluster_store, entrypoint, executor_io, launcher_input
+    from pipeline_def.kubeflow.step_interface import RecipeChoice, Setting, StepInterface
 
 _INTERFACE = StepInterface(
     inputs={"examples": "tfx.types.standard_artifacts.Examples"},

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pipeline_def.kubeflow.check.finding import Finding
-from pipeline_def.kubeflow.client.errors import one_line
+from pipeline_def.kubeflow.service_errors import one_line
 
 _DOCKER_HUB = "registry-1.docker.io"
 _KINDS = (

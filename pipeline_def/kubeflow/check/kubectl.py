@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.errors import one_line
+from pipeline_def.kubeflow.service_errors import one_line
 
 # Of one request, seconds; the process is given a little more.
 _TIMEOUT = 15

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.connection import TOKEN_VARIABLE, Connection, Token
-from pipeline_def.kubeflow.client.errors import Caller, Unreachable, one_line
+from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 
 _PASS_TOKEN = f"pass a token with --token-file or in {TOKEN_VARIABLE}"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from components.contract.stopping import before_stopping
-from pipeline_def.kubeflow.client.errors import Unreachable, one_line
 from pipeline_def.kubeflow.client.run import RunView, TaskView
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line
 
 RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
 # A pod that waits is nothing to tell; one that waits long is.

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.errors import one_line
+from pipeline_def.kubeflow.service_errors import one_line
 
 # What Argo calls the log of a pod's main container where it keeps it.
 _ARTIFACT = "main-logs"

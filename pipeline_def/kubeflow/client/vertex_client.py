@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.kubeflow.client.errors import Caller, Unreachable, one_line
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
 from pipeline_def.kubeflow.client.run_follower import follow, ignore
+from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 
 # Of a request, seconds.
 _TIMEOUT = 60.0

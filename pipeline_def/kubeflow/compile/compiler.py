@@ -25,8 +25,8 @@ from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
 from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
-from pipeline_def.kubeflow.contract import STORAGE, RecipeChoice
 from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.step_interface import STORAGE, RecipeChoice
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 

@@ -11,8 +11,8 @@ import json
 from typing import Any
 
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
-from pipeline_def.kubeflow.contract import RESOLVED_PARAMETER
 from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER
 
 
 def add_lookup(document: SpecDocument, component: Any) -> None:

@@ -12,7 +12,7 @@ import docstring_parser
 
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
-from pipeline_def.kubeflow.contract import RECIPE_PARAMETER, STORAGE, STORAGE_PARAMETER
+from pipeline_def.kubeflow.step_interface import RECIPE_PARAMETER, STORAGE, STORAGE_PARAMETER
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
 

@@ -8,7 +8,7 @@ from typing import Any
 from components.contract.configuration import to_json
 from pipeline_def.kubeflow.compile.parameters import TRAINER, RunParameter, takes
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
-from pipeline_def.kubeflow.contract import COMMAND, RecipeChoice, Setting, StepInterface
+from pipeline_def.kubeflow.step_interface import COMMAND, RecipeChoice, Setting, StepInterface
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}

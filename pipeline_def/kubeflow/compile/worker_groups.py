@@ -10,8 +10,8 @@ from components.contract.configuration import from_json, require, to_json
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.specification import Target
+from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.kubeflow.workers.worker_pools import custom_job
 

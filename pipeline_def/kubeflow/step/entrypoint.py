@@ -23,7 +23,6 @@ from components.contract.lookup import LookupInput
 from components.storage.folder import read_bytes, write_json
 from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.contract import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
 from pipeline_def.kubeflow.step.launcher_input import (
@@ -32,6 +31,7 @@ from pipeline_def.kubeflow.step.launcher_input import (
     read_integers,
     read_json,
 )
+from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.distribution.chief import is_chief
 

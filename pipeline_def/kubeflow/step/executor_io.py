@@ -17,7 +17,9 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
 from components.storage.artifact_files import on_disk
-from pipeline_def.kubeflow.contract import (
+from pipeline_def.kubeflow.step.cluster_store import store_url
+from pipeline_def.kubeflow.step.launcher_input import read_double, read_integer, read_json
+from pipeline_def.kubeflow.step_interface import (
     RECIPE_PARAMETER,
     RESOLVED_PARAMETER,
     STORAGE,
@@ -26,8 +28,6 @@ from pipeline_def.kubeflow.contract import (
     Setting,
     StepInterface,
 )
-from pipeline_def.kubeflow.step.cluster_store import store_url
-from pipeline_def.kubeflow.step.launcher_input import read_double, read_integer, read_json
 
 # KFP's launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}

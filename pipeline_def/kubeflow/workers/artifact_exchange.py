@@ -13,8 +13,8 @@ from typing import Any
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import list_names, on_disk, open_file, remove
-from pipeline_def.kubeflow.contract import STORAGE_PARAMETER
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path
+from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.errors import Caller, Unreachable, one_line
+from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 from pipeline_def.kubeflow.workers.tf_job import API_GROUP, API_VERSION, PLURAL, Manifest, Pod
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
-from pipeline_def.kubeflow.contract import WorkerGroup
+from pipeline_def.kubeflow.step_interface import WorkerGroup
 
 Manifest = dict[str, Any]
 

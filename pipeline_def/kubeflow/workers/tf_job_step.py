@@ -21,9 +21,9 @@ from typing import Any
 
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.errors import Unreachable
-from pipeline_def.kubeflow.contract import COMMAND, StepInterface
+from pipeline_def.kubeflow.service_errors import Unreachable
 from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
+from pipeline_def.kubeflow.step_interface import COMMAND, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod

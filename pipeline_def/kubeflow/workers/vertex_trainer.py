@@ -7,7 +7,7 @@ from typing import Any
 from tfx.extensions.google_cloud_ai_platform.trainer.executor import GenericExecutor
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.errors import one_line
+from pipeline_def.kubeflow.service_errors import one_line
 from pipeline_def.kubeflow.workers.worker_trainer import Artifacts, WorkerTrainer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from components.contract.errors import WorkerError
-from pipeline_def.kubeflow.contract import FAILED
+from pipeline_def.kubeflow.step_interface import FAILED
 from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import Manifest
 

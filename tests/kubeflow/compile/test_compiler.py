@@ -30,8 +30,8 @@ from pipeline_def.kubeflow.check.spec_check import find_problems
 from pipeline_def.kubeflow.compile import compiler, parameters, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import drop_implied
-from pipeline_def.kubeflow.contract import StepInterface
 from pipeline_def.kubeflow.specification import Spec, Specification
+from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.conftest import MINIMAL, compile_file
 from tests.nodes import NODES
 

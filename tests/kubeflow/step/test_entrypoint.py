@@ -15,8 +15,8 @@ from components.contract.configuration import to_json
 from components.contract.errors import UserError
 from components.contract.lookup import LookupInput
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.contract import Setting, StepInterface
 from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step_interface import Setting, StepInterface
 
 MODEL = "tfx.types.standard_artifacts.Model"
 METRICS = "components.contract.artifacts.Metrics"

@@ -14,7 +14,6 @@ from components.contract.errors import UserError
 from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import recipe_values
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.kubeflow.contract import RecipeChoice, Setting, StepInterface
 from pipeline_def.kubeflow.step.executor_io import (
     finish_output,
     local_path,
@@ -23,6 +22,7 @@ from pipeline_def.kubeflow.step.executor_io import (
     remote_uri,
     store_endpoint,
 )
+from pipeline_def.kubeflow.step_interface import RecipeChoice, Setting, StepInterface
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
 EPOCHS = '{"training": {"epochs": 2}}'

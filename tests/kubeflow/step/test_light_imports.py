@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.kubeflow.contract import StepInterface
 from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.step_interface import StepInterface
 from tests.kubeflow.compile.test_compiler import LOOKUPS, interface
 from tests.nodes import NODES
 

@@ -17,8 +17,8 @@ import pytest
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.step import executor_io
+from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers import tf_job_step
 from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
 from pipeline_def.kubeflow.workers.worker_log import LogReader

@@ -19,8 +19,8 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.worker_groups import check_workers
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from tests.kubeflow.conftest import compile_file
 
 ROOT = "gs://bucket/root"

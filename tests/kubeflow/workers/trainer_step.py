@@ -8,7 +8,7 @@ from typing import Any
 
 from components.contract.configuration import to_json
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.contract import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 
 _STANDARD = "tfx.types.standard_artifacts"
 
