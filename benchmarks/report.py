@@ -183,7 +183,7 @@ def _write_training(folder: Path) -> None:
     sections = ("transform", "input", "augmentation", "model", "training")
     falling = [1 / (1 + epoch) for epoch in range(90)]
     names = ("loss", "val_loss", "accuracy", "val_accuracy", "images_per_second")
-    history = {**dict.fromkeys(names, falling), "input_wait_share": falling}
+    history = {**dict.fromkeys(names, falling), "input_wait_fraction": falling}
     facts = {
         "started": "2026-01-01T00:00:00+00:00",
         "seconds": 3600.0,

@@ -18,7 +18,7 @@ import tf_keras
 
 from benchmarks.ladder.data import Material
 from benchmarks.ladder.rungs import FEATURE_SPEC, ONE_BY_ONE
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
@@ -135,7 +135,7 @@ def _measure_training(task: Task) -> dict[str, Any]:
         )
     return {
         "images_per_second": _settled(history[RATE]),
-        "wait_share": _settled(history[WAIT_FRACTION]),
+        "wait_share": _settled(history[INPUT_WAIT_FRACTION]),
         "seconds": time.perf_counter() - started,
     }
 

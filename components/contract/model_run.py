@@ -28,5 +28,5 @@ PHASE = "phase"
 RATE = "images_per_second"
 """Metric of the history: images that an epoch was trained on, over the time of its steps."""
 
-WAIT_FRACTION = "input_wait_share"
+INPUT_WAIT_FRACTION = "input_wait_fraction"
 """Metric of the history: fraction of the time of an epoch's steps spent waiting for input."""

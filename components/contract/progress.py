@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Mapping
 
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 
 LOGGER = logging.getLogger("image_pipeline.progress")
 
@@ -46,8 +46,8 @@ def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> Non
     train, evaluation = (_short(values[name]) for name in ("accuracy", "val_accuracy"))
     number = f"{epoch:>{len(str(epochs))}}/{epochs}"
     text = f"{number} acc {train} val {evaluation} {values[RATE]:,.0f}/s"
-    if values[WAIT_FRACTION] > _WAIT_SHOWN:
-        text += f" wait {values[WAIT_FRACTION]:.0%}"
+    if values[INPUT_WAIT_FRACTION] > _WAIT_SHOWN:
+        text += f" wait {values[INPUT_WAIT_FRACTION]:.0%}"
     LOGGER.info(text, extra={"progress": (epoch, epochs), "lasting": True})
 
 

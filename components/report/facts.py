@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.contract.model_run import PHASE, RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.contract.splits import EVAL, sort_splits
 from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.calibration import Reliability, Scaling
@@ -121,7 +121,7 @@ class ReportFacts:
     anomalies: Mapping[str, Sequence[str]]
     """Split → what ExampleValidator found, in words; empty lists when nothing."""
     history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch, `input_wait_share` among them."""
+    """Metric → its value in every epoch, `input_wait_fraction` among them."""
     comparison: Comparison
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
@@ -154,7 +154,7 @@ class ReportFacts:
 
         Earlier ones may have read features from memory, not images.
         """
-        return self._in_last_phase(WAIT_FRACTION)
+        return self._in_last_phase(INPUT_WAIT_FRACTION)
 
     @property
     def images_per_second(self) -> float:

@@ -45,7 +45,7 @@ class Summary:
     weights_chosen_on: str
     """The split that chose the epoch; where it also judged, the metrics are optimistic."""
     training: dict[str, Any]
-    """`images_per_second`, the fraction `input_wait_share` of the time that training waited for
+    """`images_per_second`, the fraction `input_wait_fraction` of the time that training waited for
     input, the `cache` it used, and `advice` when it waited too long; else null."""
     baseline: dict[str, Any] | None
     """The model in use before: its `version` and `accuracy` on the same split."""

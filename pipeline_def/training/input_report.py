@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from components.contract.machine import available_memory, gib
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import fits_in_memory, pixel_bytes
@@ -23,7 +23,7 @@ class InputReport:
 
     images_per_second: float
     """Images trained on per second; the median epoch, the first one left out if there are more."""
-    input_wait_share: float
+    input_wait_fraction: float
     """Fraction of the time of training steps spent waiting for input; likewise."""
     cache: str
     """Kind of cache that was used."""
@@ -46,7 +46,8 @@ def report_input(
         config: of their images.
     """
     rate, waited = (
-        statistics.median(history[name][1:] or history[name]) for name in (RATE, WAIT_FRACTION)
+        statistics.median(history[name][1:] or history[name])
+        for name in (RATE, INPUT_WAIT_FRACTION)
     )
     advice = _advise(options, shards, config) if waited > options.max_wait else None
     if advice:

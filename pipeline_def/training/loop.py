@@ -16,7 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
-from components.contract.model_run import LEARNING_RATE, RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
@@ -106,8 +106,8 @@ class TrainingLoop:
             Metric → its value in every epoch: `loss`, as it was minimised, `accuracy` and
             `balanced_accuracy` of the augmented training images; `val_loss`, the plain
             cross-entropy, `val_accuracy` and `val_balanced_accuracy` of the eval split, with
-            averaged weights if `training.ema` is on; `images_per_second`; `input_wait_share`, the
-            fraction of the time of its steps spent waiting for input; the last `learning_rate`.
+            averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
+            the fraction of step time spent waiting for input; the last `learning_rate`.
 
         Raises:
             ModelError: the loss on the eval split was not a number in any epoch.
@@ -213,7 +213,7 @@ class TrainingLoop:
             values = step.train.result()
             values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
             values[RATE] = progress.steps * self._batch_size / progress.seconds
-            values[WAIT_FRACTION] = progress.waited / progress.seconds
+            values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
             values[LEARNING_RATE] = float(self._schedule(self._steps_done(progress) - 1))
             progress.end_epoch(values, self._model)
         log.write(values, progress.epochs)

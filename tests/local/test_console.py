@@ -31,7 +31,7 @@ SUMMARY = Summary(
     weights_chosen_on="eval",
     training={
         "images_per_second": 1234.5,
-        "input_wait_share": 0.345,
+        "input_wait_fraction": 0.345,
         "cache": "none",
         "advice": "set input.cache to decoded",
     },
@@ -109,7 +109,7 @@ def train(stream: io.StringIO, epochs: int, *, stops_after: int) -> list[str]:
         display.step_started("Trainer")
         for epoch in range(1, stops_after + 1):
             report_progress(done=epoch - 0.5, total=epochs, unit="epochs")
-            report_epoch({**values, "input_wait_share": 0.5}, epoch=epoch, epochs=epochs)
+            report_epoch({**values, "input_wait_fraction": 0.5}, epoch=epoch, epochs=epochs)
         display.step_ended("Trainer", Step("done", seconds=12.34))
     lines = stream.getvalue().splitlines()
     return [line for line in lines if "acc .500 val .250 1,000,000/s" in line]

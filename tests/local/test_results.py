@@ -24,7 +24,7 @@ from tests.pictures import write_folder
 COUNTS = {"rejected": 2, "skipped": 1, "duplicates": 0, "label_conflicts": 0}
 
 
-TRAINING = {"images_per_second": 9.0, "input_wait_share": 0.1, "advice": None}
+TRAINING = {"images_per_second": 9.0, "input_wait_fraction": 0.1, "advice": None}
 
 
 def metrics(baseline: float | None) -> dict[str, Any]:

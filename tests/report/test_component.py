@@ -132,7 +132,7 @@ def write_model_run(folder: Path) -> types.Artifact:
     folder.mkdir()
     curve = [0.9, 0.5, 0.4]
     names = ("loss", "val_loss", "accuracy", "val_accuracy", "images_per_second")
-    history = {**dict.fromkeys(names, curve), "input_wait_share": [0.1, 0.2, 0.3]}
+    history = {**dict.fromkeys(names, curve), "input_wait_fraction": [0.1, 0.2, 0.3]}
     training = {"started": "2026-01-02T03:04:05+00:00", "seconds": 6.0, "config": config}
     (folder / HISTORY_FILE).write_text(json.dumps(history))
     (folder / TRAINING_FILE).write_text(json.dumps(training))

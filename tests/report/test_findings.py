@@ -37,7 +37,7 @@ def history(train: list[float], evaluated: list[float], *, wait: float = 0.0) ->
         "accuracy": train,
         "val_accuracy": evaluated,
         "val_loss": [1 - value for value in evaluated],
-        "input_wait_share": [wait] * len(train),
+        "input_wait_fraction": [wait] * len(train),
     }
 
 

@@ -206,13 +206,13 @@ def test_a_wait_is_long_above_the_limit_of_the_run(
     waits: list[float], limit: float, warned: bool
 ) -> None:
     header = with_config(input={"max_wait": limit})
-    said = say("summary", header=header, history={"input_wait_share": waits})
+    said = say("summary", header=header, history={"input_wait_fraction": waits})
     assert ("Training waited for input" in said) == warned
 
 
 def test_only_the_last_phase_of_training_can_have_waited_for_images() -> None:
     waits, header = [0.9, 0.9, 0.0], with_config(input={"max_wait": 0.1})
-    history = {"input_wait_share": waits, "phase": [1, 1, 2]}
+    history = {"input_wait_fraction": waits, "phase": [1, 1, 2]}
     assert "Training waited for input" not in say("summary", header=header, history=history)
     history["phase"] = [1, 2, 2]
     assert "Training waited for input" in say("summary", header=header, history=history)

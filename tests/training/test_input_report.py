@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
@@ -18,7 +18,7 @@ def shards(uri: str = "/examples", records: int = 1000) -> Shards:
 
 
 def report(share: float, cache: Any = "none", **more: Any) -> input_report.InputReport:
-    history = {RATE: [10.0, 300.0, 200.0, 400.0], WAIT_FRACTION: [0.9, share, share, share]}
+    history = {RATE: [10.0, 300.0, 200.0, 400.0], INPUT_WAIT_FRACTION: [0.9, share, share, share]}
     config = TransformConfig(size=100, storage=more.pop("storage", "jpeg"))
     return report_input(history, InputConfig(cache=cache), shards(**more), config)
 
@@ -28,9 +28,9 @@ def test_the_first_epoch_does_not_count() -> None:
 
 
 def test_a_single_epoch_does() -> None:
-    history = {RATE: [10.0], WAIT_FRACTION: [0.01]}
+    history = {RATE: [10.0], INPUT_WAIT_FRACTION: [0.01]}
     found = report_input(history, InputConfig(cache="none"), shards(), TransformConfig(size=8))
-    assert (found.images_per_second, found.input_wait_share) == (10.0, 0.01)
+    assert (found.images_per_second, found.input_wait_fraction) == (10.0, 0.01)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
-from components.contract.model_run import LEARNING_RATE, RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
@@ -151,7 +151,7 @@ def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> N
     """Compare weights and history bit for bit, but for the times that were measured."""
     for a, b in zip(ours[0], theirs[0], strict=True):
         np.testing.assert_array_equal(a, b)
-    for name in set(ours[1]) - {RATE, WAIT_FRACTION}:
+    for name in set(ours[1]) - {RATE, INPUT_WAIT_FRACTION}:
         assert ours[1][name] == theirs[1][name]
 
 
@@ -315,10 +315,10 @@ def test_history_and_logs(undisturbed: Undisturbed) -> None:
     assert set(history) == {
         *("loss", "accuracy", "balanced_accuracy"),
         *("val_loss", "val_accuracy", "val_balanced_accuracy"),
-        *(RATE, WAIT_FRACTION, LEARNING_RATE),
+        *(RATE, INPUT_WAIT_FRACTION, LEARNING_RATE),
     }
     assert all(len(values) == 3 for values in history.values())
-    assert all(0 <= fraction <= 1 for fraction in history[WAIT_FRACTION])
+    assert all(0 <= fraction <= 1 for fraction in history[INPUT_WAIT_FRACTION])
     assert all(rate > 0 for rate in history[RATE])
     schedule = Schedule(whole.config, steps=STEPS)
     assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2, 3)]

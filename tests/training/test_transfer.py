@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from components.contract.example import ENCODED, LABEL_ID
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig
@@ -326,7 +326,7 @@ def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
     again = replace(killed, kill_at=None).run()
     for ours, theirs in zip(again.model.get_weights(), whole.model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    measured = {RATE, WAIT_FRACTION}
+    measured = {RATE, INPUT_WAIT_FRACTION}
     for name in whole.history.keys() - measured:
         assert again.history[name] == whole.history[name]
 

@@ -206,7 +206,7 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if (others := len(summary.warnings) - _MOST_WARNINGS) > 0:
         yield "", f"… and {others} more, in the report"
     yield "Classes", _shorten(summary.classes)
-    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_share"))
+    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))
     yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
     if summary.training["advice"]:
         yield "", summary.training["advice"]

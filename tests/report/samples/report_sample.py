@@ -75,7 +75,7 @@ def make_history(epochs: int) -> dict[str, list[float]]:
         "val_accuracy": list(0.93 - 0.75 * fall),
         "learning_rate": list(1e-3 * (1 + np.cos(np.pi * np.arange(1, epochs + 1) / epochs)) / 2),
         "images_per_second": list(1500 + 100 * random.random(epochs)),
-        "input_wait_share": list(0.05 + 0.15 * random.random(epochs)),
+        "input_wait_fraction": list(0.05 + 0.15 * random.random(epochs)),
     }
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from components.contract.model_run import RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
@@ -97,7 +97,7 @@ class Training:
                 checkpoint_dir=str(self._target / "checkpoints" / name),
             )
         measured = {
-            metric: v for metric, v in history.items() if metric not in (RATE, WAIT_FRACTION)
+            metric: v for metric, v in history.items() if metric not in (RATE, INPUT_WAIT_FRACTION)
         }
         weights = {str(number): weight for number, weight in enumerate(model.get_weights())}
         np.savez(self._target / f"{name}.npz", history=json.dumps(measured), **weights)

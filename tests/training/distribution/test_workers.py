@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
-from components.contract.model_run import HISTORY_FILE, RATE, WAIT_FRACTION
+from components.contract.model_run import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
@@ -200,7 +200,7 @@ def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
     [weights] = (target / "model").rglob("variables.data-*")
     history = json.loads((target / "run" / HISTORY_FILE).read_text())
     return weights.read_bytes(), {
-        n: v for n, v in history.items() if n not in (RATE, WAIT_FRACTION)
+        n: v for n, v in history.items() if n not in (RATE, INPUT_WAIT_FRACTION)
     }
 
 

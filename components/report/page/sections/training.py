@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from components.contract.model_run import LEARNING_RATE, PHASE, RATE, WAIT_FRACTION
+from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.contract.splits import EVAL, TRAIN
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import SERIES, SOFT, WHOLE, Drawing, draw, place_legend
@@ -25,9 +25,9 @@ _NAMES = {
     "balanced_accuracy": "Balanced accuracy",
     LEARNING_RATE: "Learning rate",
     RATE: "Images a second",
-    WAIT_FRACTION: "Fraction of time waiting for input",
+    INPUT_WAIT_FRACTION: "Fraction of time waiting for input",
 }
-_FRACTIONS = ("accuracy", "balanced_accuracy", WAIT_FRACTION)
+_FRACTIONS = ("accuracy", "balanced_accuracy", INPUT_WAIT_FRACTION)
 _ON_EVAL = "val_"
 _LAST = 200
 
@@ -103,12 +103,12 @@ def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
         axes.set_ylim(*WHOLE)
     elif metric != "loss" and known and min(known) >= 0:
         axes.set_ylim(0, 1.08 * max(known) or 1)
-    if metric == WAIT_FRACTION:
+    if metric == INPUT_WAIT_FRACTION:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
 def _write(metric: str, value: float) -> str:
-    if metric == WAIT_FRACTION:
+    if metric == INPUT_WAIT_FRACTION:
         return percent(value)
     if metric == RATE:
         return f"{value:,.0f}" if math.isfinite(value) else "–"
