@@ -18,7 +18,7 @@ import tf_keras
 
 from benchmarks.ladder.data import Material
 from benchmarks.ladder.rungs import FEATURE_SPEC, ONE_BY_ONE
-from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig

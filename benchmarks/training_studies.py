@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.contract.splits import EVAL, TEST, TRAIN
+from components.contract.example import EVAL, TEST, TRAIN
 from pipeline_def.layout import Layout
 from pipeline_def.local.sample import write_digits
 

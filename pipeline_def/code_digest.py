@@ -29,7 +29,7 @@ _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 # Step → the modules that its component names: executor, driver, and functions by dotted path.
 _ENTRIES = {
-    "ImageExampleGen": ("components.ingest.driver", "components.ingest.executor"),
+    "ImageExampleGen": ("components.ingest.lookup", "components.ingest.executor"),
     "StatisticsGen": ("components.validation.statistics_gen",),
     "SchemaGen": ("components.validation.schema_gen",),
     "ExampleValidator": ("components.validation.validator",),

@@ -135,7 +135,7 @@ import sys
 import local_runner
 from components.storage import retry
 
-retry.PATIENCE = retry.Patience(first_pause=0.02, longest_pause=0.2, silence=1)
+retry.RETRY_POLICY = retry.RetryPolicy(first_pause=0.02, longest_pause=0.2, silence=1)
 sys.exit(local_runner.main())
 """
 

@@ -1,10 +1,14 @@
-"""The Example contract: the feature keys of a record."""
+"""What a record holds, and the splits that records belong to."""
 
 from __future__ import annotations
 
-# The keys of TensorFlow's own image record format (tensorflow/models, `tf_example_decoder.py`).
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+# The feature keys of TensorFlow's own image records (tensorflow/models, `tf_example_decoder.py`).
 ENCODED = "image/encoded"
-"""The file, or what was made of it: a JPEG, PNG, GIF or BMP."""
+"""The image file, as found or as converted: a JPEG, PNG, GIF or BMP."""
 FORMAT = "image/format"
 """One of `FORMATS`."""
 FORMATS = ("bmp", "gif", "jpeg", "png")
@@ -13,22 +17,49 @@ HEIGHT = "image/height"
 WIDTH = "image/width"
 """Pixels."""
 CHANNELS = "image/channels"
-"""1 for gray, 3 for colour."""
+"""1 for gray, 3 for color."""
 FILENAME = "image/filename"
-"""Path relative to the folder that was ingested, with "/" between its parts."""
+"""Path relative to the ingested folder, with "/" between its parts."""
 SHA256 = "image/key/sha256"
-"""Hexadecimal digest of the file as it was found."""
+"""Hexadecimal digest of the original file."""
 LABEL = "image/class/text"
 """Name of the class."""
 LABEL_ID = "image/class/label"
 """Number of the class in Transform's vocabulary."""
 
-# Two of our own, for statistics that show drift without decoding an image.
+# Two keys of our own, for statistics that show drift without decoding an image.
 FILE_SIZE = "image/file_size"
-"""Bytes of the file as it was found."""
+"""Bytes of the original file."""
 LUMINANCE = "image/mean_luminance"
-"""Mean of the luma (ITU-R BT.601) of the stored image, 0 to 255; absent when pixels were not
-decoded."""
+"""Mean luma (ITU-R BT.601) of the stored image, 0 to 255; absent if no pixels were decoded."""
 
-# The file, next to the split folders of an Examples artifact, that counts records per shard.
 INDEX_FILE = "index.json"
+"""Counts the records of each shard; lies next to the split folders of an Examples artifact."""
+
+TRAIN = "train"
+"""Fits the weights; also the source of the statistics and the vocabulary."""
+
+EVAL = "eval"
+"""Selects the epoch whose weights are kept, and stops training early."""
+
+TEST = "test"
+"""Scores the model; nothing looks at it before. Without it, `EVAL` also scores the model that it
+selected, so the score is slightly optimistic."""
+
+# TFX makes a folder of each split.
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+_Value = TypeVar("_Value")
+
+
+def is_split_name(name: str) -> bool:
+    """Return whether a split may have this name: up to 100 letters, digits, - and _."""
+    return _SPLIT_NAME.fullmatch(name) is not None
+
+
+def sort_splits(by_split: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Sort items by split: train, eval, test, then the others by name."""
+    used = (TRAIN, EVAL, TEST)
+    known = [split for split in used if split in by_split]
+    others = sorted(split for split in by_split if split not in used)
+    return {split: by_split[split] for split in (*known, *others)}

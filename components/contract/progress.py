@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Mapping
 
-from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 
 LOGGER = logging.getLogger("image_pipeline.progress")
 

@@ -17,8 +17,7 @@ from tfx.utils import io_utils, path_utils
 from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline, look_up
-from components.storage.text_artifact import write_text
-from components.storage.tfx_filesystem import register_object_stores
+from components.storage.tfx_filesystem import register_object_stores, write_text
 
 _NOTE = "README.txt"
 _NOTHING_FOUND = "No other model has been pushed, so there is no baseline to compare with.\n"

@@ -27,8 +27,8 @@ from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
-from components.contract.example import ENCODED, FILENAME
-from components.contract.lite import LITE_PROPERTY
+from components.contract.example import ENCODED, EVAL, FILENAME, TEST, TRAIN
+from components.contract.model_files import LITE_PROPERTY
 from components.contract.properties import (
     BASELINE_PROPERTY,
     FOUND_PROPERTY,
@@ -36,7 +36,6 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
 )
-from components.contract.splits import EVAL, TEST, TRAIN
 from components.evaluation.answering.shard_answers import Job, answer_shards
 from components.evaluation.answering.split_counts import SplitCounts, read_counts
 from components.evaluation.config import EvaluationConfig

@@ -11,6 +11,7 @@ from typing import Any
 
 from tfx import types
 from tfx.components.example_gen import component as example_gen
+from tfx.components.example_gen import driver
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
@@ -18,9 +19,8 @@ from tfx.types import component_spec, standard_artifacts, standard_component_spe
 from components.contract.artifacts import ImageRejects
 from components.contract.configuration import to_json
 from components.ingest.config import IngestConfig
-from components.ingest.driver import Driver
 from components.ingest.executor import Executor
-from components.ingest.listing_file import LISTING_PROPERTY
+from components.ingest.lookup import LISTING_PROPERTY, look_up
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):
@@ -37,6 +37,20 @@ class ImageExampleGenSpec(component_spec.ComponentSpec):
         **standard_component_specs.FileBasedExampleGenSpec.OUTPUTS,
         "rejects": component_spec.ChannelParameter(type=ImageRejects),
     }
+
+
+class Driver(driver.Driver):
+    """Lists the folder before the cache is looked up; TFX keys its cache by what it resolves."""
+
+    LOOKUP = staticmethod(look_up)
+    LOOKED_UP_FROM = ("input_base", "config", "listings")
+    LOOKED_AT = ()
+
+    def resolve_exec_properties(
+        self, exec_properties: dict[str, Any], *_: Any, **__: Any
+    ) -> dict[str, Any]:
+        """Add `span`, `version`, `input_fingerprint` and `listing`."""
+        return {**exec_properties, **look_up({}, exec_properties)}
 
 
 class ImageExampleGen(example_gen.FileBasedExampleGen):

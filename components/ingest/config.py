@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.contract.configuration import require
+from components.contract.example import is_split_name
 from components.contract.kinds import LARGEST
-from components.contract.splits import is_split_name
 from components.images.file_options import FileOptions
 
 _COUNTS = {"min_shards": 100_000, "min_shard_images": LARGEST}

@@ -19,9 +19,9 @@ from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import Listing, check_labels, list_source
-from components.ingest.listing_file import LISTING_PROPERTY, read_listing
-from components.ingest.plans.plan_processes import PlanProcesses, are_worth_it
-from components.ingest.plans.plan_work import IngestJob, write_plan
+from components.ingest.lookup import LISTING_PROPERTY, read_listing
+from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_work import IngestJob, write_plan
 from components.records.shard_work import ConcurrentDoFn
 
 

@@ -14,9 +14,8 @@ from components.contract.errors import DataError
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
 from components.ingest.listing import Listing
-from components.ingest.plans.shard_plan import ShardPlan
-from components.ingest.split_check import require_splits
-from components.ingest.stratification import SplitRule
+from components.ingest.shard_plan import ShardPlan
+from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import UNFINISHED, shard_path
 from components.storage.artifact_files import make_folders, open_file
 

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from components.contract.splits import EVAL, TRAIN
+from components.contract.example import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
     PlanReport,
@@ -21,9 +21,8 @@ from components.ingest.ingest_report import (
     write_rejects,
 )
 from components.ingest.listing import Listing
-from components.ingest.plans.plan_file import write_plans
-from components.ingest.plans.plan_work import IngestJob
-from components.ingest.plans.shard_plan import plan_shards
+from components.ingest.plan_work import IngestJob
+from components.ingest.shard_plan import plan_shards, write_plans
 from components.ingest.stratification import stratify
 from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from components.contract.errors import DataError
-from components.contract.splits import is_split_name
+from components.contract.example import is_split_name
 from components.ingest.config import IngestConfig
 from components.ingest.layout_mistakes import (
     explain_archive,
@@ -21,8 +21,7 @@ from components.ingest.layout_mistakes import (
 from components.ingest.manifest import Row, read_manifest
 from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits
-from components.storage.folder import MISSING, Found, find_files
-from components.storage.litter import explain_litter
+from components.storage.folder import MISSING, Found, explain_ignored, find_files
 
 # Names that people give to the folders of a split, and the split of the pipeline they mean.
 SPLIT_OF_FOLDER = {
@@ -131,7 +130,7 @@ def list_images(
         raise DataError(explain_archive(folder))
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
-    litter = {entry.path: reason for entry in found if (reason := explain_litter(entry))}
+    litter = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
     visible = [entry for entry in found if entry.path not in litter]
     files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
     if not files:

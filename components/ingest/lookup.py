@@ -1,16 +1,30 @@
-"""Finds span, version and listing of a folder of images; imports neither TensorFlow nor TFX."""
+"""Find the span and the listing of a folder of images; imports neither TensorFlow nor TFX.
+
+The listing travels in a file. Buckets change all the time, so one listing decides both whether a
+cached result is valid and what is read; files that changed since are rejected one by one.
+"""
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import from_json
+from components.contract.errors import StorageError
 from components.contract.lookup import LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.listing import check_labels, list_images
-from components.ingest.listing_file import LISTING_PROPERTY, write_listing
+from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, list_images
 from components.ingest.spans import find_span
+from components.storage.folder import is_local, open_folder, reason_of, storage_error
+
+LISTING_PROPERTY = "listing"
+"""The execution property that the driver resolves: the file that the executor reads."""
+
+_SUFFIX = ".jsonl.gz"
+_MOST_KEPT = 10
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,3 +40,60 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
         "input_fingerprint": listing.fingerprint(),
         LISTING_PROPERTY: write_listing(listing, listings) if listings else "",
     }
+
+
+def write_listing(listing: Listing, folder: str) -> str:
+    """Write a listing to `folder`, named by its fingerprint; return the path of the file.
+
+    The ten newest are kept.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    fs, root = open_folder(folder)
+    name = listing.fingerprint().rpartition(":")[2] + _SUFFIX
+    try:
+        if is_local(fs):
+            os.makedirs(root, exist_ok=True)
+            unfinished = f"{root}/{name}.{os.getpid()}"
+            fs.pipe_file(unfinished, _encode(listing))
+            os.replace(unfinished, f"{root}/{name}")
+        else:
+            fs.pipe_file(f"{root}/{name}", _encode(listing))
+        found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
+        for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
+            fs.rm_file(path)
+    except Exception as error:  # Each file system has errors of its own.
+        raise storage_error("write a listing to", folder, error) from error
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def _encode(listing: Listing) -> bytes:
+    head = {
+        "root": listing.root,
+        "fractions": listing.fractions,
+        "note": listing.note,
+        "files": len(listing.files),
+    }
+    lines = [head, *listing.files, *listing.skipped]
+    # Names that are not valid UTF-8 reach Python as surrogates, which JSON keeps as escapes.
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    return gzip.compress(text.encode("ascii"), compresslevel=1, mtime=0)
+
+
+def read_listing(path: str) -> Listing:
+    """Read what `write_listing` has written.
+
+    Raises:
+        StorageError: the file is not there, or not whole.
+    """
+    fs, place = open_folder(path)
+    try:
+        head, *lines = map(json.loads, gzip.decompress(fs.cat_file(place)).splitlines())
+        files = tuple(ImageFile(*fields) for fields in lines[: head["files"]])
+        skipped = tuple(Skipped(*fields) for fields in lines[head["files"] :])
+        return Listing(head["root"], files, skipped, head["fractions"], head["note"])
+    except Exception as error:  # Each file system has errors of its own.
+        raise StorageError(
+            f"Cannot read the listing {path} ({reason_of(error)}): run again, which lists anew."
+        ) from error

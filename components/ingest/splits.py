@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from components.contract.splits import EVAL, TEST, TRAIN
+from components.contract.example import EVAL, TEST, TRAIN
 
 FEWEST = 100
 """Images that a split has to hold to be made by default. With 100 the 95 % interval of an accuracy

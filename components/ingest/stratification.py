@@ -10,8 +10,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from components.contract.errors import DataError
+from components.contract.example import EVAL, TRAIN
 from components.contract.progress import report_progress
-from components.contract.splits import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
 from components.storage.fetch import read_files
@@ -24,6 +25,8 @@ _MOST_IMAGES, _MOST_BYTES = 20_000, 2 * 2**30
 # less is corrected, the fewer images change their split as a class grows.
 _TOLERANCE = 0.1
 _REPORT_EVERY = 1_000
+# With this many images, some fall into each split, unless they are all alike.
+_FEW = 200
 
 Unit = tuple[float, int]
 """Position of a content or a group, [0, 1), and how many images it stands for. Copies of an image
@@ -207,3 +210,52 @@ def _stop(counts: Sequence[int], natural: int, *, least: int, expected: float) -
         stop -= 1
         taken -= counts[stop]
     return stop
+
+
+def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
+    """Raise `DataError` unless there are images to train on of every class, and some to evaluate.
+
+    Args:
+        found: split → label → images.
+        root: folder that they come from.
+    """
+    for split in (TRAIN, EVAL):
+        if not found.get(split):
+            count = sum(sum(labels.values()) for labels in found.values())
+            raise DataError(
+                f"No image of {root} falls into the {split} split, as there are only {count:,}: "
+                f"add images, or sort them into train and eval folders."
+            )
+    untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
+    if untrained:
+        raise DataError(
+            f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
+            f"remove the class."
+        )
+
+
+def check_splits(listing: Listing, config: IngestConfig) -> None:
+    """Raise `DataError` for what `require_splits` would say of the ingested images.
+
+    Where there are only a few images, they are read. Otherwise each class has one in every split
+    of its hashes.
+
+    Raises:
+        DataError: as `require_splits`.
+    """
+    found: dict[str, collections.Counter[str]] = {}
+    for file, split in _splits_of(listing, config):
+        found.setdefault(split, collections.Counter())[file.label] += 1
+    require_splits(found, listing.root)
+
+
+def _splits_of(listing: Listing, config: IngestConfig) -> Iterator[tuple[ImageFile, str]]:
+    """Yield each file that can be read with its split, or with all that it could fall into."""
+    loose = [file for file in listing.files if file.split is None]
+    yield from ((file, file.split) for file in listing.files if file.split is not None)
+    if len(listing.files) > _FEW:
+        yield from ((file, split) for file in loose for split in listing.fractions)
+        return
+    digests = list(read_digests(listing, loose, config))
+    rule = find_rule(listing, find_small_classes(listing), digests)
+    yield from ((file, rule.split_of(file, sha256)) for file, sha256 in digests)

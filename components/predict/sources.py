@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from components.contract.errors import DataError
-from components.storage.folder import Found, find_file, find_files
-from components.storage.litter import explain_litter
+from components.storage.folder import Found, explain_ignored, find_file, find_files
 
 
 class Entry(NamedTuple):
@@ -63,7 +62,7 @@ def _find(named: str) -> Iterator[tuple[str, Entry]]:
         return
     for entry in find_files(named):
         name = os.path.join(named, entry.path)
-        yield named, Entry(name, entry, explain_litter(entry))
+        yield named, Entry(name, entry, explain_ignored(entry))
 
 
 def divide(source: Source, most: int) -> Iterator[Source]:

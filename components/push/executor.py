@@ -12,7 +12,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
 from components.contract.artifacts import Artifacts
-from components.contract.lite import (
+from components.contract.model_files import (
     LABELS_FILE,
     LITE_FOLDER,
     LITE_PROPERTY,
@@ -20,8 +20,7 @@ from components.contract.lite import (
     lite_file,
 )
 from components.push.versions import push_model
-from components.storage.text_artifact import CARD_FILE, read_text
-from components.storage.tfx_filesystem import register_object_stores
+from components.storage.tfx_filesystem import CARD_FILE, read_text, register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
 """Its name beside `saved_model.pb`."""

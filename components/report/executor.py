@@ -14,7 +14,7 @@ from components.report.metrics_file import METRICS_FILE, write_metrics
 from components.report.page.document import render
 from components.report.sources import gather_facts
 from components.report.ui_metadata import set_classification, set_metrics
-from components.storage.text_artifact import CARD_FILE, PAGE_FILE, write_text
+from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE, write_text
 
 
 class Executor(base_executor.BaseExecutor):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.contract.model_run import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.contract.splits import EVAL, sort_splits
+from components.contract.example import EVAL, sort_splits
+from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
 from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics

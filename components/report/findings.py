@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from components.contract.splits import EVAL, TRAIN
+from components.contract.example import EVAL, TRAIN
 from components.report.facts import ReportFacts
 
 # Accuracy on train less that on eval.

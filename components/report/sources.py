@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.contract.properties import (
     BASELINE_PROPERTY,

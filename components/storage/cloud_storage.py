@@ -20,7 +20,7 @@ from google.auth.transport.requests import Request
 from components.contract.errors import StorageError
 from components.storage import retry
 from components.storage.cloud_upload import LostSessionError, crc32c_of, send
-from components.storage.retry import Asker
+from components.storage.retry import Retrier
 
 _DAMAGED_ATTEMPTS = 3
 _PASSING_STATUSES = (401, 408, 429)
@@ -72,7 +72,7 @@ class CloudStorage(GCSFileSystem):
     def __init__(self, **options: Any) -> None:
         """Take the options of gcsfs."""
         super().__init__(**options)
-        self._asker = Asker(self._find_cause, f"The object store at {self._location}")
+        self._retrier = Retrier(self._find_cause, f"The object store at {self._location}")
         self._renewal: asyncio.Task[None] | None = None
 
     async def _request(
@@ -84,10 +84,10 @@ class CloudStorage(GCSFileSystem):
         if not _is_idempotent(method, options):
             return await attempt()
         for number in range(_DAMAGED_ATTEMPTS):
-            answer = await self._asker.ask(attempt, kind=kind, request=f"{method} {url}")
+            answer = await self._retrier.call(attempt, kind=kind, request=f"{method} {url}")
             if method != "GET" or _is_intact(answer):
                 return answer
-            pause = retry.PATIENCE.pause(number)
+            pause = retry.RETRY_POLICY.pause(number)
             retry.note_retry("a wrong checksum", f"{method} {url}", pause)
             await asyncio.sleep(pause)
         raise OSError(f"it arrives damaged, {_DAMAGED_ATTEMPTS} times")
@@ -98,7 +98,7 @@ class CloudStorage(GCSFileSystem):
         # It would itself ask again after a lost connection, and say so to nobody.
         session._retry_connection = False
         await self._renew()
-        silence = retry.PATIENCE.silence
+        silence = retry.RETRY_POLICY.silence
         headers = self._get_headers(options.pop("headers", None))
         body = options.pop("json", None)
         async with session.request(
@@ -128,7 +128,7 @@ class CloudStorage(GCSFileSystem):
 
         def renew() -> None:
             with requests.Session() as session:
-                ask = functools.partial(Request(session), timeout=retry.PATIENCE.silence)
+                ask = functools.partial(Request(session), timeout=retry.RETRY_POLICY.silence)
                 credentials.credentials.refresh(ask)
 
         # One for all requests that wait.
@@ -198,7 +198,7 @@ class CloudStorage(GCSFileSystem):
                 raise
             return bytes(data)
 
-        return await self._asker.ask(attempt, kind="read", request=f"GET {url}")
+        return await self._retrier.call(attempt, kind="read", request=f"GET {url}")
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Write an object in place of a generation, "" for none; return the new generation.
@@ -220,7 +220,7 @@ class CloudStorage(GCSFileSystem):
                 raise ChecksumError(f"{path} was stored with other bytes")
             return str(found["generation"])
 
-        return await self._asker.ask(attempt, kind="upload", request=f"upload of gs://{path}")
+        return await self._retrier.call(attempt, kind="upload", request=f"upload of gs://{path}")
 
     async def delete_version(self, path: str, version: str) -> None:
         """Delete an object if it is still of a generation; one that is gone or newer stays so."""

@@ -210,7 +210,7 @@ async def read_remote(
         if not isinstance(found, Unread) or found.reason == _CHANGED.reason or _is_refused(found):
             break
         if attempt < _ATTEMPTS - 1:
-            pause = retry.PATIENCE.pause(attempt)
+            pause = retry.RETRY_POLICY.pause(attempt)
             known = found.reason.startswith((_GONE.reason, _DAMAGED))
             cause = found.reason.partition(":")[0] if known else "an error"
             retry.note_retry(cause, f"GET {path}", pause)

@@ -22,6 +22,8 @@ CLOUD_STORAGE = ("gs://", "gcs://")
 MISSING = "missing"
 """The version of what is named but is not there, such as a broken link."""
 
+_LEFT_BY_SYSTEMS = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
+
 
 class Found(NamedTuple):
     """One entry of a listing."""
@@ -109,6 +111,16 @@ def find_file(path: str) -> Found | None:
         raise DataError(f"There is no file or folder {path}.") from error
     except Exception as error:  # Each file system has errors of its own.
         raise storage_error("read", path, error) from error
+
+
+def explain_ignored(entry: Found) -> str:
+    """Return why an entry of an image folder is ignored, or "" if it may be an image."""
+    parts = entry.path.split("/")
+    if not entry.is_file:
+        return "not a regular file"
+    if any(part.startswith(".") for part in parts):
+        return "hidden"
+    return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
 
 
 def list_folders(folder: str) -> list[str]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from fsspec import AbstractFileSystem
 
 from components.contract.errors import StorageError
-from components.storage.retry import PATIENCE, error_code
+from components.storage.retry import RETRY_POLICY, error_code
 
 SCHEMES = ("s3://", "minio://")
 
@@ -29,7 +29,7 @@ _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _CONNECTION = {
     "connect_timeout": 5,
-    "read_timeout": PATIENCE.silence,
+    "read_timeout": RETRY_POLICY.silence,
     # `S3Client` asks again.
     "retries": {"total_max_attempts": 1},
     "max_pool_connections": 64,

@@ -23,7 +23,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long a store is asked again; seconds."""
 
     first_pause: float = 0.5
@@ -42,7 +42,7 @@ class Patience:
         return pause * random.uniform(0.5, 1.5)
 
 
-PATIENCE = Patience()
+RETRY_POLICY = RetryPolicy()
 
 _clock = time.monotonic
 _counts: collections.Counter[str] = collections.Counter()
@@ -59,7 +59,7 @@ def note_retry(cause: str, request: str, pause: float) -> None:
     _LOGGER.warning("Asking again in %.1f s after %s: %s", pause, cause, request)
 
 
-class Asker:
+class Retrier:
     """Asks one store, and remembers which kinds of requests it has answered."""
 
     def __init__(self, find_cause: Callable[[Exception], str | None], store: str = "") -> None:
@@ -72,7 +72,7 @@ class Asker:
         self._store, self._find_cause = store, find_cause
         self._answered: set[str] = set()
 
-    async def ask(
+    async def call(
         self, attempt: Callable[[], Awaitable[_Answer]], *, kind: str, request: str
     ) -> _Answer:
         """Return the answer to a request, which is made until there is one or patience ends.
@@ -94,7 +94,7 @@ class Asker:
                 cause = self._find_cause(error)
                 if cause is None:
                     raise
-                pause = PATIENCE.pause(number)
+                pause = RETRY_POLICY.pause(number)
                 if _clock() - began + pause > self._deadline(kind):
                     if not self._store:
                         raise
@@ -107,7 +107,7 @@ class Asker:
         raise AssertionError
 
     def _deadline(self, kind: str) -> float:
-        return PATIENCE.deadline if kind in self._answered else PATIENCE.first_deadline
+        return RETRY_POLICY.deadline if kind in self._answered else RETRY_POLICY.first_deadline
 
     def _give_up(self, cause: str, attempts: int, seconds: float) -> StorageError:
         return StorageError(

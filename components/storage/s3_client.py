@@ -14,7 +14,7 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
-from components.storage.retry import Asker, error_code
+from components.storage.retry import Retrier, error_code
 
 
 class S3Client(S3FileSystem):
@@ -25,21 +25,21 @@ class S3Client(S3FileSystem):
     def __init__(self, **options: Any) -> None:
         """Take the options of s3fs."""
         super().__init__(**options)
-        self._asker = Asker(_find_cause)
+        self._retrier = Retrier(_find_cause)
 
     async def _call_s3(self, method: str, *args: Any, **options: Any) -> Any:
         once = functools.partial(super()._call_s3, method, *args, **options)
         name = "/".join(str(options[key]) for key in ("Bucket", "Key") if key in options)
-        return await self._asker.ask(once, kind=method, request=f"{method} {name}")
+        return await self._retrier.call(once, kind=method, request=f"{method} {name}")
 
     async def _lsdir(self, path: str, *args: Any, **options: Any) -> Any:
         once = functools.partial(super()._lsdir, path, *args, **options)
-        return await self._asker.ask(once, kind="list", request=f"list {path}")
+        return await self._retrier.call(once, kind="list", request=f"list {path}")
 
     async def _cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
         # The body comes after the answer that `_call_s3` waits for.
         once = functools.partial(super()._cat_file, path, *args, **options)
-        data: bytes = await self._asker.ask(once, kind="content", request=f"get_object {path}")
+        data: bytes = await self._retrier.call(once, kind="content", request=f"get_object {path}")
         return data
 
     call_s3 = sync_wrapper(_call_s3)
@@ -65,7 +65,7 @@ class S3Client(S3FileSystem):
             return data
 
         with _telling_changes(path):
-            return await self._asker.ask(attempt, kind="content", request=f"get_object {path}")
+            return await self._retrier.call(attempt, kind="content", request=f"get_object {path}")
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
         """Write an object in place of one with the ETag `version`, "" for none; return the new one.

@@ -20,9 +20,13 @@ from typing import Any, NamedTuple
 import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.utils import glob_translate
-from tfx.dsl.io import filesystem, filesystem_registry
+from tfx.dsl.io import fileio, filesystem, filesystem_registry
 
 from components.storage.object_store import SCHEMES, explain_error, find_endpoint, open_store
+
+PAGE_FILE = "report.html"
+CARD_FILE = "model_card.md"
+"""File names of text artifacts in a local run, where TFX makes a folder of each artifact."""
 
 _DELETES_AT_ONCE = 64
 
@@ -251,3 +255,22 @@ def register_object_stores() -> None:
     """Let TFX's `fileio` use `s3://` and `minio://`; a second time changes nothing."""
     # TensorFlow's claims s3:// with priority 10 and cannot serve it.
     filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(ObjectStoreFilesystem, priority=0)
+
+
+def write_text(text: str, uri: str, name: str) -> None:
+    """Write a text artifact: to `uri` on Kubeflow, to the file `name` in that folder locally."""
+    path = _text_path(uri, name)
+    fileio.makedirs(os.path.dirname(path))
+    with fileio.open(path, "w") as file:
+        file.write(text)
+
+
+def read_text(uri: str, name: str) -> str:
+    """Read what `write_text` has written."""
+    with fileio.open(_text_path(uri, name)) as file:
+        return str(file.read())
+
+
+def _text_path(uri: str, name: str) -> str:
+    register_object_stores()
+    return os.path.join(uri, name) if fileio.isdir(uri) else uri

@@ -20,10 +20,9 @@ from tfx.utils import proto_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
-from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID
+from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, TRAIN
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
-from components.contract.splits import TRAIN
 from components.images.original import keep_original
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import count_examples, write_index

@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 
 from components.contract.configuration import from_json
 from components.contract.errors import StorageError
+from components.contract.example import TRAIN
 from components.contract.kinds import read_number
 from components.contract.lookup import LookupInput
-from components.contract.splits import TRAIN
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import Statistics, digest_statistics

@@ -19,7 +19,7 @@ from tfx.utils import io_utils, json_utils
 from components.contract import example
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
-from components.contract.splits import TRAIN
+from components.contract.example import TRAIN
 from components.validation.config import ValidationConfig
 from components.validation.feature_statistics import Statistics, count_values
 from components.validation.statistics import read_statistics

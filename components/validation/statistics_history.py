@@ -12,7 +12,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from components.contract.splits import TRAIN
+from components.contract.example import TRAIN
 from components.storage.tfx_filesystem import register_object_stores
 from components.validation.feature_statistics import digest_statistics
 from components.validation.history_lookup import (

@@ -20,8 +20,8 @@ from tfx.utils import writer_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import to_json
+from components.contract.example import TRAIN
 from components.contract.lookup_driver import LookupDriver
-from components.contract.splits import TRAIN
 from components.validation.config import ValidationConfig
 from components.validation.drift import Reference, explain_drift, raise_thresholds
 from components.validation.feature_statistics import Statistics

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from components.contract.configuration import require
 from components.contract.kinds import check_types
-from components.contract.lite import LiteKind
+from components.contract.model_files import LiteKind
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from components.contract.example import TRAIN
 from components.contract.machine import available_cpus
-from components.contract.splits import TRAIN
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.host_calls import guard

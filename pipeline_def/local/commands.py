@@ -77,7 +77,7 @@ def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
 
 def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     """Write the summary, and copy the page to where it is easily found."""
-    from components.storage.text_artifact import PAGE_FILE
+    from components.storage.tfx_filesystem import PAGE_FILE
     from pipeline_def.local.summary import summarize
 
     page = os.path.join(record.steps["ImageReport"].outputs["html"].uri, PAGE_FILE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from components.contract.splits import TRAIN
+from components.contract.example import TRAIN
 from components.ingest.listing import Listing, check_labels
-from components.ingest.split_check import check_splits
+from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config

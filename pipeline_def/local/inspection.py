@@ -11,11 +11,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import format_duration, make_printable
-from components.contract.splits import EVAL, TEST, TRAIN
 from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, list_source
-from components.ingest.plans.shard_plan import plan_shards
+from components.ingest.shard_plan import plan_shards
 from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.contract.example import INDEX_FILE
-from components.contract.model_run import INPUT_FILE
-from components.contract.splits import EVAL, TRAIN
+from components.contract.example import EVAL, INDEX_FILE, TRAIN
+from components.contract.model_files import INPUT_FILE
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries

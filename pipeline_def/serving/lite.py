@@ -20,7 +20,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import to_dict
-from components.contract.lite import LABELS_FILE, MANIFEST_FILE, LiteKind, lite_file
+from components.contract.model_files import LABELS_FILE, MANIFEST_FILE, LiteKind, lite_file
 from components.transform.config import TransformConfig
 from pipeline_def.serving import lite_process
 from pipeline_def.serving.signatures import answer

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from components.contract.machine import available_memory, gib
-from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import fits_in_memory, pixel_bytes

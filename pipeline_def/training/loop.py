@@ -16,7 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
-from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig

@@ -17,11 +17,11 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.lite import LITE_FOLDER
 from components.contract.machine import available_cpus, bound_cpus
-from components.contract.model_run import (
+from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
+    LITE_FOLDER,
     MODEL_FILE,
     TRAINING_FILE,
     WEIGHTS_FILE,

@@ -20,7 +20,7 @@ import tf_keras
 
 from components.contract.configuration import to_dict
 from components.contract.errors import ModelError
-from components.contract.model_run import PHASE
+from components.contract.model_files import PHASE
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.model.layers import Dropout

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.ingest.plans import plan_processes
+from components.ingest import plan_processes
 from pipeline_def.startup import quick_imports
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import check_labels, list_source
-from components.ingest.plans.plan_work import IngestJob, write_plan
+from components.ingest.plan_work import IngestJob, write_plan
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
-from components.ingest.plans import plan_processes
 from components.records.shard_files import read_index
 from tests import nodes
 from tests.pictures import write_folder

@@ -8,7 +8,7 @@ import pytest
 
 from components.contract.errors import StorageError
 from components.ingest.listing import ImageFile, Listing, Skipped
-from components.ingest.listing_file import read_listing, write_listing
+from components.ingest.lookup import read_listing, write_listing
 
 
 def listing(number: int = 0) -> Listing:

@@ -7,7 +7,7 @@ import pytest
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import list_images
-from components.ingest.split_check import check_splits, require_splits
+from components.ingest.stratification import check_splits, require_splits
 
 
 def write(folder: Path, label: str, *, images: int, content: str = "") -> None:
@@ -44,7 +44,7 @@ def test_an_image_with_two_labels_cannot_train_both(tmp_path: Path) -> None:
 
 
 def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.ingest.split_check._FEW", 1)
+    monkeypatch.setattr("components.ingest.stratification._FEW", 1)
     write(tmp_path, "cat", images=1)
     write(tmp_path, "dog", images=1)
     check(tmp_path)

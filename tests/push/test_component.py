@@ -23,8 +23,12 @@ from components.contract.artifacts import Html, Markdown
 from components.evaluation.baseline_lookup import find_baseline
 from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
-from components.storage.text_artifact import CARD_FILE, read_text, write_text
-from components.storage.tfx_filesystem import register_object_stores
+from components.storage.tfx_filesystem import (
+    CARD_FILE,
+    read_text,
+    register_object_stores,
+    write_text,
+)
 from tests.storage.s3_server import serve_s3
 
 CARD = "# Katze, قطة\n"

@@ -23,7 +23,7 @@ from components.contract.artifacts import (
     Markdown,
     Metrics,
 )
-from components.contract.model_run import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.metrics.classification_metrics import METRICS, measure
 from components.evaluation.metrics.predictions import Predictions
@@ -40,7 +40,7 @@ from components.report.executor import Executor
 from components.report.metrics_file import METRICS_FILE
 from components.report.pictures.source_pictures import show_rejects, show_same_images
 from components.report.ui_metadata import MOST_CLASSES, set_classification, set_metrics
-from components.storage.text_artifact import CARD_FILE, PAGE_FILE
+from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from tests import nodes

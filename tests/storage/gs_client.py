@@ -12,18 +12,18 @@ import pytest
 from benchmarks.gcs_server import GcsServer
 from components.storage import retry
 from components.storage.cloud_storage import CloudStorage
-from components.storage.retry import Patience
+from components.storage.retry import RetryPolicy
 
-IMPATIENT = Patience(first_pause=0.01, longest_pause=0.02)
+IMPATIENT = RetryPolicy(first_pause=0.01, longest_pause=0.02)
 
 
 @contextmanager
-def point_to(server: GcsServer, patience: Patience = IMPATIENT) -> Iterator[None]:
+def point_to(server: GcsServer, patience: RetryPolicy = IMPATIENT) -> Iterator[None]:
     """Send requests to `server`, without credentials, and count retries anew."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         options = {"endpoint_url": server.endpoint, "token": "anon"}
         monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        monkeypatch.setattr(retry, "PATIENCE", patience)
+        monkeypatch.setattr(retry, "RETRY_POLICY", patience)
         monkeypatch.setattr(retry, "_counts", Counter())
         CloudStorage.clear_instance_cache()
         try:

@@ -17,7 +17,7 @@ from components.contract.errors import StorageError
 from components.storage import cloud_upload, object_store, retry
 from components.storage.folder import find_files, open_folder
 from components.storage.mirror import Mirror
-from components.storage.retry import Patience
+from components.storage.retry import RetryPolicy
 from tests.storage.faulty_proxy import spoil
 from tests.storage.gs_client import point_to
 from tests.storage.s3_server import serve_s3, set_up_client
@@ -54,7 +54,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def server() -> Iterator[GcsServer]:
-    patience = Patience(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
+    patience = RetryPolicy(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
     with GcsServer() as server, point_to(server, patience):
         server.add_bucket("bucket")
         server.stall_seconds = 1.0
@@ -117,8 +117,8 @@ def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
 def test_a_copy_in_s3_is_whole_whatever_fails_on_the_way(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience = Patience(first_pause=0.002, longest_pause=0.02)
-    monkeypatch.setattr(retry, "PATIENCE", patience)
+    patience = RetryPolicy(first_pause=0.002, longest_pause=0.02)
+    monkeypatch.setattr(retry, "RETRY_POLICY", patience)
     monkeypatch.setattr(retry, "_counts", Counter())
     monkeypatch.setitem(object_store._CONNECTION, "read_timeout", 0.5)
     with spoil(s3, {500: 0.1, 503: 0.1, "reset": 0.1, "stall": 0.05, "short": 0.1}) as proxy:
@@ -191,7 +191,7 @@ def test_names_that_lead_out_of_the_folder_are_left_alone(
 
 def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make three attempts, however long each takes."""
-    monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01, first_deadline=6))
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01, first_deadline=6))
     monkeypatch.setattr(retry, "_clock", itertools.count(step=1).__next__)
     monkeypatch.setattr(retry, "_counts", Counter())
 

@@ -11,11 +11,11 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from components.contract.errors import StorageError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import list_source
-from components.ingest.listing_file import read_listing, write_listing
+from components.ingest.lookup import read_listing, write_listing
 from components.storage import object_store, retry
 from components.storage.fetch import Unread, read_files
 from components.storage.object_store import find_endpoint, open_store
-from components.storage.retry import Patience
+from components.storage.retry import RetryPolicy
 from tests.storage.s3_server import empty, serve_s3
 
 CONFIG = IngestConfig()
@@ -55,7 +55,7 @@ def test_images_are_listed_and_read(store: Any, scheme: str) -> None:
 def test_objects_that_changed_or_went_since_they_were_listed_are_not_read(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01))
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
     listing = list_source("s3://bucket/2024-01-02", CONFIG)
     store.pipe_file("bucket/2024-01-02/a/1.jpg", b"x" * len(IMAGES["a/1.jpg"]))
     store.rm_file("bucket/2024-01-02/a/2.jpg")

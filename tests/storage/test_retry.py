@@ -10,13 +10,13 @@ import pytest
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.retry import Asker, Patience
+from components.storage.retry import Retrier, RetryPolicy
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    patience = Patience(first_pause=0.001, longest_pause=0.01, first_deadline=0.05, deadline=0.5)
-    monkeypatch.setattr(retry, "PATIENCE", patience)
+    patience = RetryPolicy(first_pause=0.001, longest_pause=0.01, first_deadline=0.05, deadline=0.5)
+    monkeypatch.setattr(retry, "RETRY_POLICY", patience)
     monkeypatch.setattr(retry, "_counts", Counter())
 
 
@@ -24,7 +24,7 @@ def find_cause(error: Exception) -> str | None:
     return "a stall" if isinstance(error, TimeoutError) else None
 
 
-def ask(asker: Asker, *answers: Exception | str) -> tuple[str, int]:
+def ask(asker: Retrier, *answers: Exception | str) -> tuple[str, int]:
     """Return the answer and the number of attempts; the last of `answers` is given for ever."""
     waiting: Iterator[Exception | str] = iter(answers)
     made = 0
@@ -44,19 +44,19 @@ def ask(asker: Asker, *answers: Exception | str) -> tuple[str, int]:
 def test_what_passes_is_asked_again_and_counted_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert ask(Asker(find_cause), TimeoutError(), TimeoutError(), "here") == ("here", 3)
+    assert ask(Retrier(find_cause), TimeoutError(), TimeoutError(), "here") == ("here", 3)
     assert retry.count_retries() == {"a stall": 2}
     assert caplog.text.count("after a stall: GET x") == 2
 
 
 def test_what_stays_is_not_asked_again() -> None:
     with pytest.raises(PermissionError):
-        ask(Asker(find_cause), PermissionError(), "here")
+        ask(Retrier(find_cause), PermissionError(), "here")
     assert retry.count_retries() == {}
 
 
 def test_patience_with_a_store_that_never_answered_ends_early() -> None:
-    asker = Asker(find_cause, "The store at home")
+    asker = Retrier(find_cause, "The store at home")
     with pytest.raises(StorageError, match="The store at home does not serve requests: a stall"):
         ask(asker, TimeoutError())
     early = sum(retry.count_retries().values())
@@ -68,11 +68,11 @@ def test_patience_with_a_store_that_never_answered_ends_early() -> None:
 
 def test_an_asker_without_a_name_raises_the_last_error() -> None:
     with pytest.raises(TimeoutError):
-        ask(Asker(find_cause), TimeoutError())
+        ask(Retrier(find_cause), TimeoutError())
 
 
 def test_pauses_double_up_to_the_longest_and_differ() -> None:
-    patience = Patience()
+    patience = RetryPolicy()
     pauses = [[patience.pause(attempt) for _ in range(50)] for attempt in range(10)]
     for attempt, of in enumerate(pauses):
         middle = min(16.0, 0.5 * 2**attempt)

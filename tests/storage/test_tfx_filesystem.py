@@ -22,7 +22,7 @@ from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import FOUND_KEY, find_baseline
 from components.storage import retry
 from components.storage.folder import find_files, list_folders
-from components.storage.retry import Patience
+from components.storage.retry import RetryPolicy
 from components.storage.tfx_filesystem import register_object_stores
 from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import (
@@ -112,7 +112,7 @@ def test_a_read_that_breaks_is_tried_again(
         return await whole(self, method, *details, **options)
 
     monkeypatch.setattr(S3FileSystem, "_call_s3", broken)
-    monkeypatch.setattr(retry, "PATIENCE", Patience(first_pause=0.01))
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01))
     assert read(f"{STORE}/file") == "whole"
     assert asked == ["get_object"] * (breaks + 1)
 
@@ -335,7 +335,7 @@ def nowhere(server: str, dead_port: int, monkeypatch: pytest.MonkeyPatch) -> str
     """An endpoint that nothing listens at, which clients try once."""
     endpoint = f"http://127.0.0.1:{dead_port}"
     set_up_client(monkeypatch, endpoint)
-    monkeypatch.setattr(retry, "PATIENCE", Patience(first_deadline=0, deadline=0))
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_deadline=0, deadline=0))
     return endpoint
 
 
@@ -361,7 +361,7 @@ def test_a_wrong_endpoint_gives_one_sentence(
     server: str, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    monkeypatch.setattr(retry, "PATIENCE", Patience(first_deadline=0, deadline=0))
+    monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_deadline=0, deadline=0))
     assert "set AWS_ENDPOINT_URL" in said(fileio.isdir)
     assert "set AWS_ENDPOINT_URL" in said(find_files)
 

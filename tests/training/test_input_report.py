@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.errors import ModelError
-from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig

@@ -19,7 +19,7 @@ import tensorflow_transform as tft
 
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.model_run import (
+from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
     MODEL_FILE,

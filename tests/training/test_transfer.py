@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from components.contract.example import ENCODED, LABEL_ID
-from components.contract.model_run import INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME
-from components.contract.lite import LITE_FOLDER, MANIFEST_FILE, lite_file
+from components.contract.model_files import LITE_FOLDER, MANIFEST_FILE, lite_file
 from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.slices import decode_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.contract.splits import EVAL
+from components.contract.example import EVAL
 from components.evaluation.verdict import say_images_needed
 from components.report.comparison.facts import ComparedRun, Outcome, Overlap, Paired
 from components.report.page.formatting import count, signed

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
-from components.contract.model_run import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
+from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig

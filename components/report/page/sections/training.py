@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from components.contract.model_run import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
-from components.contract.splits import EVAL, TRAIN
+from components.contract.example import EVAL, TRAIN
+from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, PHASE, RATE
 from components.report.facts import KeptEpoch, ReportFacts
 from components.report.page.drawing import SERIES, SOFT, WHOLE, Drawing, draw, place_legend
 from components.report.page.formatting import number, percent

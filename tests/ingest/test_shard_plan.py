@@ -9,7 +9,7 @@ import pytest
 
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile
-from components.ingest.plans.shard_plan import ShardPlan, plan_shards
+from components.ingest.shard_plan import ShardPlan, plan_shards
 from components.records.shard_files import open_shard
 
 

@@ -1,6 +1,6 @@
 """Writes plans in processes of its own, as `plan_processes.py` asks.
 
-Run as `python -m components.ingest.plans.plan_server DESCRIPTOR…`, of sockets: for each it forks a
+Run as `python -m components.ingest.plan_server DESCRIPTOR…`, of sockets: for each it forks a
 process that writes one plan after the other. The job comes by the standard input.
 """
 
@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from components.images.tensorflow_decoder import Question, answer_by
-from components.ingest.plans.plan_work import IngestJob, write_plan
+from components.ingest.plan_work import IngestJob, write_plan
 
 DONE, FAILED, COUNT, ASK = "done", "failed", "count", "ask"
 """What is sent, and a value with it: a plan is written; an error and its traceback; so many files

@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import Question, answer_here
-from components.ingest.plans import plan_server
-from components.ingest.plans.plan_server import ASK, COUNT, DONE, FAILED, KILLED, portable
-from components.ingest.plans.plan_work import IngestJob
+from components.ingest import plan_server
+from components.ingest.plan_server import ASK, COUNT, DONE, FAILED, KILLED, portable
+from components.ingest.plan_work import IngestJob
 from components.storage.artifact_files import on_disk
 
 Answer = Callable[[Question, bytes], Any]
@@ -130,7 +130,7 @@ def _try(answer: Answer, question: Question, data: bytes) -> Any:
 
 def _start(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Start processes that find the same code as this one, wherever it was started."""
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # NumPy would start a thread for each core, which hinder a fork.
     threads = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}

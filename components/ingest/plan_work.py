@@ -15,7 +15,7 @@ from components.images.check_result import Category, CheckedImage, Rejected, usa
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import PlanReport, write_report
 from components.ingest.listing import ImageFile
-from components.ingest.plans.plan_file import read_plan
+from components.ingest.shard_plan import read_plan
 from components.ingest.stratification import SplitRule
 from components.records.shard_files import open_shard, shard_path
 from components.records.tfrecord import RecordWriter, Value, serialize

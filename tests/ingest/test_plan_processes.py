@@ -21,12 +21,12 @@ from components.images.tensorflow_decoder import (
     decode_here,
     read_orientation_here,
 )
+from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import list_source
-from components.ingest.plans import plan_processes
-from components.ingest.plans.plan_processes import PlanProcesses, are_worth_it
-from components.ingest.plans.plan_work import IngestJob, write_plan
+from components.ingest.plan_processes import PlanProcesses, are_worth_it
+from components.ingest.plan_work import IngestJob, write_plan
 from components.ingest.stratification import SplitRule
 from tests.pictures import encode, picture, write_folder
 from tests.processes import find_children, wait_for_end

@@ -1,0 +1,59 @@
+"""The files that training leaves: its history in `model_run`, and versions for LiteRT."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+HISTORY_FILE = "history.json"
+"""Metric → its value in every epoch."""
+
+INPUT_FILE = "input.json"
+"""How well the input pipeline kept up: `pipeline_def.training.input_report.InputReport`."""
+
+TRAINING_FILE = "training.json"
+"""`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;
+`phases`, a list of `name`, `epochs`, `seconds`, `metric` and `best`, its value in the best epoch;
+`exported`, the name of the phase whose weights were exported; `calibration`, null or the fields of
+`pipeline_def.training.calibration.Calibration`."""
+
+MODEL_FILE = "model.json"
+"""`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""
+
+WEIGHTS_FILE = "backbone.weights.h5"
+"""Weights of the trained network without its last layer, from which a later training can start."""
+
+LEARNING_RATE = "learning_rate"
+"""Metric of the history: learning rate of the last training step of an epoch."""
+
+PHASE = "phase"
+"""Number of the phase, from 1, of an epoch of the history; not a metric."""
+
+RATE = "images_per_second"
+"""Metric of the history: training images of an epoch divided by the time of its training steps."""
+
+INPUT_WAIT_FRACTION = "input_wait_fraction"
+"""Metric of the history: fraction of the time of an epoch's steps spent waiting for input."""
+
+LiteKind = Literal["float16", "dynamic", "int8"]
+"""float16: 2-byte weights. dynamic: 1-byte weights, float32 or int8 arithmetic, as the operation
+supports. int8: weights and activations, whose ranges are measured."""
+
+LITE_FOLDER = "Format-Lite"
+"""Folder of the LiteRT versions in the model artifact, next to TFX's folder of the SavedModel."""
+
+MANIFEST_FILE = "lite.json"
+"""Describes the LiteRT versions: their source, and how to resize images for them."""
+
+LABELS_FILE = "labels.txt"
+"""The label of each output column, one per line."""
+
+LITE_PROPERTY = "lite"
+"""Property of the blessing: the kinds that may be pushed, separated by commas."""
+
+PUSHED_LITE = "lite"
+"""Folder of the LiteRT versions in a pushed model."""
+
+
+def lite_file(kind: str) -> str:
+    """Return the file name of a LiteRT version."""
+    return f"{kind}.tflite"

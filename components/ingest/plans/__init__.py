@@ -1,1 +1,0 @@
-"""What goes from a listing to shards: which files each holds, and the processes that write it."""
