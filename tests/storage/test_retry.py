@@ -38,7 +38,7 @@ def ask(asker: Retrier, *answers: Exception | str) -> tuple[str, int]:
             raise answer
         return answer
 
-    return asyncio.run(asker.ask(attempt, kind="read", request="GET x")), made
+    return asyncio.run(asker.call(attempt, kind="read", request="GET x")), made
 
 
 def test_what_passes_is_asked_again_and_counted_and_logged(
