@@ -11,11 +11,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# Name → the module that defines it.
-_PLACES = {
+COMPONENTS = {
     "AnomalyGate": "components.validation.gate",
     "BaselineFinder": "components.evaluation.baseline",
-    "EvaluationConfig": "components.evaluation.config",
     "ImageEvaluator": "components.evaluation.component",
     "ImageExampleGen": "components.ingest.component",
     "ImagePredictor": "components.predict.component",
@@ -26,6 +24,11 @@ _PLACES = {
     "ImageTrainer": "pipeline_def.training.component",
     "ImageTransform": "components.transform.component",
     "ImageValidator": "components.validation.validator",
+}
+"""Component → the module that defines it."""
+
+_OTHERS = {
+    "EvaluationConfig": "components.evaluation.config",
     "IngestConfig": "components.ingest.config",
     "ModelConfig": "pipeline_def.config.model",
     "PredictConfig": "components.predict.config",
@@ -36,6 +39,7 @@ _PLACES = {
     "statistics_options": "components.validation.statistics",
     "to_json": "components.contract.configuration",
 }
+_PLACES = COMPONENTS | _OTHERS
 
 if TYPE_CHECKING:
     from components.contract.configuration import to_json as to_json

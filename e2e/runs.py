@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.commands import Commands, Failure
-from pipeline_def.kubeflow.compile.stages import STAGES
+from pipeline_def import steps
 from pipeline_def.runs.record import RunRecord, read_records
 
 LOOKUPS = frozenset({"ImageExampleGen-lookup", "ExampleValidator-lookup", "BaselineFinder-lookup"})
-STEPS = LOOKUPS | {step for steps in STAGES.values() for step in steps}
+# Nothing here sets predict.folder.
+_ROWS = [row for row in steps.STEPS.values() if row is not steps.PREDICTOR]
+STEPS = LOOKUPS | {row.id for row in _ROWS}
+STAGES = list(dict.fromkeys(row.stage for row in _ROWS))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from e2e import cluster, interface
 from e2e.commands import Commands, Failure
-from e2e.runs import Runner, check_all_cached, check_all_ran, check_failed, check_ran
+from e2e.runs import STAGES, Runner, check_all_cached, check_all_ran, check_failed, check_ran
 from e2e.store import DATA, Store
-from pipeline_def.kubeflow.compile.stages import STAGES
 from pipeline_def.runs.record import RunRecord
 
 # More than the fraction of files that ingest lets go, of 1,797 digits.
@@ -120,6 +119,6 @@ def run_id(record: RunRecord) -> str:
 
 def look(record: RunRecord, folder: Path) -> None:
     """Keep pictures of the interface: the graph of a run, and the list of the runs."""
-    interface.photograph(record.url, folder, words=list(STAGES), name="graph")
+    interface.photograph(record.url, folder, words=STAGES, name="graph")
     runs = record.url.partition("#")[0] + "#/runs"
     interface.photograph(runs, folder, words=["first", "second"], name="runs")

@@ -23,30 +23,13 @@ from typing import Any
 from packaging.markers import Marker
 
 from components.contract.errors import ConfigurationError
+from pipeline_def.steps import STEPS, TRAINER
 
 # The folder of the repository; of the wheel, the one in which it is installed.
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
-# Step → the modules that its component names: executor, driver, and functions by dotted path.
-_ENTRIES = {
-    "ImageExampleGen": ("components.ingest.lookup", "components.ingest.executor"),
-    "StatisticsGen": ("components.validation.statistics_gen",),
-    "SchemaGen": ("components.validation.schema_gen",),
-    "ExampleValidator": ("components.validation.validator",),
-    "AnomalyGate": ("components.validation.gate",),
-    "Transform": ("components.transform.executor", "components.transform.preprocessing"),
-    "Trainer": ("pipeline_def.training.run_fn",),
-    "BaselineFinder": ("components.evaluation.baseline",),
-    "Evaluator": ("components.evaluation.executor",),
-    "ImageReport": ("components.report.executor", "pipeline_def.data.preview"),
-    "ImagePredictor": ("components.predict.driver", "components.predict.executor"),
-    "Pusher": ("components.push.executor",),
-}
-
 # One name in the wheel.
-_OURS = {module.partition(".")[0] for modules in _ENTRIES.values() for module in modules}
-
-_TRAINS = "Trainer"
+_OURS = {module.partition(".")[0] for row in STEPS.values() for module in row.code}
 
 # Libraries whose packages on PyPI have other names than their modules.
 _DISTRIBUTIONS = {
@@ -61,7 +44,7 @@ _DISTRIBUTIONS = {
 
 
 def code_digest(step: str, build_fn: str | None = None) -> str:
-    """Return 16 hexadecimal digits that change with the code of `step`; "" for steps of others.
+    """Return 16 hexadecimal digits that change with the code of `step`.
 
     Args:
         step: id of a component.
@@ -70,17 +53,15 @@ def code_digest(step: str, build_fn: str | None = None) -> str:
     Raises:
         ConfigurationError: there is no such module.
     """
-    if step not in _ENTRIES:
-        return ""
-    digest = _digest(_ENTRIES[step])
-    if step != _TRAINS or build_fn is None:
+    digest = _digest(STEPS[step].code)
+    if step != TRAINER.id or build_fn is None:
         return digest
     return hashlib.sha256(f"{digest} {_digest_of_user(build_fn)}".encode()).hexdigest()[:16]
 
 
 def whole_digest() -> str:
     """Return 16 hexadecimal digits that change with the code of any step."""
-    return _digest(module for modules in _ENTRIES.values() for module in modules)
+    return _digest(module for row in STEPS.values() for module in row.code)
 
 
 def _digest(entries: Iterable[str]) -> str:

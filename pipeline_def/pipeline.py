@@ -24,6 +24,7 @@ from components.validation.gate import AnomalyGate
 from components.validation.schema_gen import ImageSchemaGen
 from components.validation.statistics_gen import ImageStatisticsGen
 from components.validation.validator import ImageValidator
+from pipeline_def import steps
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.export import ExportConfig
@@ -42,8 +43,8 @@ def create_pipeline(config: Config) -> Pipeline:
     layout = Layout(config.output)
     components = _components(config, layout)
     for component in components:
-        if digest := code_digest(component.id, config.model.build_fn):
-            component.exec_properties["code_digest"] = digest
+        digest = code_digest(component.id, config.model.build_fn)
+        component.exec_properties["code_digest"] = digest
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=layout.artifacts,
@@ -68,7 +69,7 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
         examples=example_gen.outputs["examples"],
         schema=schema_gen.outputs["schema"],
         config=config.transform,
-    ).with_id("Transform")
+    ).with_id(steps.TRANSFORM.id)
     transform.add_upstream_node(gate)
     trainer = _train(config, layout, transform)
     before = [*data, transform, trainer]
@@ -81,27 +82,27 @@ def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
     validation = dataclasses.replace(config.validation, schema=None)
     example_gen = ImageExampleGen(
         folder=str(config.data), config=config.ingest, listings=layout.listings
-    )
+    ).with_id(steps.EXAMPLE_GEN.id)
     statistics = ImageStatisticsGen(examples=example_gen.outputs["examples"]).with_id(
-        "StatisticsGen"
+        steps.STATISTICS_GEN.id
     )
     schema_gen = ImageSchemaGen(
         statistics=statistics.outputs["statistics"],
         config=validation,
         curated=read_schema(config.validation.schema) if config.validation.schema else None,
-    ).with_id("SchemaGen")
+    ).with_id(steps.SCHEMA_GEN.id)
     validator = ImageValidator(
         statistics=statistics.outputs["statistics"],
         schema=schema_gen.outputs["schema"],
         statistics_history=layout.statistics,
         config=validation,
-    ).with_id("ExampleValidator")
+    ).with_id(steps.EXAMPLE_VALIDATOR.id)
     gate = AnomalyGate(
         anomalies=validator.outputs["anomalies"],
         statistics=statistics.outputs["statistics"],
         statistics_history=layout.statistics,
         config=to_json(validation),
-    )
+    ).with_id(steps.ANOMALY_GATE.id)
     return [example_gen, statistics, schema_gen, validator, gate]
 
 
@@ -121,7 +122,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             checkpoints=layout.checkpoints,
             weights_version=weights_version(config.model) if _is_local(config) else "",
         ),
-    ).with_id("Trainer")
+    ).with_id(steps.TRAINER.id)
 
 
 def _evaluate_and_push(
@@ -130,14 +131,16 @@ def _evaluate_and_push(
     """From the model to its verdict: against the model in use, for people, and into service."""
     example_gen, _, _, validator, _, transform, trainer = before
     examples, model = example_gen.outputs["examples"], trainer.outputs["model"]
-    baseline = BaselineFinder(model=model, pushed_models=layout.pushed)
+    baseline = BaselineFinder(model=model, pushed_models=layout.pushed).with_id(
+        steps.BASELINE_FINDER.id
+    )
     evaluator = ImageEvaluator(
         examples=examples,
         model=model,
         baseline_model=baseline.outputs["baseline"],
         config=config.evaluation,
         max_lite_drop=config.export.max_drop,
-    ).with_id("Evaluator")
+    ).with_id(steps.EVALUATOR.id)
     report = ImageReport(
         pipeline=config.name,
         code=whole_digest(),
@@ -148,19 +151,19 @@ def _evaluate_and_push(
         model=model,
         model_run=trainer.outputs["model_run"],
         evaluation=evaluator.outputs["evaluation"],
-    )
+    ).with_id(steps.REPORT.id)
     pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
     pusher = ImagePusher(
         model=model,
         model_blessing=evaluator.outputs["blessing"],
         card=report.outputs["card"],
         push_destination=pusher_pb2.PushDestination(filesystem=pushed),
-    ).with_id("Pusher")
-    steps = [baseline, evaluator, report, pusher]
+    ).with_id(steps.PUSHER.id)
+    made = [baseline, evaluator, report, pusher]
     if config.predict.folder:
         blessing = evaluator.outputs["blessing"]
-        steps.append(_predict(config, config.predict.folder, model=model, blessing=blessing))
-    return steps
+        made.append(_predict(config, config.predict.folder, model=model, blessing=blessing))
+    return made
 
 
 def _predict(
@@ -173,4 +176,4 @@ def _predict(
         model_blessing=blessing,
         config=dataclasses.replace(config.predict, folder=None),
         options=config.ingest,
-    )
+    ).with_id(steps.PREDICTOR.id)

@@ -31,24 +31,13 @@ from components.ingest.executor import Executor as IngestExecutor
 from components.transform.config import TransformConfig
 from components.transform.executor import Executor as TransformExecutor
 from pipeline_def.config.config import Config
+from pipeline_def.steps import PREDICTOR, STEPS
 
 TEXTS = [ENCODED, FILENAME, FORMAT, LABEL, SHA256]
 INTEGERS = [CHANNELS, FILE_SIZE, HEIGHT, WIDTH]
 
-# The nodes of the pipeline, in the order in which they run.
-NODES = [
-    "ImageExampleGen",
-    "StatisticsGen",
-    "SchemaGen",
-    "ExampleValidator",
-    "AnomalyGate",
-    "Transform",
-    "Trainer",
-    "BaselineFinder",
-    "Evaluator",
-    "ImageReport",
-    "Pusher",
-]
+# The steps of a run without predict.folder, in the order in which they run.
+NODES = [id for id, row in STEPS.items() if row is not PREDICTOR]
 
 IN_MEMORY = tuple(Config().beam_pipeline_args)
 TWO_WORKERS = (

@@ -17,16 +17,16 @@ from components.contract.lookup import Lookup, LookupInput
 
 
 class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
-    """Sets the execution properties that `LOOKUP` returns."""
+    """Sets the execution properties that `lookup_function` returns."""
 
-    LOOKUP: Lookup
-    """On Kubeflow Pipelines, which runs no drivers, a step before calls it; a function of a module
-    that imports neither TensorFlow nor TFX."""
+    lookup_function: Lookup
+    """Kubeflow Pipelines runs no drivers: there, a separate task calls it before the step. Its
+    module imports neither TensorFlow nor TFX."""
 
-    LOOKED_UP_FROM: tuple[str, ...]
-    """The properties that it reads."""
+    lookup_properties: tuple[str, ...]
+    """The execution properties that it reads."""
 
-    LOOKED_AT: tuple[str, ...] = ()
+    lookup_inputs: tuple[str, ...] = ()
     """The inputs that it reads."""
 
     def __init__(self, metadata_handle: Any) -> None:
@@ -48,10 +48,10 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     ) -> dict[str, Any]:
         """Return the properties that are looked up from artifacts of TFX."""
         found = {
-            name: artifact_utils.get_single_instance(input_dict[name]) for name in cls.LOOKED_AT
+            name: artifact_utils.get_single_instance(input_dict[name]) for name in cls.lookup_inputs
         }
         given = {
             name: LookupInput(artifact.uri, int(getattr(artifact, "span", 0) or 0))
             for name, artifact in found.items()
         }
-        return cls.LOOKUP(given, exec_properties)
+        return cls.lookup_function(given, exec_properties)

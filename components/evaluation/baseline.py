@@ -31,9 +31,9 @@ def _find(pushed_models: str, model: types.Artifact) -> str:
 class Driver(LookupDriver):
     """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
 
-    LOOKUP = staticmethod(look_up)
-    LOOKED_UP_FROM = ("pushed_models",)
-    LOOKED_AT = ("model",)
+    lookup_function = staticmethod(look_up)
+    lookup_properties = ("pushed_models",)
+    lookup_inputs = ("model",)
 
 
 @component

@@ -42,9 +42,9 @@ class ImageExampleGenSpec(component_spec.ComponentSpec):
 class Driver(driver.Driver):
     """Lists the folder before the cache is looked up; TFX keys its cache by what it resolves."""
 
-    LOOKUP = staticmethod(look_up)
-    LOOKED_UP_FROM = ("input_base", "config", "listings")
-    LOOKED_AT = ()
+    lookup_function = staticmethod(look_up)
+    lookup_properties = ("input_base", "config", "listings")
+    lookup_inputs: tuple[str, ...] = ()
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], *_: Any, **__: Any

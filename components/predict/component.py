@@ -14,8 +14,9 @@ from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.images.file_options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.driver import FOUND_KEY, Driver
+from components.predict.driver import Driver
 from components.predict.executor import Executor
+from components.predict.lookup import FOUND_KEY
 
 
 class ImagePredictorSpec(component_spec.ComponentSpec):

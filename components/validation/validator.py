@@ -42,9 +42,9 @@ from components.validation.statistics_history import span_of
 class Driver(LookupDriver):
     """Finds earlier statistics before the cache is looked up, so that they are part of its key."""
 
-    LOOKUP = staticmethod(look_up)
-    LOOKED_UP_FROM = (HISTORY_KEY, CONFIG_KEY)
-    LOOKED_AT = ("statistics",)
+    lookup_function = staticmethod(look_up)
+    lookup_properties = (HISTORY_KEY, CONFIG_KEY)
+    lookup_inputs = ("statistics",)
 
 
 class Executor(executor.Executor):

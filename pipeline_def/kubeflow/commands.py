@@ -15,6 +15,7 @@ from pipeline_def.config.model import NATIVE_SIZES
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.command_options import Parser, add_target
+from pipeline_def.steps import EXAMPLE_GEN, PREDICTOR
 
 _DESCRIPTION = """Runs the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or on
 Vertex AI: `compile` writes its specification, `check` says what a target would refuse in one, `run`
@@ -88,8 +89,12 @@ def _for_cluster(config: Config) -> Config:
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
         )
-    volumes = tuple(config.kubeflow.step("ImageExampleGen").volumes.values())
-    for name, value in (("data", config.data), ("kubeflow.storage", config.kubeflow.storage)):
+    for name, value, step in (
+        ("data", config.data, EXAMPLE_GEN),
+        ("kubeflow.storage", config.kubeflow.storage, EXAMPLE_GEN),
+        ("predict.folder", config.predict.folder, PREDICTOR),
+    ):
+        volumes = tuple(config.kubeflow.step(step.id).volumes.values())
         if value and on_disk(value) and not value.startswith(volumes or ("\0",)):
             raise ConfigurationError(
                 f"--{name} is {value}: a cluster needs a URL, such as gs://bucket/dir, or a folder "

@@ -24,6 +24,7 @@ from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs import record as records
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.startup import seconds_since_start
+from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
@@ -80,8 +81,8 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     from components.storage.tfx_filesystem import PAGE_FILE
     from pipeline_def.local.summary import summarize
 
-    page = os.path.join(record.steps["ImageReport"].outputs["html"].uri, PAGE_FILE)
-    anomalies = record.steps["ExampleValidator"].outputs["anomalies"]
+    page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
+    anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
     summary = summarize(record, layout, _read_warnings(anomalies, config))
     try:
         shutil.copyfile(page, layout.report)
@@ -122,12 +123,12 @@ def schema(arguments: list[str]) -> int:
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         target = os.path.abspath(options["to"] or layout.schema)
-        record = execute(prepare(config, layout), output=output, last="SchemaGen")
+        record = execute(prepare(config, layout), output=output, last=SCHEMA_GEN.id)
         if record is None:
             return 1
         from pipeline_def.local.schema_command import write_schema
 
-        write_schema(record.steps["SchemaGen"].outputs["schema"].uri, target)
+        write_schema(record.steps[SCHEMA_GEN.id].outputs["schema"].uri, target)
         output.store()
     shown = make_printable(target)
     print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")

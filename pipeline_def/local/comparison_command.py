@@ -22,6 +22,7 @@ from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
 from pipeline_def.runs.selection import SelectedRun, select
 from pipeline_def.runs.table import print_json
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 # In each direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
@@ -70,9 +71,9 @@ def show_comparison(
 def _describe(name: str, run: SelectedRun) -> ComparedRun:
     record = run.record
     with _say_what_is_gone(run):
-        examples = read_labels(run.find_artifact("ImageExampleGen", "examples"))
+        examples = read_labels(run.find_artifact(EXAMPLE_GEN.id, "examples"))
     settings = dict(flatten(record.configuration))
-    trained = record.steps.get("Trainer")
+    trained = record.steps.get(TRAINER.id)
     model = trained.outputs.get("model") if trained else None
     return ComparedRun(
         name=name,
@@ -97,8 +98,8 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
 def _read(run: SelectedRun) -> Evaluation:
     with _say_what_is_gone(run):
         return read_evaluation(
-            run.find_artifact("Evaluator", "evaluation"),
-            run.find_artifact("ImageExampleGen", "examples"),
+            run.find_artifact(EVALUATOR.id, "evaluation"),
+            run.find_artifact(EXAMPLE_GEN.id, "examples"),
             run.record.split,
         )
 

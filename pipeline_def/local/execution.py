@@ -78,9 +78,7 @@ def _run_recorded(
         runner="local",
         pipeline=config.name,
         configuration=to_dict(config),
-        code={
-            name: digest for name in names if (digest := code_digest(name, config.model.build_fn))
-        },
+        code={name: code_digest(name, config.model.build_fn) for name in names},
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):

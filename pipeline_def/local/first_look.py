@@ -16,6 +16,7 @@ from pipeline_def.config.recipes import Recipe
 from pipeline_def.model.imagenet import check_imagenet
 from pipeline_def.model.memory import check_memory
 from pipeline_def.model.weights_file import name_network
+from pipeline_def.steps import TRAINER
 
 
 @dataclass(frozen=True)
@@ -53,4 +54,4 @@ def _check_files(config: Config) -> None:
         from components.validation.curated_schema import read_schema
 
         read_schema(config.validation.schema)
-    code_digest("Trainer", config.model.build_fn)
+    code_digest(TRAINER.id, config.model.build_fn)

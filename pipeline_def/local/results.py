@@ -9,20 +9,21 @@ from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERS
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
+from pipeline_def.steps import BASELINE_FINDER, EVALUATOR, EXAMPLE_GEN, PUSHER, REPORT
 
 
 def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
     """Return the fields of the record that the outputs of a step tell, done or cached."""
-    if name == "ImageExampleGen":
+    if name == EXAMPLE_GEN.id:
         return {"data": _read_data(step.outputs["examples"])}
-    if name == "Evaluator":
+    if name == EVALUATOR.id:
         blessed = bool(step.outputs["blessing"].properties.get("blessed"))
         split = step.outputs["evaluation"].properties.get(SPLIT_PROPERTY, "")
         return {"blessed": blessed, "split": split}
-    if name == "ImageReport":
-        baseline = record.steps["BaselineFinder"].outputs["baseline"]
+    if name == REPORT.id:
+        baseline = record.steps[BASELINE_FINDER.id].outputs["baseline"]
         return _read_metrics(step.outputs["metrics"], baseline)
-    if name == "Pusher":
+    if name == PUSHER.id:
         return {"pushed": _read_pushed(step.outputs["pushed_model"])}
     return {}
 

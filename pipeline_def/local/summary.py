@@ -15,6 +15,7 @@ from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Output, RunRecord
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, REPORT, STATISTICS_GEN, TRAINER
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         warnings: what validation found and the configuration lets pass.
     """
     outputs = {name: step.outputs for name, step in record.steps.items()}
-    ingest = outputs["ImageExampleGen"]["rejects"].read_json(SUMMARY_FILE)
-    index = outputs["ImageExampleGen"]["examples"].read_json(INDEX_FILE)
-    report = outputs["ImageReport"]["metrics"].read_json(METRICS_FILE)
+    ingest = outputs[EXAMPLE_GEN.id]["rejects"].read_json(SUMMARY_FILE)
+    index = outputs[EXAMPLE_GEN.id]["examples"].read_json(INDEX_FILE)
+    report = outputs[REPORT.id]["metrics"].read_json(METRICS_FILE)
     counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
     return Summary(
         examples=record.data.examples,
@@ -96,7 +97,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         accuracy_interval=report["metrics"]["accuracy"]["interval"],
         evaluated_on=record.split,
         weights_chosen_on=EVAL,
-        training=outputs["Trainer"]["model_run"].read_json(INPUT_FILE),
+        training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
         baseline=record.baseline,
         blessed=bool(record.blessed),
         outcome=record.outcome,
@@ -117,13 +118,13 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
 def _list_paths(
     outputs: Mapping[str, Mapping[str, Output]], layout: Layout, run_id: str
 ) -> dict[str, str]:
-    rejects = outputs["ImageExampleGen"]["rejects"].uri
+    rejects = outputs[EXAMPLE_GEN.id]["rejects"].uri
     return {
         "report": layout.report,
-        "metrics": os.path.join(outputs["ImageReport"]["metrics"].uri, METRICS_FILE),
-        "training_logs": outputs["Trainer"]["model_run"].uri,
-        "evaluation": outputs["Evaluator"]["evaluation"].uri,
-        "statistics": outputs["StatisticsGen"]["statistics"].uri,
+        "metrics": os.path.join(outputs[REPORT.id]["metrics"].uri, METRICS_FILE),
+        "training_logs": outputs[TRAINER.id]["model_run"].uri,
+        "evaluation": outputs[EVALUATOR.id]["evaluation"].uri,
+        "statistics": outputs[STATISTICS_GEN.id]["statistics"].uri,
         "rejects": os.path.join(rejects, REJECTS_FILE),
         "duplicates": os.path.join(rejects, DUPLICATES_FILE),
         "metadata": layout.metadata,

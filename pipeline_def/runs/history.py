@@ -10,25 +10,13 @@ from typing import Any
 
 from components.contract.errors import DataError
 from pipeline_def.runs.record import RunRecord, Step
+from pipeline_def.steps import PUSHER, STEPS
 
 CODE = "code of "
 """Prefix of the change of a step's code digest."""
 
 IMAGES = "images"
 """Name of the change of the images' fingerprint."""
-
-_PUSHER = "Pusher"
-
-
-# Step → the configuration sections that it depends on.
-_SETTINGS = {
-    "ImageExampleGen": ("data", "ingest"),
-    "SchemaGen": ("validation",),
-    "ExampleValidator": ("validation",),
-    "Transform": ("transform",),
-    "Trainer": ("transform", "input", "augmentation", "model", "training", "transfer"),
-    "Evaluator": ("evaluation",),
-}
 
 
 @dataclass(frozen=True)
@@ -135,7 +123,7 @@ def trace(records: Sequence[RunRecord], wanted: str) -> tuple[RunRecord, list[Or
     run = _find_push(records, wanted)
     producers = find_producers(records)
     found: dict[str, Origin] = {}
-    waiting = collections.deque([(run, _PUSHER)])
+    waiting = collections.deque([(run, PUSHER.id)])
     while waiting:
         record, name = waiting.popleft()
         if name not in found:
@@ -170,7 +158,7 @@ def _find_push(records: Sequence[RunRecord], wanted: str) -> RunRecord:
 
 def _describe(record: RunRecord, name: str, sources: dict[str, str]) -> Origin:
     step = record.steps[name]
-    chosen = {section: record.configuration.get(section) for section in _SETTINGS.get(name, ())}
+    chosen = {section: record.configuration.get(section) for section in STEPS[name].settings}
     return Origin(
         name=name,
         run=record.id,

@@ -11,8 +11,8 @@ from components.contract.kinds import read_number
 from components.storage.artifact_files import on_disk
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.steps import EVALUATOR
 
-_EVALUATOR = "Evaluator"
 _EARLIER = "runs of earlier versions are not listed because those kept no records."
 
 
@@ -32,7 +32,7 @@ class SelectedRun:
         """
         made = self.record.steps.get(step)
         if made is None or name not in made.outputs:
-            lacks = "did not evaluate a model" if step == _EVALUATOR else "did not ingest images"
+            lacks = "did not evaluate a model" if step == EVALUATOR.id else "did not ingest images"
             raise DataError(
                 f"Run {self.record.id} in {self.output} {lacks}: {self._describe_progress()}."
             )
@@ -125,4 +125,4 @@ def _select_in(folder: str) -> SelectedRun:
 
 
 def _is_evaluated(run: RunRecord) -> bool:
-    return _EVALUATOR in run.steps and "evaluation" in run.steps[_EVALUATOR].outputs
+    return EVALUATOR.id in run.steps and "evaluation" in run.steps[EVALUATOR.id].outputs

@@ -14,6 +14,7 @@ from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.model.weights_file import weights_version
+from pipeline_def.steps import TRAINER
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def checkpoint_dir(fn_args: Any) -> str:
         return os.path.join(fn_args.model_run_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     model = from_dict(TrainerConfig, fn_args.custom_config).model
-    facts = [*data, config, code_digest("Trainer", model.build_fn), weights_version(model)]
+    facts = [*data, config, code_digest(TRAINER.id, model.build_fn), weights_version(model)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     # TensorFlow has no file system for these.
     if folder.startswith(SCHEMES):

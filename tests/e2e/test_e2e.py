@@ -19,7 +19,6 @@ from e2e import __main__ as command_line
 from e2e import cluster, interface, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
-from pipeline_def.kubeflow.compile.stages import STAGES
 from pipeline_def.runs.record import Process, RunRecord, Step
 from tests.kubeflow.stub_server import StubServer
 from tests.nodes import NODES
@@ -305,7 +304,7 @@ def test_pictures_of_the_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(interface, "_DRAWN", 3)
     with StubServer(Answer) as server:
         url = f"http://127.0.0.1:{server._http.server_port}/"
-        picture = interface.photograph(url, tmp_path, words=list(STAGES), name="graph")
+        picture = interface.photograph(url, tmp_path, words=runs.STAGES, name="graph")
         assert picture.read_bytes().startswith(b"\x89PNG")
         with pytest.raises(Failure, match="does not show first"):
             interface.photograph(url, tmp_path, words=["first"], name="runs")

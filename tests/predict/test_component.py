@@ -16,8 +16,9 @@ from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.images.file_options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.driver import FOUND_KEY, Driver
+from components.predict.driver import Driver
 from components.predict.executor import Executor
+from components.predict.lookup import FOUND_KEY
 from tests.nodes import IN_MEMORY, TWO_WORKERS
 from tests.pictures import write_folder
 from tests.predict.odd_folder import write_odd_folder

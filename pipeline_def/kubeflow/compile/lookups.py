@@ -18,7 +18,7 @@ from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER
 def add_lookup(document: SpecDocument, component: Any) -> None:
     """Put a step that is never cached before `component`, if its driver looks anything up."""
     driver = component.driver_class
-    if not hasattr(driver, "LOOKUP"):
+    if driver.__module__.startswith("tfx.dsl."):
         return
     task, name = component.id, lookup_of(component.id)
     consumer, label = document.tasks[task], executor_label(name)
@@ -52,5 +52,5 @@ def add_lookup(document: SpecDocument, component: Any) -> None:
 def _only(owner: Spec, side: str, driver: Any) -> Spec:
     """Copy the inputs that the lookup reads: the artifacts and the properties that it names."""
     copied: Spec = json.loads(json.dumps(owner.get(side, {})))
-    wanted = {"artifacts": driver.LOOKED_AT, "parameters": driver.LOOKED_UP_FROM}
+    wanted = {"artifacts": driver.lookup_inputs, "parameters": driver.lookup_properties}
     return {kind: {name: copied[kind][name] for name in names} for kind, names in wanted.items()}

@@ -13,10 +13,10 @@ import docstring_parser
 from pipeline_def.config.config import Config
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
 from pipeline_def.kubeflow.step_interface import RECIPE_PARAMETER, STORAGE, STORAGE_PARAMETER
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
 
-TRAINER = "Trainer"
 NEWEST_SPAN = -1
 """Value of the parameter `span` that stands for the newest one."""
 
@@ -51,7 +51,7 @@ def run_parameters(config: Config) -> list[RunParameter]:
             "data",
             str(config.data),
             "Folder of images, a URL; label/image or split/label/image.",
-            "ImageExampleGen",
+            EXAMPLE_GEN.id,
             ("input_base",),
         ),
         RunParameter(
@@ -60,16 +60,16 @@ def run_parameters(config: Config) -> list[RunParameter]:
             "Where pushed models, checkpoints and statistics go; empty: below the pipeline root.",
         ),
         _span(config),
-        *_choices(config.ingest, "ImageExampleGen", ("config",), ("max_reject_fraction",)),
+        *_choices(config.ingest, EXAMPLE_GEN.id, ("config",), ("max_reject_fraction",)),
         RunParameter(
             RECIPE_PARAMETER,
             config.training.recipe,
             "Recipe of the training: small, photos, transfer or cifar. Values that the pipeline or "
             "the run sets by itself stay.",
-            TRAINER,
+            TRAINER.id,
         ),
-        *_choices(config.training, "Trainer", ("custom_config", "training"), _TRAINING),
-        *_choices(config.evaluation, "Evaluator", ("config",), _EVALUATION),
+        *_choices(config.training, TRAINER.id, ("custom_config", "training"), _TRAINING),
+        *_choices(config.evaluation, EVALUATOR.id, ("config",), _EVALUATION),
     ]
 
 
@@ -79,7 +79,7 @@ def _span(config: Config) -> RunParameter:
         "span",
         NEWEST_SPAN if given is None else given,
         "Span to take where data is a pattern with {SPAN} or a date; -1: the newest.",
-        "ImageExampleGen",
+        EXAMPLE_GEN.id,
         ("config", "span"),
         unset=NEWEST_SPAN,
     )

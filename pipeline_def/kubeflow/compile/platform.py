@@ -8,23 +8,12 @@ from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
-from pipeline_def.kubeflow.compile.worker_groups import TRAINER
 from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.steps import DATA, PREDICT_FOLDER, STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # Vertex AI takes it for the longest pause, Argo for the time since the first attempt.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
-
-# These steps, or their lookups, read images; the report reads those that were rejected.
-_DATA_STEPS = ("ImageExampleGen", "ImageReport")
-# These, or their lookups, read or write pushed models, listings or statistics of earlier runs.
-_STORAGE_STEPS = (
-    "AnomalyGate",
-    "BaselineFinder",
-    "ExampleValidator",
-    "ImageExampleGen",
-    "Pusher",
-)
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
@@ -46,7 +35,7 @@ def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target
 def _step(config: KubeflowConfig, task: str) -> StepConfig:
     if step := step_of(task):
         return config.lookup(task, step)
-    starts_workers = task == TRAINER and config.workers > 1
+    starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
 
 
@@ -80,11 +69,12 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, where the step itself reads from it."""
     kubeflow = config.kubeflow
-    places = []
-    if step in _DATA_STEPS:
-        places.append(str(config.data))
-    if step in _STORAGE_STEPS:
-        places.append(kubeflow.storage or kubeflow.pipeline_root or "minio://")
+    urls = {
+        DATA: config.data,
+        PREDICT_FOLDER: config.predict.folder,
+        STORAGE: kubeflow.storage or kubeflow.pipeline_root or "minio://",
+    }
+    places = [str(urls[place]) for place in STEPS[step].opens]
     needed = any(place.startswith(SCHEMES) for place in places)
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 

@@ -13,18 +13,7 @@ from typing import Any
 
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
 from pipeline_def.kubeflow.specification import Spec
-
-# Lower case: KFP 2.5 looks steps up by name in all layers at once, and there is a step `Transform`.
-STAGES = {
-    "data": ("ImageExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "AnomalyGate"),
-    "transform": ("Transform",),
-    "train": ("Trainer",),
-    "evaluate": ("BaselineFinder", "Evaluator"),
-    "report": ("ImageReport",),
-    "push": ("Pusher",),
-}
-"""Stage → its steps; their lookups are in it, too."""
-
+from pipeline_def.steps import STEPS
 
 @dataclass
 class _Stage:
@@ -74,7 +63,7 @@ def nest_stages(document: SpecDocument) -> None:
     """Put every task into the sub-DAG of its stage, and drop the dependencies that are implied."""
     drop_implied(document)
     places = {task: _stage_of(task) for task in document.tasks}
-    stages = {name: _Stage(name) for name in STAGES}
+    stages = {name: _Stage(name) for name in dict.fromkeys(places.values())}
     for task, definition in document.tasks.items():
         stage = stages[places[task]]
         stage.component["dag"]["tasks"][task] = definition
@@ -89,8 +78,7 @@ def nest_stages(document: SpecDocument) -> None:
 
 
 def _stage_of(task: str) -> str:
-    step = step_of(task) or task
-    return next(stage for stage, steps in STAGES.items() if step in steps)
+    return STEPS[step_of(task) or task].stage
 
 
 def _pass_artifacts(

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import to_json
-from pipeline_def.kubeflow.compile.parameters import TRAINER, RunParameter, takes
+from pipeline_def.kubeflow.compile.parameters import RunParameter, takes
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, lookup_of
 from pipeline_def.kubeflow.step_interface import COMMAND, RecipeChoice, Setting, StepInterface
+from pipeline_def.steps import TRAINER
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
 _LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
@@ -47,7 +48,7 @@ def replace_command(
     executor = StepInterface(
         executor=_path(component.executor_spec.executor_class),
         outputs=_artifacts(component.outputs),
-        recipes=recipes if component.id == TRAINER else None,
+        recipes=recipes if component.id == TRAINER.id else None,
         direct=direct or (beam and uses_other_machines(beam_args)),
         **common,
         **_values(document, component.id, parameters),
@@ -55,9 +56,10 @@ def replace_command(
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:
         driver = component.driver_class
-        seen = {name: common["inputs"][name] for name in driver.LOOKED_AT}
+        seen = {name: common["inputs"][name] for name in driver.lookup_inputs}
+        function = driver.lookup_function
         interface = StepInterface(
-            lookup=f"{driver.LOOKUP.__module__}.{driver.LOOKUP.__qualname__}",
+            lookup=f"{function.__module__}.{function.__qualname__}",
             direct=direct,
             **{**common, "inputs": seen},
             **_values(document, lookup, parameters),

@@ -14,9 +14,7 @@ from pipeline_def.kubeflow.specification import Target
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.kubeflow.workers.worker_pools import custom_job
-
-TRAINER = "Trainer"
-"""The step that several workers can do together."""
+from pipeline_def.steps import TRAINER
 
 _VERTEX = "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"
 _CUSTOM_CONFIG = "custom_config"
@@ -52,7 +50,7 @@ def _check_shared(config: Config) -> None:
     """Make sure that there is a place for checkpoints, and a way for artifacts."""
     kubeflow = config.kubeflow
     root, storage = kubeflow.pipeline_root or "", kubeflow.storage or kubeflow.pipeline_root
-    check_storage(storage, kubeflow.step(TRAINER).volumes.values())
+    check_storage(storage, kubeflow.step(TRAINER.id).volumes.values())
     if str(storage).startswith("gs://") and not root.startswith("gs://"):
         place = root or "the cluster's own store"
         raise ConfigurationError(
@@ -68,19 +66,19 @@ def add_workers(document: SpecDocument, config: Config, *, target: Target, image
     kubeflow = config.kubeflow
     if kubeflow.workers == 1:
         return
-    step = kubeflow.step(TRAINER)
+    step = kubeflow.step(TRAINER.id)
     if target == "oss":
         group = WorkerGroup(kubeflow.workers, step.image or image, step)
         _change_interface(document, workers=group)
         return
     _change_interface(document, executor=_VERTEX)
     job = custom_job(kubeflow, step, image=step.image or image, name=f"{config.name}-trainer")
-    value = document.sources(TRAINER, "parameters")[_CUSTOM_CONFIG]["runtimeValue"]
+    value = document.sources(TRAINER.id, "parameters")[_CUSTOM_CONFIG]["runtimeValue"]
     value["constant"] = json.dumps({**json.loads(value["constant"]), **job}, sort_keys=True)
 
 
 def _change_interface(document: SpecDocument, **changes: Any) -> None:
-    arguments = document.container(TRAINER)["args"]
+    arguments = document.container(TRAINER.id)["args"]
     place = arguments.index("--interface") + 1
     interface = from_json(StepInterface, arguments[place])
     arguments[place] = to_json(dataclasses.replace(interface, **changes))

@@ -1,0 +1,131 @@
+"""The steps of the pipeline: one row each, from which every other table of steps is derived.
+
+To add a step: write its component, name it in `COMPONENTS` of `components/__init__.py`, add a row
+here, and wire it in `pipeline.py`. A component without a row, or a row without a component, fails
+when this module is imported. The ids in `pipeline.py` come from the rows, so a step cannot be wired
+without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components import COMPONENTS
+
+DATA = "data"
+PREDICT_FOLDER = "predict.folder"
+STORAGE = "storage"
+
+
+@dataclass(frozen=True)
+class PipelineStep:
+    """One row of the table."""
+
+    id: str
+    component: str
+    """Class, as `components` exports it."""
+    stage: str
+    """Sub-DAG on Kubeflow. KFP 2.5 looks steps up by name in all layers, so stages are in lower
+    case: there is a step `Transform`."""
+    code: tuple[str, ...]
+    """Modules that the component names: executor, driver, and functions by dotted path."""
+    settings: tuple[str, ...] = ()
+    """Configuration sections that decide what the step does."""
+    opens: tuple[str, ...] = ()
+    """Places outside the pipeline's artifacts that the step or its lookup opens: DATA,
+    PREDICT_FOLDER, or STORAGE for pushed models, listings and statistics of earlier runs."""
+
+
+EXAMPLE_GEN = PipelineStep(
+    id="ImageExampleGen",
+    component="ImageExampleGen",
+    stage="data",
+    code=("components.ingest.lookup", "components.ingest.executor"),
+    settings=("data", "ingest"),
+    opens=(DATA, STORAGE),
+)
+STATISTICS_GEN = PipelineStep(
+    id="StatisticsGen",
+    component="ImageStatisticsGen",
+    stage="data",
+    code=("components.validation.statistics_gen",),
+)
+SCHEMA_GEN = PipelineStep(
+    id="SchemaGen",
+    component="ImageSchemaGen",
+    stage="data",
+    code=("components.validation.schema_gen",),
+    settings=("validation",),
+)
+EXAMPLE_VALIDATOR = PipelineStep(
+    id="ExampleValidator",
+    component="ImageValidator",
+    stage="data",
+    code=("components.validation.validator",),
+    settings=("validation",),
+    opens=(STORAGE,),
+)
+ANOMALY_GATE = PipelineStep(
+    id="AnomalyGate",
+    component="AnomalyGate",
+    stage="data",
+    code=("components.validation.gate",),
+    settings=("validation",),
+    opens=(STORAGE,),
+)
+TRANSFORM = PipelineStep(
+    id="Transform",
+    component="ImageTransform",
+    stage="transform",
+    code=("components.transform.executor", "components.transform.preprocessing"),
+    settings=("transform",),
+)
+TRAINER = PipelineStep(
+    id="Trainer",
+    component="ImageTrainer",
+    stage="train",
+    code=("pipeline_def.training.run_fn",),
+    settings=("transform", "input", "augmentation", "model", "training", "transfer"),
+)
+BASELINE_FINDER = PipelineStep(
+    id="BaselineFinder",
+    component="BaselineFinder",
+    stage="evaluate",
+    code=("components.evaluation.baseline",),
+    opens=(STORAGE,),
+)
+EVALUATOR = PipelineStep(
+    id="Evaluator",
+    component="ImageEvaluator",
+    stage="evaluate",
+    code=("components.evaluation.executor",),
+    settings=("evaluation",),
+)
+REPORT = PipelineStep(
+    id="ImageReport",
+    component="ImageReport",
+    stage="report",
+    code=("components.report.executor", "pipeline_def.data.preview"),
+    opens=(DATA,),  # The rejected images.
+)
+PUSHER = PipelineStep(
+    id="Pusher",
+    component="ImagePusher",
+    stage="push",
+    code=("components.push.executor",),
+    opens=(STORAGE,),
+)
+PREDICTOR = PipelineStep(
+    id="ImagePredictor",
+    component="ImagePredictor",
+    stage="predict",
+    code=("components.predict.driver", "components.predict.executor"),
+    settings=("predict",),
+    opens=(PREDICT_FOLDER,),
+)
+
+STEPS = {row.id: row for row in tuple(globals().values()) if isinstance(row, PipelineStep)}
+"""Id → row, in the order of a run. ImagePredictor runs only with `predict.folder`."""
+
+if unmatched := {row.component for row in STEPS.values()} ^ COMPONENTS.keys():
+    raise ImportError(f"components and {__name__} disagree about {', '.join(sorted(unmatched))}")
