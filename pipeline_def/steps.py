@@ -28,7 +28,7 @@ class PipelineStep:
     """Sub-DAG on Kubeflow. KFP 2.5 looks steps up by name in all layers, so stages are in lower
     case: there is a step `Transform`."""
     code: tuple[str, ...]
-    """Modules that the component names: executor, driver, and functions by dotted path."""
+    """Modules that the component names: lookup, executor, and functions by dotted path."""
     settings: tuple[str, ...] = ()
     """Configuration sections that decide what the step does."""
     opens: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ EXAMPLE_VALIDATOR = PipelineStep(
     id="ExampleValidator",
     component="ImageValidator",
     stage="data",
-    code=("components.validation.validator",),
+    code=("components.validation.history_lookup", "components.validation.validator"),
     settings=("validation",),
     opens=(STORAGE,),
 )
@@ -91,7 +91,7 @@ BASELINE_FINDER = PipelineStep(
     id="BaselineFinder",
     component="BaselineFinder",
     stage="evaluate",
-    code=("components.evaluation.baseline",),
+    code=("components.evaluation.baseline_lookup", "components.evaluation.baseline"),
     opens=(STORAGE,),
 )
 EVALUATOR = PipelineStep(
@@ -119,7 +119,7 @@ PREDICTOR = PipelineStep(
     id="ImagePredictor",
     component="ImagePredictor",
     stage="predict",
-    code=("components.predict.driver", "components.predict.executor"),
+    code=("components.predict.lookup", "components.predict.executor"),
     settings=("predict",),
     opens=(PREDICT_FOLDER,),
 )

@@ -37,7 +37,7 @@ TEXTS = [ENCODED, FILENAME, FORMAT, LABEL, SHA256]
 INTEGERS = [CHANNELS, FILE_SIZE, HEIGHT, WIDTH]
 
 # The steps of a run without predict.folder, in the order in which they run.
-NODES = [id for id, row in STEPS.items() if row is not PREDICTOR]
+NODES = [row.id for row in STEPS.values() if row is not PREDICTOR]
 
 IN_MEMORY = tuple(Config().beam_pipeline_args)
 TWO_WORKERS = (

@@ -12,11 +12,18 @@ from tfx.types import component_spec, standard_artifacts
 
 from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
+from components.contract.lookup_driver import LookupDriver
 from components.images.file_options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.driver import Driver
 from components.predict.executor import Executor
-from components.predict.lookup import FOUND_KEY
+from components.predict.lookup import FOUND_KEY, look_up
+
+
+class Driver(LookupDriver):
+    """Lists the folder before the cache is consulted, so that new files are not a cache hit."""
+
+    lookup_function = staticmethod(look_up)
+    lookup_properties = ("folder",)
 
 
 class ImagePredictorSpec(component_spec.ComponentSpec):

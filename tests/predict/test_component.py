@@ -15,8 +15,8 @@ from tfx.types import standard_artifacts
 from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.images.file_options import FileOptions
+from components.predict.component import Driver
 from components.predict.config import PredictConfig
-from components.predict.driver import Driver
 from components.predict.executor import Executor
 from components.predict.lookup import FOUND_KEY
 from tests.nodes import IN_MEMORY, TWO_WORKERS

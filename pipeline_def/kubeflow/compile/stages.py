@@ -15,6 +15,7 @@ from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
 from pipeline_def.kubeflow.specification import Spec
 from pipeline_def.steps import STEPS
 
+
 @dataclass
 class _Stage:
     name: str

@@ -20,6 +20,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 import kfp_runner
 from components.contract.configuration import from_json
 from components.contract.errors import UserError
+from components.predict.config import PredictConfig
 from components.transform.config import TransformConfig
 from pipeline_def import code_digest
 from pipeline_def.config.config import Config
@@ -30,8 +31,9 @@ from pipeline_def.kubeflow.check.spec_check import find_problems
 from pipeline_def.kubeflow.compile import compiler, parameters, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import drop_implied
-from pipeline_def.kubeflow.specification import Spec, Specification
+from pipeline_def.kubeflow.specification import Spec, Specification, Target
 from pipeline_def.kubeflow.step_interface import StepInterface
+from pipeline_def.steps import STEPS
 from tests.kubeflow.conftest import MINIMAL, compile_file
 from tests.nodes import NODES
 
@@ -46,6 +48,12 @@ def config(**kubeflow: Any) -> Config:
         model=ModelConfig(name="cnn"),
         kubeflow=KubeflowConfig(**kubeflow),
     )
+
+
+# With every step that exists.
+EVERYTHING = dataclasses.replace(
+    config(pipeline_root="gs://bucket/root"), predict=PredictConfig(folder="minio://bucket/new")
+)
 
 
 @pytest.fixture
@@ -85,6 +93,19 @@ def test_kfp_itself_reads_both_documents(compiled_file: Path, compiled: list[Spe
     loaded = kfp_components.load_component_from_file(str(compiled_file))
     assert loaded.name == "images"
     assert set(loaded.component_spec.inputs) >= {"data", "storage", "training_epochs"}
+
+
+@pytest.mark.parametrize("target", ["oss", "vertex"])
+def test_every_step_compiles_for_every_target(target: Target) -> None:
+    made = compiler.compile_documents(EVERYTHING, target=target, image="i")
+    drivers = {c.id: c.driver_class for c in compiler._create_pipeline(EVERYTHING).components}
+    looking = [f"{name}-lookup" for name in STEPS if not drivers[name].__module__.startswith("tfx")]
+    assert sorted(looking) == sorted([*LOOKUPS, "ImagePredictor-lookup"])
+    assert set(steps(made[0])) == {*STEPS, *looking}
+    assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.lookup.look_up"
+    if target == "oss":
+        assert set(made[0]["root"]["dag"]["tasks"]) == {row.stage for row in STEPS.values()}
+        assert with_secrets(made[0], EVERYTHING) == {"ImagePredictor", "ImagePredictor-lookup"}
 
 
 def test_the_dag_is_the_local_one_and_its_lookups(spec: Spec) -> None:
@@ -225,7 +246,7 @@ def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> N
     }
 
 
-STEPS = {
+SETTINGS = {
     "BaselineFinder": StepConfig(memory=64, gpus=1),
     "BaselineFinder-lookup": StepConfig(cpu=1),
     "all": StepConfig(
@@ -249,7 +270,7 @@ STEPS = {
 
 
 def test_resources_of_each_step() -> None:
-    made, kubernetes = compiler.compile_documents(config(steps=STEPS), target="oss", image="i")
+    made, kubernetes = compiler.compile_documents(config(steps=SETTINGS), target="oss", image="i")
     trainer = container(made, "Trainer")
     assert trainer["resources"] == {
         "cpuLimit": 8,
@@ -297,7 +318,7 @@ def test_resources_on_vertex() -> None:
     assert made["defaultPipelineRoot"] == "gs://bucket/root"
     assert interface(made, "Trainer").direct
     with pytest.raises(UserError, match=r"\[platform\] Vertex AI reads no platform document"):
-        compiler.compile_documents(config(steps=STEPS), target="vertex", image="i")
+        compiler.compile_documents(config(steps=SETTINGS), target="vertex", image="i")
 
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
@@ -376,6 +397,7 @@ def test_the_configurations_in_the_docs_compile(tmp_path: Path) -> None:
 
 MISTAKES = {
     ("--data", "/local"): "--data is /local: a cluster needs a URL",
+    ("--predict.folder", "new"): "--predict.folder is new: a cluster needs a URL",
     ("--kubeflow.storage", "models"): "--kubeflow.storage is models: a cluster needs a URL",
     ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
     ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "kubeflow.steps names Trainr: the steps are all, ",
@@ -427,14 +449,15 @@ FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
 
 
 def test_the_digest_of_a_step_starts_at_the_modules_that_its_component_names() -> None:
-    for component in compiler._create_pipeline(config()).components:
+    for component in compiler._create_pipeline(EVERYTHING).components:
         properties = component.exec_properties
         functions = [properties[name] for name in FUNCTIONS if properties.get(name)]
+        lookup = getattr(component.driver_class, "lookup_function", None)
         named = {
             component.executor_spec.executor_class.__module__,
-            component.driver_class.__module__,
+            lookup.__module__ if lookup else "",
             properties.get("module_path") or "",
             *(path.rpartition(".")[0] for path in functions),
         }
         ours = {name for name in named if name.partition(".")[0] in code_digest._OURS}
-        assert set(code_digest._ENTRIES[component.id]) == ours, component.id
+        assert set(STEPS[component.id].code) == ours, component.id
