@@ -23,7 +23,7 @@ from benchmarks.measuring.progress import Progress, announce
 from benchmarks.measuring.spread import NOISE, Spread
 from components.contract.errors import DataError
 from components.contract.machine import process_memory
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.flow import Model, predict
 from components.predict.outcome import Ranking

@@ -25,7 +25,7 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.model.networks import build_model
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer

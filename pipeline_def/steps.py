@@ -77,7 +77,7 @@ TRANSFORM = PipelineStep(
     id="Transform",
     component="ImageTransform",
     stage="transform",
-    code=("components.transform.executor", "components.transform.preprocessing"),
+    code=("components.transform.executor",),
     settings=("transform",),
 )
 TRAINER = PipelineStep(

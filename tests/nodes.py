@@ -122,7 +122,7 @@ def transform(
         {"examples": [ingested.examples], "schema": [write_schema(target)]},
         {"transformed_examples": [examples], "transform_graph": [graph]},
         {
-            "preprocessing_fn": "components.transform.preprocessing.preprocessing_fn",
+            "preprocessing_fn": "components.transform.executor.preprocessing_fn",
             "custom_config": to_json(config),
             "disable_statistics": 1,
         },

@@ -66,7 +66,7 @@ MUTANTS = {
         "tests/push/test_component.py",
     ),
     "every epoch has the same order": Mutant(
-        "pipeline_def/data/order.py",
+        "pipeline_def/data/sampler.py",
         "default_rng([self._seed, epoch])",
         "default_rng([self._seed, 0])",
         "tests/data/test_dataset.py",

@@ -135,7 +135,7 @@ def _transform(source: str, target: str) -> None:
     }
     transform = {"size": CANONICAL, "fit": "crop", "quality": JPEG_QUALITY}
     properties = {
-        "preprocessing_fn": "components.transform.preprocessing.preprocessing_fn",
+        "preprocessing_fn": "components.transform.executor.preprocessing_fn",
         "custom_config": json.dumps(transform),
         "disable_statistics": 1,
     }

@@ -27,9 +27,8 @@ from benchmarks.measuring.limits import (
 )
 from benchmarks.peers.readers.job import MIN_AREA, Job, Samples
 from components.transform.config import TransformConfig
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.data.originals.decode import OriginalDecoder
-from pipeline_def.data.originals.window import NUMBERS
+from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
+from pipeline_def.data.sampler import TrainingOrder
 
 _LIMIT = "limit"
 _WARM_UP, _SECONDS = 3.0, 2.0

@@ -1,28 +1,63 @@
-"""Pixels in TensorFlow's graph: encoded files to canonical ones, canonical ones to uint8 images."""
+"""Image files to canonical files, and canonical files to pixels, in TensorFlow's graph."""
 
 from __future__ import annotations
 
+from typing import Literal, Protocol
+
 import tensorflow as tf
 
-from components.images.canonical_form import CHANNELS, CanonicalForm
 from components.images.upright import read_orientations, turn_upright
+
+CHANNELS = 3
+
+
+class CanonicalForm(Protocol):
+    """The form of stored images; `TransformConfig` documents the fields."""
+
+    @property
+    def fit(self) -> Literal["crop", "stretch", "letterbox"]:
+        """How other shapes become square."""
+
+    @property
+    def storage(self) -> Literal["jpeg", "png", "raw", "originals"]:
+        """Format of stored images."""
+
+    @property
+    def quality(self) -> int:
+        """JPEG quality."""
+
+    @property
+    def chroma(self) -> Literal["full", "half"]:
+        """JPEG chroma resolution."""
+
+    @property
+    def margin(self) -> int:
+        """Stored minus seen size, pixels."""
+
+    @property
+    def seen_size(self) -> int:
+        """Side of the images that the model sees, pixels."""
+
+    @property
+    def stored_size(self) -> int:
+        """Side of the stored images, pixels."""
 
 
 def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     """Bring image files to one size and format.
 
     Args:
-        encoded: string [batch], JPEG, PNG, GIF or BMP files of any size; of an animation, the first
-            picture is taken.
-        config: says the size, the format, and how to fit other shapes into a square.
+        encoded: string [batch], JPEG, PNG, GIF or BMP files of any size; only the first frame of
+            an animation is used.
+        config: size, format, and how to make other shapes square.
 
     Returns:
-        string [batch]: JPEG or PNG files of `config.stored_size`, or that many times as many rows
-        of RGB pixels, upright. A JPEG that already is what is asked for is kept as it is.
+        string [batch]: upright JPEG or PNG files of `config.stored_size`, or rows of RGB pixels of
+        that size. A JPEG that already has this form is kept byte for byte.
     """
     size = config.stored_size
 
-    # AutoGraph has nothing to convert, and in an eager call would look into it for each image.
+    # AutoGraph would find nothing to convert, but an eager call would search for each image.
     @tf.autograph.experimental.do_not_convert
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         file, orientation = row
@@ -35,7 +70,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
         )
         if config.storage in ("png", "raw"):
             return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
-        # Encoding a second time would cost time and lose quality for nothing.
+        # Encoding twice would cost time and quality for nothing.
         return tf.cond(
             tf.io.is_jpeg(file) & right_size & upright,
             lambda: file,
@@ -47,7 +82,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
 
 
 def decode_upright(file: tf.Tensor, orientation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return an image file as uint8 [height, width, 3], upright; and whether it was so stored."""
+    """Return uint8 [height, width, 3], upright; and whether the file stores it upright."""
     image = decode_file(file)
     upright = tf.equal(orientation, 1)
     return tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation)), upright
@@ -65,7 +100,7 @@ def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
 
 
 def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
-    """Resize one uint8 image [height, width, 3] to uint8 [size, size, 3], with antialiasing."""
+    """Resize uint8 [height, width, 3] to uint8 [size, size, 3], with antialiasing."""
     if fit == "letterbox":
         return _letterbox(image, size)
     if fit == "crop":
@@ -78,29 +113,29 @@ def _resize(image: tf.Tensor, *, size: int, fit: str) -> tf.Tensor:
 
 
 def _letterbox(image: tf.Tensor, size: int) -> tf.Tensor:
-    """Resize the longer side to `size`, and put bars of the mean colour beside the shorter one."""
+    """Resize the longer side to `size`, and pad the shorter one with the mean color."""
     shape = tf.shape(image)[:2]
     scale = size / tf.reduce_max(shape)
-    # Of a line a thousand times as long as wide a pixel has to stay.
+    # An image a thousand times as long as wide keeps at least one pixel.
     inner = tf.maximum(tf.cast(tf.round(tf.cast(shape, tf.float64) * scale), tf.int32), 1)
     resized = tf.round(tf.image.resize(image, inner, antialias=True))
-    colour = tf.round(tf.reduce_mean(resized, axis=[0, 1]))
+    color = tf.round(tf.reduce_mean(resized, axis=[0, 1]))
     before = (size - inner) // 2
     margins = tf.stack([before, size - inner - before], axis=1)
-    padded = tf.pad(resized - colour, tf.pad(margins, [[0, 1], [0, 0]])) + colour
+    padded = tf.pad(resized - color, tf.pad(margins, [[0, 1], [0, 0]])) + color
     return tf.saturate_cast(padded, tf.uint8)
 
 
 def decode(
     canonical: tf.Tensor, config: CanonicalForm, *, windows: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Decode what `canonicalize` has made, and cut out the window that the model sees.
+    """Decode canonical files, and crop them to the size that the model sees.
 
     Args:
-        canonical: string [batch].
-        config: that of `canonicalize`.
-        windows: int32 [batch, 3], top and left of each, 0 to `config.margin`, and 1 to mirror it.
-            None: the windows in the middle, not mirrored.
+        canonical: string [batch], from `canonicalize` with the same `config`.
+        config: form of the images.
+        windows: int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror. None: the
+            central windows, not mirrored.
 
     Returns:
         uint8 [batch, size, size, 3].
@@ -138,7 +173,7 @@ def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:
 
 
 def decode_file(file: tf.Tensor) -> tf.Tensor:
-    """Decode a JPEG, PNG, GIF or BMP as it is stored, to uint8 [height, width, 3]."""
+    """Decode a JPEG, PNG, GIF or BMP as stored, to uint8 [height, width, 3]."""
     image = tf.cond(
         tf.io.is_jpeg(file),
         lambda: decode_jpeg(file),
@@ -148,8 +183,8 @@ def decode_file(file: tf.Tensor) -> tf.Tensor:
 
 
 def decode_jpeg(file: tf.Tensor) -> tf.Tensor:
-    """Decode a JPEG to uint8 [height, width, 3] as other libraries do.
+    """Decode a JPEG to uint8 [height, width, 3], with the same pixels as other libraries.
 
-    By default TensorFlow takes a faster cosine transform, some levels off for many pixels.
+    TensorFlow's default is a faster transform, which is several levels off for many pixels.
     """
     return tf.io.decode_jpeg(file, channels=CHANNELS, dct_method="INTEGER_ACCURATE")

@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import simplejpeg
 
-from components.images.canonical_form import SEARCHED_BYTES
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
-from components.images.jpeg_frame import FRAMES, PROGRESSIVE, SCAN, SEQUENTIAL, walk_segments
+from components.images.jpeg_frame import (
+    FRAMES,
+    PROGRESSIVE,
+    SCAN,
+    SEARCHED_BYTES,
+    SEQUENTIAL,
+    walk_segments,
+)
 from components.images.options import ImageOptions
 from components.images.orientation import EXIF, XMP
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg

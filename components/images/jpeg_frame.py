@@ -1,6 +1,4 @@
-"""The head of a JPEG: its segments, and the frame among them; in Python, a file at a time.
-
-`jpeg_segments.py` has the same in TensorFlow's graph.
+"""The segments and the frame header of a JPEG, in Python; `upright.py` walks them in the graph.
 
 Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), A.2 (order of blocks).
 """
@@ -10,22 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+SEARCHED_BYTES = 65_536
+"""Where ingest and the served model look for the orientation: JPEGs have their metadata at the
+beginning, and PNGs their XMP."""
+
 SCAN, FILL = 0xDA, 0xFF
-"""Markers: the start of a scan; a byte of which any number may precede a marker."""
+"""Markers: start of scan; fill byte, any number of which may precede a marker."""
+WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
+"""Markers that no length follows."""
 SEQUENTIAL, PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2
 """Frames that every decoder knows; the others are arithmetic, lossless or hierarchical."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """All frames."""
 
 _START, _MARKER = b"\xff\xd8", 0xFF
-_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
 _BLOCK, _BITS = 8, 8
-# Positions in a frame header of the bits of a sample, rows, columns and components.
+# Offsets in a frame header: bits of a sample, rows, columns, components.
 _PRECISION, _ROWS, _COLUMNS, _COMPONENTS, _FIRST = 4, 5, 7, 9, 10
 
 
 class Frame(NamedTuple):
-    """What the header of a frame says."""
+    """The content of a frame header."""
 
     height: int
     """Pixels."""
@@ -33,31 +36,31 @@ class Frame(NamedTuple):
     unit_rows: int
     """Rows of a minimum coded unit."""
     sequential: bool
-    """Whether rows come one after the other, not in several passes over the image."""
+    """Whether rows follow one another, instead of several passes over the image."""
     rows_at: int
-    """Where the height stands in the file, two bytes."""
+    """Offset of the height in the file, two bytes."""
 
 
 def walk_segments(file: bytes | memoryview) -> Iterator[tuple[int, int]]:
-    """Yield the marker of each segment up to the first scan, that included, and where it begins.
+    """Yield marker and offset of each segment, up to and including the first scan.
 
-    Ends without a scan where no plain sequence of segments goes on.
+    Stop before a scan where the segments are out of order.
     """
     place, last = 2, len(file) - 4
     while place <= last and file[place] == _MARKER:
         marker = file[place + 1]
-        if marker in _WITHOUT_LENGTH:
+        if marker in WITHOUT_LENGTH:
             return
         yield marker, place
         if marker == SCAN:
             return
-        place += 1 if marker == FILL else 2 + (file[place + 2] << 8 | file[place + 3])
+        place += 1 if marker == FILL else 2 + _word(file, place + 2)
 
 
 def read_frame(file: bytes | memoryview) -> Frame | None:
-    """Read the frame header of a JPEG of 8 bits, sequential or progressive.
+    """Read the frame header of an 8-bit JPEG, sequential or progressive.
 
-    None for anything else, and where segments do not follow one another up to the frame.
+    Return None for any other file, and if segments are out of order before the frame.
     """
     if bytes(file[:2]) != _START:
         return None
@@ -85,11 +88,10 @@ def _word(file: bytes | memoryview, position: int) -> int:
 
 
 def upper_rows(file: bytes | memoryview, frame: Frame, rows: int) -> bytes | memoryview:
-    """Return a JPEG of at least the first `rows` rows, which have the same pixels.
+    """Return a JPEG of at least the first `rows` rows, with unchanged pixels.
 
-    A decoder reads no further than the header says that there are rows: in a sequential JPEG it
-    comes to the end without having decoded what lies below. It goes on for a unit more than is
-    needed, as colours are interpolated from the rows next to them.
+    A decoder reads as many rows as the header states, so it never decodes the rest of a sequential
+    JPEG. One more unit is kept, as chroma is interpolated from adjacent rows.
     """
     units = -(-rows // frame.unit_rows) + 1
     kept = units * frame.unit_rows

@@ -7,8 +7,7 @@ import struct
 
 from PIL import Image
 
-from components.images.canonical_form import SEARCHED_BYTES
-from components.images.jpeg_frame import walk_segments
+from components.images.jpeg_frame import SEARCHED_BYTES, walk_segments
 from components.images.tensorflow_decoder import read_orientation
 
 _TAG = 0x0112

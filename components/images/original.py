@@ -12,8 +12,7 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.images.canonical import decode_upright
-from components.images.canonical_form import CanonicalForm
+from components.images.canonical import CanonicalForm, decode_upright
 from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
 from components.images.upright import read_orientations

@@ -1,12 +1,15 @@
-"""Thumbnails of the report: from any bytes at all, in bounded memory, to a small JPEG."""
+"""Pictures of the report: thumbnails of any file, in bounded memory, and heat maps over images."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import math
+from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 from PIL import Image, ImageOps
 
@@ -15,53 +18,59 @@ from components.images.picture import Picture
 from components.images.transcode import Pixels, as_seen
 
 SIDE = 96
-"""Pixels, at most, of each side of a thumbnail. As JPEG a photograph takes 2 to 4 KB, 4 to 8 KB if
-it is not shrunk, noise 18 KB: 330 of them are 1 to 2 MB, and at worst 6."""
+"""Largest side of a thumbnail, pixels. As JPEG a photograph takes 2 to 4 KB, 4 to 8 KB if it is not
+shrunk, noise 18 KB: 330 thumbnails take 1 to 2 MB, and at worst 6 MB."""
+
+SMALLEST_HEAT_MAP = 96
+"""Smaller images are enlarged by an integer factor under a heat map, so that both are visible."""
 
 _JPEG_END = b"\xff\xd9"
-# Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it says.
+# Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it states.
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-# Nobody knows which range of 32-bit pixels is black to white.
+# The range from black to white of 32-bit pixels is unknown.
 _UNKNOWN_RANGE = frozenset({"F", "I"})
 
-# A JPEG is made smaller while it is decoded; anything else is held whole, 4 bytes a pixel, twice.
+# Decoders shrink JPEGs as they decode; other formats take 4 bytes a pixel, twice.
 _MOST_JPEG_PIXELS = 100e6
 _MOST_PIXELS = 40e6
 
-# What is shown smaller than it is loses more to the resizing than to the encoding.
+# Resizing loses more than encoding; at the original size, each pixel may count.
 _SHRUNK = {"quality": 80, "colorsubsampling": "420"}
-# In what is shown at its own size, each pixel may count.
 _WHOLE = {"quality": 90, "colorsubsampling": "444"}
+
+# Red, green, blue and opacity for values from 0 to 1. Brightness grows with the value, so the map
+# also works in gray. The server's page uses the same colors.
+_RAMP = np.array([(20, 20, 60, 0.55), (190, 50, 90, 0.6), (255, 200, 60, 0.75)], np.float32)
 
 
 def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:
     """Show a file's first frame as a person sees it: upright, transparency on white.
 
     Args:
-        encoded: the content of any file, broken or hostile ones included.
-        side: pixels, of the longer side of what is larger; nothing is enlarged.
+        encoded: content of any file, including broken and hostile ones.
+        side: longest side, pixels; smaller images are not enlarged.
 
     Returns:
-        None for what is no image, has no readable part, or states more pixels than are safe to
-        decode. Of an image that breaks off, the part before is shown, and the rest black or gray.
+        None for files that are not images, have no readable part, or state more pixels than are
+        safe to decode. The missing part of a truncated image is black or gray.
     """
     try:
         image = _open(encoded)
-        # Four times the pixels that are wanted, for the resizing to average.
+        # Decode four times the pixels needed, for resizing to average.
         image.draft(None, (2 * side, 2 * side))
         if not _load(image):
             return None
         with contextlib.suppress(Exception):  # Broken EXIF data are common.
             image = ImageOps.exif_transpose(image)
         return picture_of(as_seen(image, orientation=1), side=side)
-    except Exception:  # From SyntaxError to MemoryError: each decoder has its own.
+    except Exception:  # Decoders raise anything from SyntaxError to MemoryError.
         return None
 
 
 def _open(encoded: bytes) -> Image.Image:
-    """Read the header; raise if the image is too large, or its kind cannot be shown."""
+    """Read the header; raise if the image is too large or of an unsupported kind."""
     if encoded.startswith(jpeg_check.START):
-        # A progressive JPEG that breaks off gives nothing before it knows that this is all.
+        # A truncated progressive JPEG shows nothing until the decoder meets its end.
         encoded += _JPEG_END
     image = Image.open(io.BytesIO(encoded), formats=_FORMATS)
     is_jpeg = image.format in ("JPEG", "MPO")
@@ -73,21 +82,21 @@ def _open(encoded: bytes) -> Image.Image:
 
 
 def _load(image: Image.Image) -> bool:
-    """Decode as much as there is; say whether that is anything."""
+    """Decode as much as possible; return whether that is anything."""
     try:
         image.load()
     except Exception:
-        # Pillow keeps the rows before the error, and would decode again while there are tiles. Its
-        # LOAD_TRUNCATED_IMAGES would keep them too, but for all threads, and not in broken files.
+        # Pillow keeps the rows before the error, and would decode again while there are tiles.
+        # LOAD_TRUNCATED_IMAGES applies to all threads, and does not help with broken files.
         image.tile = []  # type: ignore[attr-defined]
         return image.getbbox() is not None
     return True
 
 
 def picture_of(pixels: Pixels, *, side: int = SIDE) -> Picture:
-    """Encode uint8 [height, width, 3] RGB; if its longer side has more pixels, shrink it to `side`.
+    """Encode uint8 [height, width, 3] RGB, shrunk to at most `side` pixels on the longer side.
 
-    What is not shrunk keeps the resolution of its colours, as a few pixels may be all there is.
+    Images that are not shrunk keep full chroma, as they may have only a few pixels.
     """
     height, width = pixels.shape[:2]
     factor = max(height, width) / side
@@ -99,3 +108,29 @@ def picture_of(pixels: Pixels, *, side: int = SIDE) -> Picture:
     )
     height, width = pixels.shape[:2]
     return Picture(jpeg, width, height)
+
+
+def lay_over(heat: npt.NDArray[np.float32], image: Pixels) -> Pixels:
+    """Color an image by a heat map.
+
+    Args:
+        heat: [side, side], 0 to 1.
+        image: uint8 [side, side, 3].
+
+    Returns:
+        uint8 [n * side, n * side, 3].
+    """
+    factor = max(1, math.ceil(SMALLEST_HEAT_MAP / image.shape[0]))
+    large = np.repeat(np.repeat(image, factor, axis=0), factor, axis=1).astype(np.float32)
+    size = (large.shape[1], large.shape[0])
+    smooth = np.clip(cv2.resize(heat, size, interpolation=cv2.INTER_LINEAR), 0, 1)
+    places = np.linspace(0, 1, len(_RAMP))
+    colors = np.stack([np.interp(smooth, places, column) for column in _RAMP.T], axis=-1)
+    alpha = colors[..., 3:]
+    blended: Pixels = np.round(large * (1 - alpha) + colors[..., :3] * alpha).astype(np.uint8)
+    return blended
+
+
+def read_png(encoded: bytes) -> Any:
+    """Decode a PNG to uint8 [height, width, 3]."""
+    return np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))

@@ -10,7 +10,7 @@ from typing import Literal
 from components.contract.configuration import require
 from components.contract.example import is_split_name
 from components.contract.kinds import LARGEST
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 
 _COUNTS = {"min_shards": 100_000, "min_shard_images": LARGEST}
 # A shard below a tenth of a mebibyte is hardly more than its name; a TFRecord holds up to 2 GiB.

@@ -13,7 +13,7 @@ from tfx.types import component_spec, standard_artifacts
 from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
 from components.contract.lookup_driver import LookupDriver
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.executor import Executor
 from components.predict.lookup import FOUND_KEY, look_up

@@ -15,7 +15,7 @@ from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.flow import predict
 from components.predict.outcome import Tally

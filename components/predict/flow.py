@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.outcome import Outcome, Ranking
 from components.predict.sources import Entry, Source, divide

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.contract.example import ENCODED, LABEL_ID
-from components.records.damage import reading
 from components.records.shard_files import open_shard
-from components.records.tfrecord import HEADER_BYTES, serialize
+from components.records.tfrecord import HEADER_BYTES, reading, serialize
 from components.storage.artifact_files import make_folders, on_disk, open_file
 
 # Beside the split folders, as TFX takes every file in those for a shard.

@@ -1,6 +1,6 @@
-"""Reads records in place: on disk without TensorFlow, which takes seconds to load.
+"""Reads records in place: files on disk without TensorFlow, which takes seconds to load.
 
-Features are looked up in the mapped file: of an image that nobody asks for, hardly a byte is read.
+Features are found in the mapped file, so images that nobody uses are hardly read.
 """
 
 from __future__ import annotations
@@ -10,43 +10,64 @@ import os
 from collections.abc import Collection, Iterator
 
 from components.contract.errors import StorageError
-from components.records.damage import reading
-from components.records.tfrecord import HEADER_BYTES
+from components.records.tfrecord import HEADER_BYTES, field_head, reading, serialize
 from components.storage.artifact_files import on_disk
 
 _LENGTH_BYTES, _FOOTER_BYTES = 8, 4
-# Wire type of everything in an example that is not a number.
+# Wire type of all fields of an example except numbers.
 _DELIMITED = 2
 _MOST_BITS = 64
-# A request to a bucket takes 30 ms, however little is asked for.
+# A request to a bucket takes 30 ms, however small.
 _DOWNLOAD_BYTES = 2**23
 
 
 def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, memoryview]]:
-    """Yield some features of each example of a shard, those whose values are bytes.
+    """Yield some features of each example of a shard.
 
     Args:
         path: an uncompressed TFRecord file on this machine.
-        names: keys of the features; each has one value.
+        names: keys of features with one value of type bytes.
 
     Raises:
-        StorageError: the file is cut off or damaged.
+        StorageError: the file is truncated or damaged.
     """
     with reading(path):
         for record in read_records(path):
             yield dict(_find_features(record, names))
 
 
+def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int]]:
+    """Yield each example of a shard with one feature cut to its first bytes, and its full length.
+
+    Statistics need no more of an image: a record of 110 KB becomes one of 500 bytes.
+
+    Args:
+        path: path or URL of an uncompressed TFRecord file.
+        name: key of the feature, which has one value of type bytes.
+        kept: bytes of the value to keep.
+
+    Yields:
+        The serialized example, and the bytes of the value; 0 if the feature is missing.
+
+    Raises:
+        StorageError: the file is truncated or damaged.
+    """
+    key = field_head(1, len(name)) + name.encode()
+    with reading(path):
+        for record in read_records(path):
+            yield _shorten(record, name, key, kept)
+
+
 def read_records(path: str) -> Iterator[memoryview]:
-    """Yield the data of each record; checksums are not looked at, images would be read for them.
+    """Yield the data of each record, without verifying checksums, which would read all images.
 
     Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
 
     Args:
-        path: an uncompressed TFRecord file; one in a bucket is read whole, by TensorFlow.
+        path: an uncompressed TFRecord file; TensorFlow downloads one in a bucket.
 
     Raises:
-        StorageError: the file is cut off.
+        StorageError: the file is truncated.
     """
     if not on_disk(path):
         yield from _download_records(path)
@@ -58,11 +79,11 @@ def read_records(path: str) -> Iterator[memoryview]:
     position = 0
     while position < len(data):
         start = position + HEADER_BYTES
-        # Where the header itself is cut off, its end lies beyond that of the file.
+        # The end of a truncated header lies beyond the end of the file.
         length = int.from_bytes(data[position : position + _LENGTH_BYTES], "little")
         position = start + length + _FOOTER_BYTES
         if position > len(data):
-            raise StorageError(f"{path} is cut off: remove the output folder, and run again.")
+            raise StorageError(f"{path} is truncated: remove the output folder, and run again.")
         yield data[start : start + length]
 
 
@@ -76,7 +97,7 @@ def _download_records(path: str) -> Iterator[memoryview]:
 def _find_features(
     example: memoryview, names: Collection[bytes]
 ) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield name and value of the features that are asked for.
+    """Yield name and value of the features in `names`.
 
     Source: `tensorflow/core/example/feature.proto` and the protocol buffers' wire format.
     """
@@ -89,21 +110,41 @@ def _find_features(
                 yield bytes(name), value
 
 
+def _shorten(record: memoryview, name: str, key: bytes, kept: int) -> tuple[bytes, int]:
+    """Rebuild the example around its one long feature."""
+    _, begin = _read_varint(record, 1)
+    position = begin
+    while position < len(record):
+        length, start = _read_varint(record, position + 1)
+        end = start + length
+        if end > len(record):
+            raise ValueError("a feature ends beyond its record")
+        if record[start : start + len(key)] == key:
+            value = record[start + len(key) : end]
+            for _ in range(3):  # The entry's value, the feature, the list.
+                [value] = _fields(value)
+            [_, *entry] = serialize({name: bytes(value[:kept])})
+            features = b"".join([record[begin:position], *entry, record[end:]])
+            return field_head(1, len(features)) + features, len(value)
+        position = end
+    return bytes(record), 0
+
+
 def _fields(message: memoryview) -> Iterator[memoryview]:
-    """Yield the content of each field of a message whose fields all have a length."""
+    """Yield the content of each field of a message that has only length-delimited fields."""
     position = 0
     while position < len(message):
         if message[position] & 7 != _DELIMITED:
             raise ValueError("a field is a number")
-        length, start = read_varint(message, position + 1)
+        length, start = _read_varint(message, position + 1)
         position = start + length
         if position > len(message):
             raise ValueError("a field ends beyond its message")
         yield message[start:position]
 
 
-def read_varint(message: memoryview, position: int) -> tuple[int, int]:
-    """Return a number, and where it ends."""
+def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
+    """Return a number and the position after it."""
     value = shift = 0
     while True:
         byte = message[position]

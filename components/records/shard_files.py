@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.example import INDEX_FILE
-from components.records.damage import reading
-from components.records.tfrecord import RecordWriter
+from components.records.tfrecord import RecordWriter, reading
 from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
 
 # The folder, next to the split folders, of what is still being written.

@@ -1,40 +1,58 @@
-"""TFRecord files of `tf.train.Example`s, written without a copy of the image's bytes.
+"""TFRecord files of `tf.train.Example`s, written without copying the image bytes.
 
-Building the protocol buffer, serializing it and handing it to TensorFlow copies each image four
-times, which costs more than its SHA-256. Here the file's own bytes go to one system call.
+Building, serializing and writing protocol buffers copies each image four times, which costs more
+than its SHA-256. Here the file's own bytes go to one system call.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import google_crc32c
 
+from components.contract.errors import StorageError, UserError
 from components.storage.artifact_files import on_disk, open_file
 
-# Lists of values of one type: the fields of a feature.
+HEADER_BYTES = 12
+"""Bytes before the data of a record: its length and that length's checksum."""
+
+# Fields of a feature: a list of values of one type.
 _TEXT, _FLOAT, _NUMBER = 1, 2, 3
 
-# What a writer keeps back; the system takes 1,024 parts at once, a record has six.
+# Size of the write buffer; the system takes 1,024 parts in a call, and a record has six.
 _BUFFER_BYTES = 2**20
 _BUFFER_PARTS = 900
-# Below this size a copy costs less than a checksum and a pointer for each of the parts.
+# Below this size, copying costs less than a checksum and a pointer for each part.
 _JOINED_BYTES = 2**14
 
 Value = bytes | str | int | float
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors from parsing the file at `path`, a path or URL, into a `StorageError`."""
+    try:
+        yield
+    except (OSError, UserError):
+        raise
+    except Exception as error:  # From IndexError to what NumPy's header parser raises.
+        raise StorageError(
+            f"{path} is damaged ({error}): remove the output folder, and run again."
+        ) from error
 
 
 def serialize(features: Mapping[str, Value]) -> list[bytes]:
     """Serialize a `tf.train.Example` with one value per feature.
 
     Returns:
-        Consecutive parts of the bytes that `SerializeToString(deterministic=True)` gives; bytes
-        values are parts of their own, as they were given.
+        Consecutive parts of the output of `SerializeToString(deterministic=True)`; values of type
+        bytes are parts of their own, not copied.
 
     Source: `tensorflow/core/example/feature.proto` and the protocol buffers' wire format.
     """
@@ -54,25 +72,24 @@ def serialize(features: Mapping[str, Value]) -> list[bytes]:
 
 
 def _entry(name: str, value: str | float) -> bytes:
-    """Return an entry of the map of features."""
     if isinstance(value, float):
         return _entry_head(name, _FLOAT, 4) + struct.pack("<f", value)
-    # Names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
+    # File names that are not valid UTF-8 reach Python as surrogates; the record keeps their bytes.
     payload = value.encode("utf-8", "surrogateescape")
     return _entry_head(name, _TEXT, len(payload)) + payload
 
 
-# Sides, channels and labels of images are the same few numbers.
+# Heights, widths, channels and labels take few values.
 @functools.lru_cache(maxsize=4096)
 def _number_entry(name: str, value: int) -> bytes:
     payload = _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
     return _entry_head(name, _NUMBER, len(payload)) + payload
 
 
-# All but the image are short: the same few beginnings come back in every record.
+# Short values have few lengths, so the same heads recur in every record.
 @functools.lru_cache(maxsize=4096)
 def _entry_head(name: str, kind: int, length: int) -> bytes:
-    """Return what comes before a value of `length` bytes, from the inside out."""
+    """Return the bytes before a value of `length` bytes, built from the inside out."""
     key = name.encode()
     # The list, the feature, the entry's value, the entry.
     before = field_head(1, length)
@@ -83,13 +100,11 @@ def _entry_head(name: str, kind: int, length: int) -> bytes:
 
 
 def field_head(number: int, length: int) -> bytes:
-    """Return the tag and the length that precede a field of wire type 2."""
+    """Return the tag and length before a field of wire type 2."""
     return bytes((number << 3 | 2,)) + _varint(length)
 
 
 def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -98,20 +113,16 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-HEADER_BYTES = 12
-"""Size of what precedes the data of a record: their length and its checksum."""
-
-
 class RecordWriter:
     """Writes an uncompressed TFRecord file, on disk or through TensorFlow's file systems."""
 
     def __init__(self, path: str) -> None:
-        """Create the file at `path`, a local path or a URL; an existing one is overwritten."""
+        """Create or overwrite the file at `path`, a local path or URL."""
         self._file: Any
         self._parts: list[bytes] = []
         self._size = 0
         self.position = 0
-        """Bytes written so far, which is where the next record begins."""
+        """Offset of the next record, bytes."""
         self._local = on_disk(path)
         # Unbuffered, as records go to the system in parts; closed in __exit__.
         self._file = open(path, "wb", buffering=0) if self._local else open_file(path, "wb")  # noqa: SIM115
@@ -136,7 +147,7 @@ class RecordWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """Hand all parts to the system at once: a call for each record is slow for small ones."""
+        """Write all parts in one call: a call per record is slow for small records."""
         parts, size = self._parts, self._size
         self._parts, self._size = [], 0
         if not self._local:
@@ -144,7 +155,7 @@ class RecordWriter:
             return
         written = os.writev(self._file.fileno(), parts)
         if written < size:
-            # A full disk, a signal or a network file system may take a part only.
+            # A full disk, a signal or a network file system may cause a partial write.
             rest = memoryview(b"".join(parts))
             while written < size:
                 written += os.write(self._file.fileno(), rest[written:])
@@ -159,7 +170,7 @@ class RecordWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write what is left, unless an error spoilt the file, and close it."""
+        """Flush, unless an error occurred, and close the file."""
         try:
             if error is None:
                 self._flush()

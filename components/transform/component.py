@@ -1,8 +1,8 @@
-"""ImageTransform: TFX's Transform analyses; the transformed records are written shard by shard.
+"""ImageTransform: TFX's Transform analyzes, then records are transformed shard by shard.
 
-TFX writes Transform's output as one gzip file per split with one worker, after moving every image
-through Beam. Here a Beam element is the path of a shard, and each input shard becomes one
-uncompressed output shard with its records in the same order.
+TFX moves every image through Beam and writes one gzip file per split and worker. Here a Beam
+element is the path of a shard, and each input shard becomes one uncompressed output shard with the
+records in the same order.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from tfx.dsl.components.base import executor_spec
 
 from components.contract.configuration import to_dict
 from components.transform.config import TransformConfig
-from components.transform.executor import Executor
-from components.transform.preprocessing import preprocessing_fn
+from components.transform.executor import Executor, preprocessing_fn
 
-# What a local run takes for photographs without pretrained weights.
+# The local runner's choice for photographs without pretrained weights.
 _USUAL_SIZE = 96
 
 
 class ImageTransform(component.Transform):
     """TFX's Transform with uncompressed, interleavable output shards and an index of them.
 
-    The examples are those of ImageExampleGen, or any with `image/encoded`, one image file, and
+    It takes the examples of ImageExampleGen, or any with `image/encoded`, one image file, and
     `image/class/text`, its label.
 
     Example:
@@ -44,8 +43,8 @@ class ImageTransform(component.Transform):
 
     Outputs:
         transform_graph: `TransformGraph`, with the vocabulary of the labels.
-        transformed_examples: `Examples`, as many shards as there were, uncompressed, with
-            `index.json` and the place of every image.
+        transformed_examples: `Examples`, an uncompressed shard for each input shard, with
+            `index.json` and the offset of every image.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -57,12 +56,12 @@ class ImageTransform(component.Transform):
         schema: types.BaseChannel,
         config: TransformConfig | None = None,
     ) -> None:
-        """Bring the images of `examples` to the form that `config` describes.
+        """Transform the images of `examples` to the form that `config` describes.
 
         Args:
-            examples: to transform, with a split `train`.
-            schema: of the examples.
-            config: form of the images; without a size they become 96 x 96 pixels.
+            examples: raw examples, with a split `train`.
+            schema: schema of the examples.
+            config: form of the images; 96 x 96 pixels if it has no size.
         """
         config = config or TransformConfig()
         if config.size is None:

@@ -1,4 +1,4 @@
-"""How Transform brings images to one form: every choice, its default and the reason for it."""
+"""Configuration of Transform: the one form that all images are brought to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from components.contract.configuration import require
 from components.contract.kinds import check_types
 
 LABEL_VOCABULARY = "labels"
-"""Name of the vocabulary in the transform graph: the label of each label id."""
+"""Name of the label vocabulary in the transform graph."""
 
 
 @dataclass(frozen=True)
@@ -23,26 +23,25 @@ class TransformConfig:
     the model cnn."""
 
     fit: Literal["crop", "stretch", "letterbox"] = "crop"
-    """crop: the largest central square, so that shapes stay true. stretch: the whole image, for
-    objects that reach the edges. letterbox: the whole image with its shape, and bars of its mean
-    colour beside it."""
+    """crop: the largest central square, which keeps shapes. stretch: the whole image, for objects
+    that reach the edges. letterbox: the whole image in its shape, padded with its mean color."""
 
     margin: int = 0
-    """Store images this many pixels larger than the model sees them: training then cuts a window
-    at random, evaluation and serving cut the one in the middle. 0 to 256."""
+    """Pixels by which stored images are larger than the model sees them, 0 to 256: training takes
+    random crops of them, evaluation and serving the central crop."""
 
     storage: Literal["jpeg", "png", "raw", "originals"] = "jpeg"
-    """jpeg: small, and fast to read. png: without loss, three times slower to decode. raw: the
-    pixels, 5 to 10 times larger; for when decoding holds up the accelerator. originals: training
-    images as they are, out of which `augmentation.min_crop_area` cuts windows anew in every epoch,
-    in all their detail; reading takes several times as long. Other splits are stored as jpeg."""
+    """jpeg: small and fast to read. png: lossless, three times slower to decode. raw: pixels, 5 to
+    10 times larger, for when decoding slows down the accelerator. originals: training images at
+    full resolution, from which `augmentation.min_crop_area` takes new random crops in every epoch;
+    reading takes several times as long. Other splits are stored as jpeg."""
 
     quality: int = 95
-    """JPEG quality of the stored images, 1 to 100; at 95 the loss is hard to see."""
+    """JPEG quality of the stored images, 1 to 100; at 95 the loss is hardly visible."""
 
     chroma: Literal["full", "half"] = "full"
-    """Resolution of the colours of stored JPEGs. half (4:2:0): a fifth smaller and faster to
-    decode; full keeps the edges of colours sharp, which matters most in small images."""
+    """Chroma resolution of stored JPEGs. half (4:2:0): a fifth smaller and faster to decode. full:
+    keeps color edges sharp, which matters most in small images."""
 
     @property
     def seen_size(self) -> int:
@@ -57,11 +56,11 @@ class TransformConfig:
         return self.seen_size + self.margin
 
     def without_margin(self) -> TransformConfig:
-        """Return what describes the same stored images, all of which the model sees."""
+        """Return the form of the same stored images seen whole."""
         return dataclasses.replace(self, size=self.stored_size, margin=0)
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
+        """Validate all fields."""
         check_types(self, "transform")
         require(
             self.size is None or 8 <= self.size <= 2048,
@@ -73,13 +72,13 @@ class TransformConfig:
         )
         require(
             self.storage != "originals" or not self.margin,
-            f"transform.margin is {self.margin}, and transform.storage 'originals', which are not "
-            f"brought to one size: leave transform.margin at 0.",
+            f"transform.margin is {self.margin}, but transform.storage 'originals' does not resize "
+            f"images: leave transform.margin at 0.",
         )
         require(
             self.storage != "originals" or self.fit != "letterbox",
-            "transform.fit is 'letterbox', and transform.storage 'originals', out of which windows "
-            "without bars are cut: choose transform.fit crop or stretch.",
+            "transform.fit is 'letterbox', but crops of transform.storage 'originals' have no "
+            "bars: choose transform.fit crop or stretch.",
         )
         require(
             1 <= self.quality <= 100,

@@ -1,17 +1,16 @@
-"""The executor of ImageTransform: TFX's analysis, then one output shard for each input shard."""
+"""The executor of ImageTransform: TFX's analysis, then one output shard per input shard."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
-from tfx import types
 from tfx.components.transform import executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2, transform_pb2
@@ -19,41 +18,66 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.contract.artifacts import Artifacts
-from components.contract.configuration import from_json
+from components.contract.configuration import from_dict, from_json
+from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, TRAIN
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
+from components.images.canonical import canonicalize
 from components.images.original import keep_original
-from components.records.record_index import write_indexed_shard
-from components.records.shard_files import count_examples, write_index
+from components.records.record_index import read_rows, write_indexed_shard
+from components.records.shard_files import count_examples, read_index, write_index
 from components.records.shard_work import ConcurrentDoFn
+from components.storage.artifact_files import list_names
 from components.transform.config import LABEL_VOCABULARY, TransformConfig
-from components.transform.input_shards import (
-    GZIP_SUFFIX,
-    Shards,
-    describe_shards,
-    find_index,
-    find_shards,
-    transformed_name,
-)
 
-# Large enough to amortise the call of the graph, small enough for the images of a few in memory.
+# Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
 
-# What is stored of an original beside its label id.
+# Features of an original that are stored beside its label id.
 _KEPT = (ENCODED, FILENAME, LABEL)
 
+# TFX's own ExampleGens compress their shards, and write no index.
+_GZIP_SUFFIX = ".gz"
+
+Shards = Mapping[str, Sequence[str]]
+"""Split → names of its files."""
 Batch = Mapping[str, np.ndarray[Any, Any]]
 """The features of some records, an array of scalars each."""
 
 
+def preprocessing_fn(
+    inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]
+) -> dict[str, tf.Tensor]:
+    """Turn raw features, each [batch, 1], into what trainers and the served model read.
+
+    Args:
+        inputs: the features of `components.contract.example`.
+        custom_config: the fields of `TransformConfig`.
+
+    Returns:
+        `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in vocabulary
+        order; `image/filename` string [batch], if the examples have it.
+    """
+    config = from_dict(TransformConfig, custom_config)
+    canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config)
+    labels = tf.reshape(inputs[LABEL], [-1])
+    outputs = {
+        ENCODED: canonical,
+        LABEL_ID: tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY),
+    }
+    if FILENAME in inputs:
+        outputs[FILENAME] = tf.reshape(inputs[FILENAME], [-1])
+    return outputs
+
+
 class Executor(executor.Executor):
-    """Analyses the train split with TFX's executor, then transforms every shard."""
+    """Analyzes the train split with TFX's executor, then transforms every shard."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Write the transform graph and the transformed examples, with their index."""
+        """Write the transform graph, and the transformed examples with their index."""
         key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY
         analysis = {name: value for name, value in output_dict.items() if name != key}
         splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
@@ -65,14 +89,20 @@ class Executor(executor.Executor):
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         transformed = artifact_utils.get_single_instance(output_dict[key])
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        index = find_index(examples.uri)
-        shards = _split_shards(examples, index)
+        index = _find_index(examples.uri)
+        if index:
+            shards = {split: list(names) for split, names in index["splits"].items()}
+        else:
+            names = artifact_utils.decode_split_names(examples.split_names)
+            shards = {
+                split: list_names(os.path.join(examples.uri, f"Split-{split}")) for split in names
+            }
         total = sum(count_examples(index).values()) if index else None
         config = from_json(TransformConfig, exec_properties["custom_config"])
         writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
         self._write(shards, writer)
         if index is None:
-            index = describe_shards(transformed.uri, shards, _labels(graph_uri))
+            index = describe_shards(transformed.uri, shards, _read_labels(graph_uri))
         write_index(transformed.uri, index["splits"], labels=index["labels"])
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
@@ -89,16 +119,55 @@ class Executor(executor.Executor):
             )
 
 
-def _split_shards(examples: types.Artifact, index: Mapping[str, Any] | None) -> Shards:
-    if index:
-        return {split: list(names) for split, names in index["splits"].items()}
-    return find_shards(examples.uri, artifact_utils.decode_split_names(examples.split_names))
+def _find_index(examples_uri: str) -> dict[str, Any] | None:
+    """Read the index that ImageExampleGen writes; None for examples of another component."""
+    try:
+        return read_index(examples_uri)
+    except FileNotFoundError:
+        return None
 
 
-def _labels(graph_uri: str) -> list[str]:
+def _read_labels(graph_uri: str) -> list[str]:
     """Return the label of each label id."""
     vocabulary = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
     return [label.decode() for label in vocabulary]
+
+
+def describe_shards(
+    transformed_uri: str, shards: Shards, vocabulary: Sequence[str]
+) -> dict[str, Any]:
+    """Count the records of transformed shards, and the images of each label.
+
+    Args:
+        transformed_uri: URI of the transformed examples.
+        shards: the input shards.
+        vocabulary: label of each label id.
+
+    Returns:
+        `splits` and `labels`, as in ImageExampleGen's index.
+
+    Raises:
+        DataError: a label does not occur in the train split.
+    """
+    splits, labels = {}, {}
+    for split, names in shards.items():
+        written = [_transformed_name(name) for name in names]
+        rows = read_rows(transformed_uri, split, written)
+        splits[split] = {name: len(of) for name, of in zip(written, rows, strict=True)}
+        ids = np.concatenate([of[:, 2] for of in rows]) if rows else np.empty(0, np.int64)
+        if unknown := int((ids < 0).sum()):
+            raise DataError(
+                f"{unknown:,} images of split '{split}' have a label that no image of split "
+                f"'train' has: remove them, or split the images differently."
+            )
+        counts = np.bincount(ids, minlength=len(vocabulary)).tolist()
+        labels[split] = {label: n for label, n in zip(vocabulary, counts, strict=True) if n}
+    return {"splits": splits, "labels": labels}
+
+
+def _transformed_name(shard: str) -> str:
+    """Name the uncompressed output after its input shard."""
+    return shard.removesuffix(_GZIP_SUFFIX)
 
 
 class _TransformShard(ConcurrentDoFn):
@@ -124,8 +193,7 @@ class _TransformShard(ConcurrentDoFn):
         raw_spec = output.raw_feature_spec()
         layer = output.transform_features_layer()
 
-        # Traced once for all shards, and without AutoGraph, which has nothing to convert here:
-        # either would take seconds more.
+        # Traced once for all shards, without AutoGraph, which would find nothing to convert.
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def transform(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
             features: dict[str, tf.Tensor] = layer(tf.io.parse_example(serialized, raw_spec))
@@ -138,25 +206,25 @@ class _TransformShard(ConcurrentDoFn):
 
     def work(self, shard: tuple[str, str]) -> None:
         split, name = shard
-        compression = "GZIP" if name.endswith(GZIP_SUFFIX) else None
+        compression = "GZIP" if name.endswith(_GZIP_SUFFIX) else None
         path = os.path.join(self._examples_uri, f"Split-{split}", name)
         records = tf.data.TFRecordDataset(path, compression).batch(_BATCH).prefetch(1)
-        # Called here, not mapped over the dataset: tf.data would make a copy of the graph ready for
-        # every shard, half a second each.
+        # Called here, not mapped over the dataset: tf.data would instantiate the graph for every
+        # shard, which takes half a second.
         is_kept = self._config.storage == "originals" and split == TRAIN
         batches = map(self._keep_batch if is_kept else self._transform_batch, records)
         examples = self._counted(itertools.chain.from_iterable(map(_examples, batches)))
-        write_indexed_shard(self._output_uri, split, transformed_name(name), examples)
+        write_indexed_shard(self._output_uri, split, _transformed_name(name), examples)
 
     def _transform_batch(self, batch: tf.Tensor) -> Batch:
         return {name: values.numpy() for name, values in self._transform(batch).items()}
 
     def _keep_batch(self, batch: tf.Tensor) -> Batch:
-        """Return what the graph does of a batch, with its images as they are."""
+        """Return the same features as the graph, with the original images."""
         parsed = tf.io.parse_example(batch, self._kept_spec)
         features = {name: values.numpy().reshape(-1) for name, values in parsed.items()}
         labels = features.pop(LABEL)
-        # The graph has -1 for a label that it does not know, too.
+        # The graph maps unknown labels to -1, too.
         features[LABEL_ID] = np.array([self._ids.get(label, -1) for label in labels], np.int64)
         images = [keep_original(image, self._config) for image in features[ENCODED]]
         return {**features, ENCODED: np.array(images, object)}

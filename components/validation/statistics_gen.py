@@ -25,8 +25,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.contract.artifacts import Artifacts
 from components.contract.example import ENCODED, INDEX_FILE
+from components.records.record_reader import read_shortened
 from components.records.shard_files import list_shards
-from components.records.shortened_records import read_shortened
 from components.storage.artifact_files import list_names
 from components.validation.feature_statistics import Statistics, find_feature
 from components.validation.statistics import statistics_options

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_memory, gib
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.originals import require_no_pixels

@@ -17,9 +17,9 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.indexed_reader import decode_records, gather_records
-from pipeline_def.data.order import TrainingOrder
 from pipeline_def.data.pixel_cache import decode_all
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import RecordTable, Shards
 from pipeline_def.data.streamed_reader import parse_and_decode, serialized_batches
 

@@ -21,7 +21,7 @@ import numpy as np
 from components.contract.errors import StorageError
 from components.contract.machine import gib
 from pipeline_def.data.batch_memory import Pixels
-from pipeline_def.data.order import Int64Array
+from pipeline_def.data.sampler import Int64Array
 
 # Labels come last: pixels without them are not whole.
 _PIXELS, _LABELS = "pixels.npy", "labels.npy"

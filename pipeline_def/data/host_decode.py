@@ -18,12 +18,11 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.images.canonical import decode_jpeg
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS, decode_jpeg
 from components.transform.config import TransformConfig
 from pipeline_def.data.batch_memory import BatchMemory, Pixels
 from pipeline_def.data.jpeg_stack import decode_joined
-from pipeline_def.data.order import Int64Array
+from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import RecordTable
 
 # Of the images that are decoded before windows are cut out of them: what a core's cache holds.

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS
 from pipeline_def.data.batch_memory import BatchMemory, Pixels
 from pipeline_def.data.host_calls import guard
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
-from pipeline_def.data.order import Int64Array
-from pipeline_def.data.originals.decode import OriginalDecoder
+from pipeline_def.data.original_crops import OriginalDecoder
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import RecordTable, load_shards, map_shards
 
 ReadRecords = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.progress import add_progress
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS
 from pipeline_def.data.batch_memory import Pixels, empty_aligned
 from pipeline_def.data.file_cache import default_folder, open_pixels
-from pipeline_def.data.order import Int64Array
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import Shards
 
 

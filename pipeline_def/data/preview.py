@@ -15,9 +15,8 @@ from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.data.originals.decode import OriginalDecoder
-from pipeline_def.data.originals.window import NUMBERS
+from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
+from pipeline_def.data.sampler import TrainingOrder
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -14,14 +14,14 @@ from components.contract.machine import available_cpus
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.host_calls import guard
-from pipeline_def.data.order import (
-    BalancedOrder,
-    EpochOrder,
+from pipeline_def.data.original_crops import NUMBERS
+from pipeline_def.data.sampler import (
+    ClassBalancedSampler,
     Int64Array,
-    RecordOrder,
+    Sampler,
+    ShuffledSampler,
     TrainingOrder,
 )
-from pipeline_def.data.originals.window import NUMBERS
 from pipeline_def.data.shards import Shards
 
 # One call of Python gives the records of so many batches; a call for each would cost more than
@@ -106,11 +106,11 @@ class ReadPlan:
 
         return numbers.map(with_windows)
 
-    def _record_order(self, order: TrainingOrder, labels: Int64Array) -> RecordOrder:
+    def _record_order(self, order: TrainingOrder, labels: Int64Array) -> Sampler:
         if order.balanced:
-            return BalancedOrder(labels, seed=order.seed)
+            return ClassBalancedSampler(labels, seed=order.seed)
         counts = list(self.shards.counts.values())
-        return EpochOrder(counts, mixed=self.options.interleave, seed=order.seed)
+        return ShuffledSampler(counts, mixed=self.options.interleave, seed=order.seed)
 
     def _shuffled_batches(self, order: TrainingOrder, labels: Int64Array) -> tf.data.Dataset:
         """Return (number of the batch, its record numbers), epoch after epoch."""

@@ -18,7 +18,7 @@ from components.contract.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_counts
 from components.storage.artifact_files import on_disk
-from pipeline_def.data.order import Int64Array
+from pipeline_def.data.sampler import Int64Array
 
 # Mapped at the same time, in an order that goes from shard to shard and in one that does not; a
 # process may keep about a thousand files open.

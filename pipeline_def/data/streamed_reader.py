@@ -13,9 +13,9 @@ from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.data.indexed_reader import on_host
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.data.originals.decode import OriginalDecoder
+from pipeline_def.data.original_crops import OriginalDecoder
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import TrainingOrder
 
 # What one read of a shard fetches, and how much of each shard is fetched ahead. From a bucket with
 # 30 ms a request, shards of 30 MB in 16 streams gave 9,300 images/s with 4 MiB and reading ahead,

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.flow import predict
 from components.predict.image_model import import_quietly
 from components.predict.outcome import Outcome, Tally

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from components.contract.errors import ModelError
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, whole_versions
 from pipeline_def.config.config import Config

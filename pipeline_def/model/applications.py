@@ -13,7 +13,7 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError, ModelError
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS
 from pipeline_def.model.layers import Dropout, Pixels
 from pipeline_def.model.own_networks import BATCH_NORM_MOMENTUM
 

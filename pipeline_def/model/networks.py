@@ -16,7 +16,7 @@ import numpy as np
 import tf_keras
 from tf_keras import layers
 
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.applications import APPLICATIONS, build_application
 from pipeline_def.model.build_fn import build_own

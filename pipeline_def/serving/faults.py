@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from components.images.jpeg_segments import find_segments
+from components.images.upright import find_segments
 
 MAX_MIB = 32
 """Largest file that the served model decodes, MiB."""

@@ -9,8 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
-from components.images.canonical import decode
-from components.images.canonical_form import CHANNELS
+from components.images.canonical import CHANNELS, decode
 from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.explanation import make_explain

@@ -21,8 +21,8 @@ from pipeline_def.config.input import InputConfig
 from pipeline_def.data.batch_memory import empty_aligned
 from pipeline_def.data.cache import fits_in_memory
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.order import Int64Array, TrainingOrder
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.distribution.workers import mean_of_workers
 from pipeline_def.training.training_input import TrainingInput

@@ -16,10 +16,9 @@ from pipeline_def.config.input import InputConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.labels import read_labels
-from pipeline_def.data.moments import patch_covariance, pixel_moments
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
+from pipeline_def.data.split_statistics import patch_covariance, pixel_moments, read_labels
 
 
 @dataclass(frozen=True)
@@ -86,14 +85,13 @@ class TrainingInput:
     def order(self, step: int, part: tf.distribute.InputContext) -> TrainingOrder:
         """Return how one input pipeline takes the training images after `step` steps."""
         training = self.choices.training
-        return TrainingOrder.of_worker(
-            training.seed,
-            step,
-            part,
+        order = TrainingOrder(
+            seed=training.seed,
             flip=self.flip_on_host,
             balanced=training.balance == "sampling",
             min_crop_area=self.choices.augmentation.min_crop_area,
         )
+        return order.for_worker(step, part)
 
     def read_evaluation(self) -> tf.data.Dataset:
         """Return every example of the eval split once."""

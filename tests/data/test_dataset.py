@@ -19,10 +19,9 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, file_cache, read_plan
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.labels import read_labels
-from pipeline_def.data.moments import patch_covariance, pixel_moments
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
+from pipeline_def.data.split_statistics import patch_covariance, pixel_moments, read_labels
 from pipeline_def.data.streamed_reader import _each_opened_ahead
 from tests.data.shard_folder import (
     BATCH,
@@ -393,7 +392,7 @@ def test_the_indexed_reader_asks_for_local_shards() -> None:
 def test_moments_are_those_of_the_first_training_images(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("pipeline_def.data.moments._IMAGES", most)
+    monkeypatch.setattr("pipeline_def.data.split_statistics._IMAGES", most)
     pixels = shard_folder.pixels("train")[:most].reshape(-1, 3)
     mean, variance = pixel_moments(shard_folder.dataset("train", options=READERS["indexed"]))
     np.testing.assert_allclose(mean, pixels.mean(axis=0), rtol=1e-9)

@@ -11,10 +11,9 @@ import simplejpeg
 from PIL import Image
 
 from components.transform.config import TransformConfig
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.data.originals import window as window_module
-from pipeline_def.data.originals.decode import OriginalDecoder
-from pipeline_def.data.originals.window import CropRule, scale_for
+from pipeline_def.data import original_crops
+from pipeline_def.data.original_crops import CropRule, OriginalDecoder, scale_for
+from pipeline_def.data.sampler import TrainingOrder
 from tests.pictures import encode, picture
 
 SIZE = 32
@@ -35,7 +34,7 @@ SHAPES = {
 
 
 def numbers(count: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).random((count, window_module.NUMBERS), np.float32)
+    return np.random.default_rng(seed).random((count, original_crops.NUMBERS), np.float32)
 
 
 def decoder(
@@ -46,7 +45,7 @@ def decoder(
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
-    assert doctest.testmod(window_module) == (0, 2)
+    assert doctest.testmod(original_crops) == (0, 2)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -18,10 +18,10 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.order import TrainingOrder
-from pipeline_def.data.originals.decode import OriginalDecoder
+from pipeline_def.data.original_crops import OriginalDecoder
 from pipeline_def.data.preview import preview
 from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
 from tests.data.shard_folder import BATCH, FEATURE_SPEC, SIZE, examples
 from tests.pictures import COLOURS, encode, picture

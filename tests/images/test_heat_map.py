@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.images.heat_map import SMALLEST_SIDE, lay_over
+from components.images.thumbnails import SMALLEST_HEAT_MAP, lay_over
 
 
 def test_hot_is_bright_and_cold_is_dark() -> None:
     heat = np.zeros((8, 8), np.float32)
     heat[:, 4:] = 1
     shown = lay_over(heat, np.full((8, 8, 3), 128, np.uint8))
-    assert shown.shape == (SMALLEST_SIDE, SMALLEST_SIDE, 3)
+    assert shown.shape == (SMALLEST_HEAT_MAP, SMALLEST_HEAT_MAP, 3)
     cold, hot = shown[:, :24].mean(), shown[:, -24:].mean()
     assert hot > 2 * cold
     # The picture is to be seen through both.

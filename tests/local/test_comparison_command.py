@@ -183,7 +183,7 @@ def test_a_mistake_is_one_sentence(
         ("e/2/predictions.parquet", None, "predictions.parquet cannot be read"),
         ("e/2/predictions.parquet", b"no table", "its artifacts are damaged"),
         ("x/2/index.json", None, "index.json cannot be read"),
-        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"x" * 20, "is cut off"),
+        ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"x" * 20, "is truncated"),
         ("x/2/Split-eval/data_tfrecord-00000-of-00001", b"", "does not hold"),
     ],
 )

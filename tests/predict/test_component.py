@@ -14,7 +14,7 @@ from tfx.types import standard_artifacts
 
 from components.contract.artifacts import ImagePredictions
 from components.contract.configuration import to_json
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.component import Driver
 from components.predict.config import PredictConfig
 from components.predict.executor import Executor

@@ -14,7 +14,7 @@ import pytest
 from components.contract.errors import DataError
 from components.images.check import check_image
 from components.images.check_result import CheckedImage
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.ingest.config import IngestConfig
 from components.predict import flow
 from components.predict.config import PredictConfig

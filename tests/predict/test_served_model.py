@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import local_runner
 from components.contract.errors import ModelError
-from components.images.file_options import FileOptions
+from components.images.options import FileOptions
 from components.predict.served_model import ServedModel
 from pipeline_def.config.config import Config
 from pipeline_def.local.pushed_model import find_model, find_options

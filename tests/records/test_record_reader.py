@@ -11,9 +11,8 @@ import pytest
 
 from components.contract.errors import StorageError
 from components.records.record_index import write_indexed_shard
-from components.records.record_reader import read_features
+from components.records.record_reader import read_features, read_shortened
 from components.records.shard_files import list_shards, write_index
-from components.records.shortened_records import read_shortened
 from components.records.tfrecord import RecordWriter, Value, serialize
 from pipeline_def.data.shards import RecordTable, Shards
 
@@ -64,7 +63,7 @@ def test_a_file_that_is_cut_off_is_one_sentence(tmp_path: Path, left: int) -> No
     path = tmp_path / "shard"
     write_shard(path)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(StorageError, match="is cut off"):
+    with pytest.raises(StorageError, match="is truncated"):
         list(read_features(str(path), (b"image/filename",)))
 
 

@@ -19,7 +19,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.networks import build_model
 from pipeline_def.training.checkpoint import Checkpoints, Progress
@@ -107,7 +107,7 @@ class Training:
             with tf.control_dependencies([heard]):
                 return tf.identity(batch[0]), batch[1]
 
-        order = TrainingOrder.of_worker(self.config.seed, step, part)
+        order = TrainingOrder(self.config.seed).for_worker(step, part)
         size = part.get_per_replica_batch_size(BATCH)
         return self._dataset("train", size, order).enumerate(order.start).map(tap)
 

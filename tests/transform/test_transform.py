@@ -9,9 +9,12 @@ import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.contract import example
+from components.contract.errors import DataError
 from components.images.canonical import decode
+from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index
 from components.transform.config import TransformConfig
+from components.transform.executor import describe_shards
 from pipeline_def.data.shards import RecordTable, Shards
 from tests import nodes
 from tests.conftest import SIZE
@@ -123,3 +126,25 @@ def test_the_index_says_where_each_image_lies(transformed: nodes.Transformed) ->
         image = contents[table.shard[i]][start:end]
         assert image == features[example.ENCODED].bytes_list.value[0]
         assert table.label[i] == features[example.LABEL_ID].int64_list.value[0]
+
+
+def write_labels(folder: Path, split: str, shard: str, *label_ids: int) -> None:
+    examples = [{example.ENCODED: b"image", example.LABEL_ID: label_id} for label_id in label_ids]
+    write_indexed_shard(str(folder), split, shard, examples)
+
+
+def test_shards_of_another_example_gen_are_counted(tmp_path: Path) -> None:
+    write_labels(tmp_path, "train", "a-0", 0, 1, 0)
+    write_labels(tmp_path, "train", "a-1", 1, 2)
+    write_labels(tmp_path, "eval", "b", 1)
+    shards = {"train": ["a-0.gz", "a-1.gz"], "eval": ["b.gz"]}
+    assert describe_shards(str(tmp_path), shards, ["cat", "dog", "eel"]) == {
+        "splits": {"train": {"a-0": 3, "a-1": 2}, "eval": {"b": 1}},
+        "labels": {"train": {"cat": 2, "dog": 2, "eel": 1}, "eval": {"dog": 1}},
+    }
+
+
+def test_a_label_outside_the_train_split_is_an_error(tmp_path: Path) -> None:
+    write_labels(tmp_path, "eval", "b", 0, -1, -1)
+    with pytest.raises(DataError, match="2 images of split 'eval' have a label that no image of"):
+        describe_shards(str(tmp_path), {"eval": ["b"]}, ["cat", "dog", "eel"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from components.images.heat_map import lay_over, read_png
 from components.images.picture import Picture
-from components.images.thumbnails import SIDE, picture_of
+from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
 
 # Few, as each image is run through the network several times.
 _BATCH = 16

@@ -11,9 +11,8 @@ from sklearn.datasets import load_digits
 
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Floats
-from components.images.heat_map import lay_over
 from components.images.picture import Picture
-from components.images.thumbnails import picture_of
+from components.images.thumbnails import lay_over, picture_of
 from components.report.facts import AnsweredImage, ClassSample, Reject, SameImage
 from tests.pictures import encode, picture
 

@@ -26,7 +26,7 @@ from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.training.distribution.strategy import find_strategy
@@ -84,7 +84,7 @@ class Training:
             )
 
         def read(step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
-            order = TrainingOrder.of_worker(SEED, step, part)
+            order = TrainingOrder(SEED).for_worker(step, part)
             batches = self._dataset("train", part.get_per_replica_batch_size(BATCH), order)
             replicas = part.num_replicas_in_sync // part.num_input_pipelines
             return batches.enumerate(order.start).map(_dying(kill_at, replicas))

@@ -38,7 +38,7 @@ else:
 
 from pipeline_def.config.config import TransformConfig
 from pipeline_def.data.dataset import make_dataset
-from pipeline_def.data.order import TrainingOrder
+from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
 from components.contract.example import ENCODED, LABEL_ID
@@ -53,7 +53,7 @@ def read(part):
         },
         batch_size=part.get_per_replica_batch_size(8),
         options=InputConfig(reader=reader, cache="none"),
-        order=TrainingOrder.of_worker(3, 2, part),
+        order=TrainingOrder(seed=3).for_worker(2, part),
     )
 
 def digests(images):

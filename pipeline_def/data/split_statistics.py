@@ -1,30 +1,50 @@
-"""Statistics of the training pixels, which the model normalises with."""
+"""Statistics of a split that training starts from: label ids, and moments of the pixels."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.images.canonical_form import CHANNELS
+from components.contract.example import LABEL_ID
+from components.images.canonical import CHANNELS
+from pipeline_def.data.sampler import Int64Array
+from pipeline_def.data.shards import RecordTable, Shards
 
+# Records parsed in one call.
+_PARSED = 1024
+
+# Records are ordered by hash, so the first ones are a random sample, always the same. 1,024 images
+# put the mean within 1 % of the range; a pass of Transform over all images would double its time.
 _IMAGES = 1024
 _LEVELS = 256
+
+
+def read_labels(shards: Shards, feature_spec: Mapping[str, Any]) -> Int64Array:
+    """Return the label ids of all records, in the order of the shards.
+
+    They come from the record index; shards without an index are parsed.
+    """
+    try:
+        return RecordTable.read(shards).label
+    except FileNotFoundError:
+        spec = {LABEL_ID: feature_spec[LABEL_ID]}
+    batches = tf.data.TFRecordDataset(shards.paths).batch(_PARSED)
+    parsed = batches.map(lambda serialized: tf.io.parse_example(serialized, spec)[LABEL_ID])
+    return np.concatenate(list(parsed.as_numpy_iterator()))
 
 
 def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:
     """Return mean and variance, [3] each, 0 to 255, of the pixels of the first 1,024 images.
 
-    Records lie in the order of hashes, so the first ones are a random sample, and the same one
-    each time. 1,024 images put the mean within 1 % of the range; a pass of Transform over all of
-    them would double its time. Pixels are counted by their value, so that the sums are exact.
-
     Args:
         dataset: batches of (uint8 [batch, height, width, 3], labels).
     """
+    # Histograms keep the sums exact.
     counts = np.zeros((CHANNELS, _LEVELS), np.int64)
     for image in _sample(dataset):
         for channel in range(CHANNELS):
@@ -38,8 +58,8 @@ def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:
 def patch_covariance(dataset: tf.data.Dataset) -> list[list[float]]:
     """Return the covariance, [12, 12], of patches of two by two pixels of the same images.
 
-    A patch is a vector by row, column and channel, of values from 0 to 255. Its products are whole
-    numbers, so that the sums are exact.
+    A patch is a vector by row, column and channel, of values from 0 to 255. Products are integers,
+    so the sums are exact.
     """
     patches, total, products = 0, np.zeros(4 * CHANNELS), np.zeros((4 * CHANNELS, 4 * CHANNELS))
     for image in _sample(dataset):

@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pipeline_def.data import order
-from pipeline_def.data.order import (
-    BalancedOrder,
-    EpochOrder,
+from pipeline_def.data import sampler
+from pipeline_def.data.sampler import (
+    ClassBalancedSampler,
     Int64Array,
-    RecordOrder,
+    Sampler,
+    ShuffledSampler,
     TrainingOrder,
 )
 
@@ -20,12 +20,12 @@ STARTS = np.cumsum([0, *COUNTS])
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
-    failed, tried = doctest.testmod(order)
+    failed, tried = doctest.testmod(sampler)
     assert (failed, tried) == (0, 7)
 
 
 def epochs(*, mixed: int, seed: int = 3) -> list[list[int]]:
-    found = EpochOrder(COUNTS, mixed=mixed, seed=seed).at(np.arange(300))
+    found = ShuffledSampler(COUNTS, mixed=mixed, seed=seed).at(np.arange(300))
     return [epoch.tolist() for epoch in found.reshape(3, 100)]
 
 
@@ -61,7 +61,7 @@ LABELS = np.random.default_rng(0).permutation([0] * 11 + [1] * 3 + [3])
 
 
 def balanced(positions: int = 600, *, seed: int = 3) -> Int64Array:
-    return BalancedOrder(LABELS, seed=seed).at(np.arange(positions))
+    return ClassBalancedSampler(LABELS, seed=seed).at(np.arange(positions))
 
 
 def test_classes_come_by_turns_each_in_an_order_of_its_own() -> None:
@@ -93,9 +93,9 @@ def test_the_seed_decides_and_the_epochs_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [BalancedOrder(LABELS, seed=1), EpochOrder([9, 6], mixed=1, seed=1)]
+    "order", [ClassBalancedSampler(LABELS, seed=1), ShuffledSampler([9, 6], mixed=1, seed=1)]
 )
-def test_any_position_can_be_asked_for(order: RecordOrder) -> None:
+def test_any_position_can_be_asked_for(order: Sampler) -> None:
     whole = order.at(np.arange(5000))
     asked = np.random.default_rng(0).integers(0, 5000, (7, 40))
     assert order.at(asked).tolist() == whole[asked].tolist()
@@ -103,12 +103,12 @@ def test_any_position_can_be_asked_for(order: RecordOrder) -> None:
 
 def test_classes_do_not_share_their_random_numbers() -> None:
     # Two classes of ten: were they shuffled alike, one would follow from the other.
-    order = BalancedOrder([0] * 10 + [1] * 10, seed=0)
+    order = ClassBalancedSampler([0] * 10 + [1] * 10, seed=0)
     records = order.at(np.arange(2000))
     first, second = records[records < 10], records[records >= 10] - 10
     assert 0.05 < (first == second).mean() < 0.15
 
 
 def test_a_single_class_is_only_shuffled() -> None:
-    epoch = BalancedOrder([7] * 20, seed=0).at(np.arange(20)).tolist()
+    epoch = ClassBalancedSampler([7] * 20, seed=0).at(np.arange(20)).tolist()
     assert sorted(epoch) == list(range(20)) != epoch

@@ -1,7 +1,8 @@
-"""The order of training: which records each batch holds, epoch after epoch, on every worker."""
+"""Which records each training batch holds, epoch after epoch, on every worker."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ _SHUFFLED_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """How training goes through the examples: for ever, in full batches only.
+    """How training reads the examples: forever, in full batches only.
 
-    Batches go to the pipelines in turn, so that each step has the same examples however many
-    pipelines there are:
+    Input pipelines take batches in turn, so each training step has the same examples for any
+    number of pipelines:
 
     >>> TrainingOrder(pipelines=2, pipeline=1).batch_numbers(0, count=4)
     array([1, 3, 5, 7])
@@ -32,79 +33,57 @@ class TrainingOrder:
     seed: int = 0
     """Same seed, same order."""
     start: int = 0
-    """Batches that this pipeline has delivered before, in the run that is now continued."""
+    """Batches that this pipeline delivered before the run was resumed."""
     pipelines: int = 1
-    """Input pipelines that share the examples, one for each worker of distributed training."""
+    """Input pipelines that share the examples, one per worker of distributed training."""
     pipeline: int = 0
-    """Number of this one, from 0."""
+    """Index of this pipeline, from 0."""
     flip: bool = False
-    """Mirror half of the images left to right, by the seed, as they are decoded."""
+    """Mirror half of the images left to right as they are decoded, chosen by the seed."""
     balanced: bool = False
-    """Take all classes equally often: `BalancedOrder`, not `EpochOrder`."""
+    """Take all classes equally often: `ClassBalancedSampler` instead of `ShuffledSampler`."""
     min_crop_area: float = 1.0
-    """Smallest area of the windows that are cut out of originals, as a fraction of the image's."""
+    """Smallest area of random crops of originals, as a fraction of the image."""
 
-    @classmethod
-    def of_worker(
-        cls,
-        seed: int,
-        step: int,
-        worker: tf.distribute.InputContext,
-        *,
-        flip: bool = False,
-        balanced: bool = False,
-        min_crop_area: float = 1.0,
-    ) -> TrainingOrder:
-        """Return the part of one worker, whose replicas take a batch each in every step.
+    def for_worker(self, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
+        """Return the order of one worker, whose replicas take a batch each in a training step.
 
         Args:
-            seed: same seed, same order.
-            step: number of steps that were done before.
-            worker: which one, of how many.
-            flip: mirror half of the images.
-            balanced: take all classes equally often.
-            min_crop_area: of the windows that are cut out of originals.
+            step: training steps done before.
+            worker: its index, and the number of workers.
         """
-        replicas = worker.num_replicas_in_sync // worker.num_input_pipelines
-        return cls(
-            seed=seed,
-            start=step * replicas,
+        return dataclasses.replace(
+            self,
+            start=step * (worker.num_replicas_in_sync // worker.num_input_pipelines),
             pipelines=worker.num_input_pipelines,
             pipeline=worker.input_pipeline_id,
-            flip=flip,
-            balanced=balanced,
-            min_crop_area=min_crop_area,
         )
 
     def batch_numbers(self, first: int, *, count: int) -> Int64Array:
-        """Number `count` batches of this pipeline from its `first` on, among those of all."""
+        """Return the global numbers of `count` batches of this pipeline, from its `first`."""
         return (first + np.arange(count)) * self.pipelines + self.pipeline
 
 
-class RecordOrder(Protocol):
-    """An endless sequence of records."""
+class Sampler(Protocol):
+    """An endless sequence of record numbers with random access, which lets training resume."""
 
     def at(self, positions: Int64Array) -> Int64Array:
-        """Return the records at these positions of the sequence, an array of the same shape."""
+        """Return the records at these positions, an array of the same shape."""
 
 
-class EpochOrder:
-    """The order of records in each epoch: every record once, and each epoch in its own order.
+class ShuffledSampler:
+    """Takes every record once per epoch, in a new order each epoch.
 
-    First the shards are shuffled, then all records of `mixed` shards at a time. As records lie in
-    shards in the order of hashes, that is as good as shuffling all of them, and reads files of any
-    size from a slow disk once.
+    It shuffles the shards, then the records of `mixed` shards at a time. As shards hold records in
+    order of hashes, that is as good as a full shuffle, and reads each file once from a slow disk.
 
     Two shards of 3 and 2 records, one at a time: records 0 to 2 stay together, and so do 3 and 4.
 
-    >>> order = EpochOrder([3, 2], mixed=1, seed=3)
-    >>> order.at(np.arange(10)).reshape(2, 5)  # two epochs
+    >>> sampler = ShuffledSampler([3, 2], mixed=1, seed=3)
+    >>> sampler.at(np.arange(10)).reshape(2, 5)  # two epochs
     array([[3, 4, 0, 2, 1],
            [0, 1, 2, 3, 4]])
-
-    Any position of any epoch can be asked for, which is how training goes on after a kill:
-
-    >>> order.at(np.array([7, 8]))
+    >>> sampler.at(np.array([7, 8]))
     array([2, 3])
     """
 
@@ -131,31 +110,26 @@ class EpochOrder:
         return np.concatenate(parts)
 
 
-class BalancedOrder:
-    """An order that takes all classes equally often, however many records each of them has.
+class ClassBalancedSampler:
+    """Takes all classes equally often, however many records each has.
 
-    The classes come by turns: in every turn each of them once, in an order of its own. A class
-    gives its records in the same manner: in every round each of them once, in an order of its own.
-    So at any time all classes have been taken equally often to within one, and within a class so
-    have all of its records. An epoch, as many positions as there are records, repeats records of
-    rare classes and leaves out some of frequent ones, each epoch others. Records lie anywhere in
-    the shards, which are read from memory or a disk that is fast at that.
+    Each round takes every class once, in random order, and each class cycles through its own
+    records in the same way. An epoch has as many positions as there are records: it repeats records
+    of rare classes and skips some of frequent ones, different ones each epoch. Records are taken
+    from anywhere in the shards, so these should be in memory or on a fast disk.
 
-    Four records of class 0 and one of class 1, number 3, which comes once in every turn of two.
+    Four records of class 0 and one of class 1, number 3, which each round of two takes:
 
-    >>> order = BalancedOrder([0, 0, 0, 1, 0], seed=3)
-    >>> order.at(np.arange(10)).reshape(2, 5)  # two epochs
+    >>> sampler = ClassBalancedSampler([0, 0, 0, 1, 0], seed=3)
+    >>> sampler.at(np.arange(10)).reshape(2, 5)  # two epochs
     array([[3, 0, 1, 3, 2],
            [3, 4, 3, 3, 1]])
-
-    Any position can be asked for, as with `EpochOrder`:
-
-    >>> order.at(np.array([7, 8]))
+    >>> sampler.at(np.array([7, 8]))
     array([3, 3])
     """
 
     def __init__(self, labels: npt.ArrayLike, *, seed: int) -> None:
-        """Order records of these label ids, by `seed`; ids that no record has are left out."""
+        """Order records of these label ids, by `seed`; ids without records are skipped."""
         of_classes = _split_by(np.asarray(labels))
         self._turns = _Rounds(np.arange(len(of_classes)), seed=(seed, 0))
         self._classes = [
@@ -173,18 +147,18 @@ class BalancedOrder:
 
 
 def _split_by(numbers: Int64Array) -> list[Int64Array]:
-    """Return the places of each of the `numbers` that occur, from the least one on."""
+    """Return the indices of each distinct number, in ascending order of the numbers."""
     places = np.argsort(numbers, kind="stable")
     return np.split(places, np.flatnonzero(np.diff(numbers[places])) + 1)
 
 
 class _Rounds:
-    """Endless rounds through some numbers, each round in an order of its own."""
+    """Endless rounds through some numbers, each round in a new order."""
 
     def __init__(self, numbers: Int64Array, *, seed: tuple[int, int]) -> None:
         self._numbers = numbers
         self._seed = seed
-        # A generator costs 20 us: few numbers are shuffled for many rounds at once.
+        # A generator costs 20 us, so few numbers are shuffled for many rounds at once.
         self._rounds = max(1, _SHUFFLED_AT_ONCE // len(numbers))
         self._of_block = functools.lru_cache(maxsize=2)(self._shuffle)
 
@@ -201,7 +175,7 @@ class _Rounds:
 def _look_up(
     positions: Int64Array, block: Callable[[int], Int64Array], *, length: int
 ) -> Int64Array:
-    """Look positions up in an endless sequence, given block by block of `length`."""
+    """Return the numbers at positions of an endless sequence of blocks of `length`."""
     blocks, within = np.divmod(positions, length)
     found = np.empty_like(positions)
     for number in set(blocks.ravel().tolist()):
