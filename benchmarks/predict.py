@@ -25,10 +25,9 @@ from components.contract.errors import DataError
 from components.contract.machine import process_memory
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
+from components.predict.files import Source, count_files, find_sources
 from components.predict.flow import Model, predict
-from components.predict.outcome import Ranking
-from components.predict.served_model import ServedModel
-from components.predict.sources import Source, count_files, find_sources
+from components.predict.model import Ranking, RankingModel
 
 _MODULE = "benchmarks.predict"
 _CLASSES = 10
@@ -46,14 +45,14 @@ class Figure:
     cpu_seconds: float
 
 
-class Keeping:
+class RecordingModel:
     """A model that keeps the batches it is asked about, and answers nothing."""
 
     def __init__(self) -> None:
         """Begin with no batch."""
         self.batches: list[list[bytes]] = []
 
-    def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+    def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
         """Keep a batch."""
         self.batches.append(list(images))
         return [""] * len(images)
@@ -72,15 +71,15 @@ def _compare(arguments: argparse.Namespace) -> None:
     announce(_START + 2 * (arguments.repeats + 1) * count_files(sources) / _RATE)
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = arguments.model or _export(arguments.network, arguments.size, work)
-        model = ServedModel(folder, top=3)
+        model = RankingModel(folder, top=3)
     config = PredictConfig(batch=arguments.batch)
-    keeping = Keeping()
-    _run(sources, keeping, config)
-    batches = keeping.batches
+    recording = RecordingModel()
+    _run(sources, recording, config)
+    batches = recording.batches
     if not batches:
         raise DataError(f"There is no image in {arguments.data} that could be read.")
     ways: dict[str, Callable[[], int]] = {
-        "the model, of bytes in memory": lambda: sum(len(model.ask(batch)) for batch in batches),
+        "the model, of bytes in memory": lambda: sum(map(len, map(model.predict, batches))),
         "predict, of files": lambda: _run(sources, model, config),
     }
     _take_turns(ways, arguments)

@@ -117,7 +117,7 @@ def compare(
         for clients, found in loads.items():
             loops.append(
                 answer_in_a_loop(
-                    lambda file: model.ask("serving_default", [file]),
+                    lambda file: model.predict("serving_default", [file]),
                     files,
                     seconds=arguments.seconds / len(_CLIENTS),
                 )
@@ -145,7 +145,7 @@ def _row(name: str, loads: list[Load], loop: Spread) -> str:
 
 def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
     """Ask the model for each file by itself."""
-    rows = [model.ask("serving_default", [file])[0] for file in files]
+    rows = [model.predict("serving_default", [file])[0] for file in files]
     return [
         dict(zip([text.decode() for text in row["labels"]], row["probabilities"], strict=True))
         for row in rows

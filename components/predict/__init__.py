@@ -1,1 +1,1 @@
-"""Prediction: a blessed model's answers to every file of a folder."""
+"""Prediction: a blessed model predicts every file of a folder. Start with `component.py`."""

@@ -1,7 +1,7 @@
-"""ImagePredictor: a blessed model's answers to every file of a folder, by Beam.
+"""ImagePredictor: predicts every file of a folder with a blessed model, by Beam.
 
-It stands where TFX's BulkInferrer would, which takes examples: of a folder of new images there are
-none, and files that are no images would have been lost on the way to them.
+It replaces TFX's BulkInferrer, which takes examples. Converting a folder of new images to examples
+would lose the files that are not images.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ImagePredictorSpec(component_spec.ComponentSpec):
 
 
 class ImagePredictor(base_beam_component.BaseBeamComponent):
-    """Labels all files of a folder, a path or a URL, read as ImageExampleGen reads them.
+    """Predicts the labels of all files in a folder, read as ImageExampleGen reads them.
 
     Example:
         >>> from components import ImagePredictor
@@ -57,8 +57,8 @@ class ImagePredictor(base_beam_component.BaseBeamComponent):
         ['predictions']
 
     Outputs:
-        predictions: `ImagePredictions`, Parquet tables with a row for each file, in the order of
-            the files, and `summary.json`.
+        predictions: `ImagePredictions`: Parquet tables with one row per file, in order, and
+            `summary.json`.
     """
 
     SPEC_CLASS = ImagePredictorSpec
@@ -74,16 +74,16 @@ class ImagePredictor(base_beam_component.BaseBeamComponent):
         config: PredictConfig | None = None,
         options: FileOptions | None = None,
     ) -> None:
-        """Ask `model` about the files of `folder`.
+        """Predict the files of `folder` with `model`.
 
         Args:
             folder: path or URL.
-            model: of ImageTrainer.
-            model_blessing: of ImageEvaluator; a model that is not blessed is not asked. None: it is
-                asked in any case.
-            config: how much is asked at once; None: `PredictConfig()`.
-            options: how the training images were read and stored, such as the `IngestConfig` of
-                ImageExampleGen; None: `FileOptions()`.
+            model: model of ImageTrainer.
+            model_blessing: blessing of ImageEvaluator. A model that is not blessed predicts
+                nothing. None: use the model in any case.
+            config: batch and shard sizes; default: `PredictConfig()`.
+            options: how the training images were read, such as the `IngestConfig` of
+                ImageExampleGen; default: `FileOptions()`.
         """
         spec = ImagePredictorSpec(
             folder=folder,
@@ -97,6 +97,6 @@ class ImagePredictor(base_beam_component.BaseBeamComponent):
 
 
 def reading_options(options: FileOptions) -> FileOptions:
-    """Return what concerns files and images of a configuration that may say more."""
+    """Return only the file and image options of a configuration."""
     fields = FileOptions.__dataclass_fields__
     return FileOptions(**{name: getattr(options, name) for name in fields})

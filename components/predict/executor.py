@@ -1,4 +1,4 @@
-"""The executor of ImagePredictor: has Beam write a table for each part of the folder."""
+"""The executor of ImagePredictor: Beam writes a table for each part of the folder."""
 
 from __future__ import annotations
 
@@ -17,40 +17,39 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.flow import predict
-from components.predict.outcome import Tally
-from components.predict.served_model import ServedModel
-from components.predict.sources import Source, count_files, divide, find_sources
+from components.predict.files import Source, count_files, divide, find_sources
+from components.predict.flow import Tally, predict
+from components.predict.model import RankingModel
 from components.predict.table import write_table
 from components.storage.artifact_files import list_names, make_folders, open_file, remove
 
 SUMMARY_FILE = "summary.json"
 PREDICTED_PROPERTY = "predicted"
-"""Of the predictions: 1; 0 where the model was not blessed and nobody asked it."""
+"""Property of the predictions: 1, or 0 if the model was not blessed and nothing was predicted."""
 
-# Number of the shard, of all shards, and its files.
+# Index of the shard, number of shards, and its files.
 _Shard = tuple[int, int, Source]
 
 
-class AskModel(beam.DoFn):
-    """Writes the table of each shard; yields how many of its files had which outcome.
+class PredictShard(beam.DoFn):
+    """Writes the table of a shard and yields its number of files by status.
 
-    An image never leaves its worker, which loads the model once.
+    Images never leave their worker, which loads the model once.
     """
 
     def __init__(
         self, model: str, predictions: str, config: PredictConfig, options: FileOptions
     ) -> None:
-        """Ask the SavedModel in the folder `model`; write to the folder `predictions`."""
+        """Use the SavedModel in the folder `model`; write to the folder `predictions`."""
         self._folder, self._predictions = model, predictions
         self._config, self._options = config, options
 
     def setup(self) -> None:
         """Load the model."""
-        self._model = ServedModel(self._folder, top=self._config.top)
+        self._model = RankingModel(self._folder, top=self._config.top)
 
     def process(self, shard: _Shard) -> Iterator[collections.Counter[str]]:
-        """Write the table of one shard, which appears whole: it may be written again."""
+        """Write the table of one shard atomically, because Beam may retry the shard."""
         index, count, source = shard
         tally = Tally(count_files([source]))
         name = f"predictions-{index:05d}-of-{count:05d}.parquet"
@@ -62,7 +61,7 @@ class AskModel(beam.DoFn):
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
-    """Asks a blessed model about every file of a folder."""
+    """Predicts every file of a folder with a blessed model."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
@@ -86,10 +85,10 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _make_empty(predictions.uri)
         model = artifact_utils.get_single_instance(input_dict["model"])
         folder = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
-        ask = AskModel(folder, predictions.uri, config, options)
-        self._ask(parts, ask, predictions.uri)
+        predict_shard = PredictShard(folder, predictions.uri, config, options)
+        self._run(parts, predict_shard, predictions.uri)
 
-    def _ask(self, parts: list[Source], ask: AskModel, predictions: str) -> None:
+    def _run(self, parts: list[Source], predict_shard: PredictShard, predictions: str) -> None:
         shards = [(index, len(parts), part) for index, part in enumerate(parts)]
         total = count_files(parts)
         with self._make_beam_pipeline() as pipeline:
@@ -97,20 +96,20 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 pipeline
                 | "Shards" >> beam.Create(shards, reshuffle=False)
                 | "Spread" >> beam.Reshuffle()
-                | "AskModel" >> beam.ParDo(ask)
+                | "PredictShard" >> beam.ParDo(predict_shard)
                 | "Count" >> beam.CombineGlobally(_add)
                 | "Summarize" >> beam.Map(_write_summary, predictions, total)
             )
 
 
 def _is_blessed(input_dict: Artifacts) -> bool:
-    """Whether the model may be used; without a blessing, anybody's may."""
+    """Return whether the model may be used; True if no blessing was given."""
     given = input_dict.get("model_blessing")
     return not given or bool(given[0].get_int_custom_property("blessed"))
 
 
 def _make_empty(folder: str) -> None:
-    """Remove what an earlier attempt has left: its shards may have been others."""
+    """Remove the files of an earlier attempt, which may have had different shards."""
     for name in list_names(folder):
         remove(os.path.join(folder, name))
     make_folders(folder)

@@ -1,7 +1,7 @@
-"""From files to answers, in the order of the files: read, check, batch, ask.
+"""Predict files in order: read, check, batch, predict.
 
-While the model answers one batch, the next ones are read and checked by other threads. What waits
-is bounded in files and in bytes, so that memory does not grow with the number of files.
+While the model predicts one batch, other threads read and check the next ones. The queues are
+bounded in files and bytes, so memory does not grow with the number of files.
 """
 
 from __future__ import annotations
@@ -11,59 +11,112 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
-from components.predict.outcome import Outcome, Ranking
-from components.predict.sources import Entry, Source, divide
+from components.predict.files import Entry, Source, divide
+from components.predict.model import Ranking
 from components.storage.artifact_files import on_disk
 from components.storage.fetch import Content, read_files
 
-Item = tuple[str, CheckedImage | Outcome]
-"""The name of a file, and its image, or what has become of it already."""
+Status = Literal["answered", "refused", "skipped"]
 
-# One task of a thread: handing over each file by itself costs more than checking a small one.
-_TOGETHER = 16
-_TOGETHER_BYTES = 8 * 2**20
-# Tasks for each thread, and batches, that are ready or on their way.
+_Checked = tuple[str, "CheckedImage | Outcome"]
+
+# Files of one task: submitting each small file by itself costs more than checking it.
+_TASK_FILES = 16
+_TASK_BYTES = 8 * 2**20
+# Tasks per thread, and batches, that are prepared ahead.
 _TASKS_AHEAD = 2
 _BATCHES_AHEAD = 2
 
-_Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result for one file."""
+
+    file: str
+    """Its name as given, or its path under the folder that was given."""
+    status: Status
+    """skipped: not an image by its name, so it was not read. refused: ingest would reject it, or
+    the model cannot decode it."""
+    ranking: Ranking = ()
+    """Empty unless the file was answered."""
+    category: str = ""
+    """Category of the reject, as in ingest."""
+    reason: str = ""
+    """Why there is no prediction."""
+
+
+class Tally:
+    """Counts outcomes as they pass and checks that no file is lost."""
+
+    def __init__(self, total: int) -> None:
+        """Expect `total` files."""
+        self.total = total
+        self.by_status: collections.Counter[str] = collections.Counter()
+        self.labels: collections.Counter[str] = collections.Counter()
+
+    def count(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """Yield the outcomes and count them.
+
+        Raises:
+            RuntimeError: the number of outcomes differs from the number of files.
+        """
+        for outcome in outcomes:
+            self.by_status[outcome.status] += 1
+            if outcome.ranking:
+                self.labels[outcome.ranking[0][0]] += 1
+            yield outcome
+        if self.by_status.total() != self.total:
+            raise RuntimeError(f"{self.total:,} files, but {self.by_status.total():,} outcomes")
+
+    def __str__(self) -> str:
+        """Return the number of files by status."""
+        answered, refused, skipped = (
+            self.by_status[status] for status in ("answered", "refused", "skipped")
+        )
+        return (
+            f"{self.total:,} files = {answered:,} answered + {refused:,} refused + "
+            f"{skipped:,} skipped"
+        )
 
 
 class Model(Protocol):
-    """Answers images."""
+    """Predicts images."""
 
-    def ask(self, images: Sequence[bytes]) -> Sequence[Ranking | str]:
-        """Return the labels of each image, or why the model cannot read it."""
+    def predict(self, images: Sequence[bytes]) -> Sequence[Ranking | str]:
+        """Return the labels of each image, or why the model cannot decode it."""
 
 
 def predict(
     sources: Iterable[Source], model: Model, config: PredictConfig, options: FileOptions
 ) -> Iterator[Outcome]:
-    """Yield what becomes of each file, in order.
+    """Yield the outcome of each file, in order.
 
     Args:
         sources: the files.
-        model: gets them as ingest would store them.
-        config: how many images the model is asked about at once.
-        options: those of ingest, so that the model sees what it saw in training.
+        model: receives the images as ingest would store them.
+        config: batch sizes.
+        options: options of ingest, so that the model sees images as in training.
     """
     with ThreadPoolExecutor(options.workers) as threads:
         items = _check_ahead(sources, options, threads)
-        for batch in _make_ahead(_batches(items, config)):
-            yield from _answer(batch, model)
+        for batch in _prepare_ahead(_batches(items, config)):
+            yield from _predict_batch(batch, model)
 
 
 def _check_ahead(
     sources: Iterable[Source], options: FileOptions, threads: ThreadPoolExecutor
-) -> Iterator[Item]:
-    """Yield all files checked, while threads check the next ones."""
-    waiting: collections.deque[Future[list[Item]]] = collections.deque()
+) -> Iterator[_Checked]:
+    """Yield checked files while threads check the next ones."""
+    waiting: collections.deque[Future[list[_Checked]]] = collections.deque()
     try:
         for task in itertools.chain.from_iterable(_tasks(source, options) for source in sources):
             waiting.append(threads.submit(task))
@@ -76,31 +129,29 @@ def _check_ahead(
             future.cancel()
 
 
-def _tasks(source: Source, options: FileOptions) -> Iterator[Callable[[], list[Item]]]:
-    """Yield functions that check some files each.
+def _tasks(source: Source, options: FileOptions) -> Iterator[Callable[[], list[_Checked]]]:
+    """Yield functions that check a few files each.
 
-    Files on disk are read by the thread that checks them; a remote store is asked for many at a
-    time, in one go.
+    The thread that checks local files also reads them. Remote files are fetched many at a time.
     """
     contents = None if on_disk(source.folder) else _read(source, options)
     for part in _parts(source):
-        some = _read(part, options) if contents is None else _take(contents, len(part.entries))
+        if contents is None:
+            some = _read(part, options)
+        else:
+            some = iter([*itertools.islice(contents, len(part.entries))])
         yield functools.partial(_check_all, some, options)
 
 
-def _take(contents: Iterator[_Made], count: int) -> list[_Made]:
-    return list(itertools.islice(contents, count))
-
-
 def _parts(source: Source) -> Iterator[Source]:
-    """Divide a source into parts of a few files, and a few MiB unless a file is larger."""
-    for part in divide(source, _TOGETHER):
-        large = sum(entry.file.size for entry in part.entries) > _TOGETHER_BYTES
+    """Divide a source into parts of a few files and a few MiB."""
+    for part in divide(source, _TASK_FILES):
+        large = sum(entry.file.size for entry in part.entries) > _TASK_BYTES
         yield from divide(part, 1) if large else (part,)
 
 
 def _read(source: Source, options: FileOptions) -> Iterator[tuple[Entry, Content | None]]:
-    """Yield each file with its bytes, or why there are none; None for those skipped."""
+    """Yield each file with its bytes or error; with None if it is skipped."""
     files = [entry.file for entry in source.entries if not entry.skipped]
     contents = read_files(source.folder, files, options)
     for entry in source.entries:
@@ -109,7 +160,7 @@ def _read(source: Source, options: FileOptions) -> Iterator[tuple[Entry, Content
 
 def _check_all(
     contents: Iterable[tuple[Entry, Content | None]], options: FileOptions
-) -> list[Item]:
+) -> list[_Checked]:
     return [(entry.name, _check(entry, content, options)) for entry, content in contents]
 
 
@@ -124,9 +175,9 @@ def _check(entry: Entry, content: Content | None, options: FileOptions) -> Check
         )
 
 
-def _batches(items: Iterable[Item], config: PredictConfig) -> Iterator[list[Item]]:
-    """Group items, in order, until the images of a group are a batch."""
-    batch: list[Item] = []
+def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[_Checked]]:
+    """Group files, in order, so that the images of a group fill a batch."""
+    batch: list[_Checked] = []
     images = pixels = 0
     for name, item in items:
         size = item.width * item.height if isinstance(item, CheckedImage) else 0
@@ -140,22 +191,22 @@ def _batches(items: Iterable[Item], config: PredictConfig) -> Iterator[list[Item
         yield batch
 
 
-def _make_ahead(items: Iterator[_Made]) -> Iterator[_Made]:
-    """Yield items, while a thread makes the next ones."""
-    with ThreadPoolExecutor(1) as maker:
-        waiting = collections.deque(maker.submit(next, items, None) for _ in range(_BATCHES_AHEAD))
+def _prepare_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items while a thread prepares the next ones."""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = collections.deque(thread.submit(next, items, None) for _ in range(_BATCHES_AHEAD))
         while (item := waiting.popleft().result()) is not None:
-            waiting.append(maker.submit(next, items, None))
+            waiting.append(thread.submit(next, items, None))
             yield item
 
 
-def _answer(batch: Sequence[Item], model: Model) -> Iterator[Outcome]:
+def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]:
     images = [item.encoded for _, item in batch if isinstance(item, CheckedImage)]
-    answers = iter(model.ask(images)) if images else iter(())
+    predictions = iter(model.predict(images)) if images else iter(())
     for name, item in batch:
         if isinstance(item, Outcome):
             yield item
-        elif isinstance(answer := next(answers), str):
-            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=answer)
+        elif isinstance(found := next(predictions), str):
+            yield Outcome(name, "refused", category=Category.UNREADABLE.value, reason=found)
         else:
-            yield Outcome(name, "answered", answer)
+            yield Outcome(name, "answered", found)

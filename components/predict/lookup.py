@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.lookup import LookupInput
-from components.predict.sources import find_sources
+from components.predict.files import find_sources
 
 FOUND_KEY = "found_files"
 """The execution property that is looked up: a digest of the files of the folder."""

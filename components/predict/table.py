@@ -1,4 +1,4 @@
-"""Outcomes as a table: a row a file, in Parquet, CSV or JSON Lines, with the same columns."""
+"""Write outcomes as a table with one row per file: Parquet, CSV or JSON Lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Protocol
 
 from components.contract.errors import ConfigurationError
-from components.predict.outcome import Outcome
+from components.predict.flow import Outcome
 from components.storage.folder import is_local, open_folder, storage_error
 
 _ROWS_AT_ONCE = 4096
@@ -22,21 +22,21 @@ Row = dict[str, Any]
 
 
 def check_format(path: str) -> None:
-    """Raise `ConfigurationError` unless the name of a table says how it is written."""
+    """Raise `ConfigurationError` unless the extension of `path` names a table format."""
     if os.path.splitext(path)[1] not in _WRITERS:
         *others, last = sorted(_WRITERS)
         raise ConfigurationError(
-            f"{path} must end in {', '.join(others)} or {last}, which says how it is written."
+            f"{path} must end in {', '.join(others)} or {last}: the extension selects the format."
         )
 
 
 def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator[Outcome]:
-    """Yield the outcomes, and write them to `path`, which appears whole or not at all.
+    """Yield the outcomes and write them to `path`, which appears complete or not at all.
 
     Args:
-        path: of this machine, or a URL, which ends in .parquet, .csv or .jsonl.
-        outcomes: in the order of the rows.
-        top: labels for each image; a model may have fewer.
+        path: path or URL that ends in .parquet, .csv or .jsonl.
+        outcomes: outcomes in the order of the rows.
+        top: number of labels for each image; a model may have fewer.
 
     Raises:
         StorageError: it cannot be written.
@@ -53,7 +53,7 @@ def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator
 
 
 def list_columns(top: int) -> list[str]:
-    """Name the columns, those of the most probable label first."""
+    """Return the column names."""
     ranks = ["", *(f"_{rank}" for rank in range(2, top + 1))]
     labels = [f"{name}{rank}" for rank in ranks for name in ("label", "probability")]
     return ["file", "status", *labels, "category", "reason"]
@@ -70,19 +70,19 @@ def _make_row(outcome: Outcome, top: int) -> Row:
 
 
 def _as_text(name: str) -> str:
-    """Spell out the bytes of a name that are no UTF-8."""
+    """Escape bytes that are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
 def _whole_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears when the block has ended well."""
+    """Open a file for writing that appears only if the block succeeds."""
     fs, place = open_folder(path)
     unfinished = f"{place}.{uuid.uuid4().hex}" if is_local(fs) else place
     try:
-        # An object of a store appears when it is closed; if the block fails, it is given up.
+        # An object in a store appears when it is closed, and is discarded if the block fails.
         file = fs.open(unfinished, "wb")
-    except Exception as error:  # Each file system has errors of its own.
+    except Exception as error:  # Each file system raises its own exceptions.
         raise storage_error("write", path, error) from error
     try:
         yield file
@@ -104,10 +104,10 @@ class _Rows(Protocol):
     """Writes rows in one format."""
 
     def write(self, rows: list[Row]) -> None:
-        """Write some rows."""
+        """Write rows."""
 
     def close(self) -> None:
-        """End the table; the file stays open."""
+        """Finish the table without closing the file."""
 
 
 class _ParquetRows:

@@ -16,11 +16,9 @@ from rich.text import Text
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable
 from components.images.options import FileOptions
-from components.predict.flow import predict
-from components.predict.image_model import import_quietly
-from components.predict.outcome import Outcome, Tally
-from components.predict.served_model import ServedModel
-from components.predict.sources import count_files, find_sources
+from components.predict.files import count_files, find_sources
+from components.predict.flow import Outcome, Tally, predict
+from components.predict.model import RankingModel, import_quietly
 from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import make_parser, parse
 from pipeline_def.config.config import Config
@@ -109,7 +107,7 @@ def show_predictions(
     tally = Tally(count_files(sources))
     print_whole(console, "Model", folder)
     import_quietly()
-    served = ServedModel(folder, top=config.predict.top)
+    served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served, config.predict, options))
     if to:

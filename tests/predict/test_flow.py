@@ -1,4 +1,4 @@
-"""Files through the flow, with models that note what they are asked."""
+"""Files through the flow, with models that record their batches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from components.images.options import FileOptions
 from components.ingest.config import IngestConfig
 from components.predict import flow
 from components.predict.config import PredictConfig
-from components.predict.image_model import find_reason
-from components.predict.outcome import Outcome, Ranking, Tally
-from components.predict.sources import Source, count_files, find_sources
+from components.predict.files import Source, count_files, find_sources
+from components.predict.flow import Outcome, Tally
+from components.predict.model import Ranking, find_reason
 from components.records.record_reader import read_features
 from tests.ingest.plain import ingest
 from tests.pictures import encode, picture, write_folder
@@ -29,19 +29,19 @@ from tests.predict.odd_folder import write_odd_folder
 OPTIONS = FileOptions(threads=2)
 
 
-class Noting:
-    """A model that answers with the number of the image, and keeps what it is asked."""
+class RecordingModel:
+    """A model that predicts the number of the image and keeps the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[bytes]] = []
 
-    def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+    def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
         first = sum(map(len, self.batches))
         self.batches.append(list(images))
         return [((str(number), 1.0),) for number in range(first, first + len(images))]
 
     @property
-    def asked(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         return [image for batch in self.batches for image in batch]
 
 
@@ -69,7 +69,7 @@ def test_the_model_gets_what_it_got_in_training(options: IngestConfig, tmp_path:
         for path in ingested.examples.glob("Split-*/*")
         for features in read_features(str(path), {b"image/filename", b"image/encoded"})
     }
-    model = Noting()
+    model = RecordingModel()
     outcomes = ask(find_sources([str(folder)]), model, options)
     names = [outcome.file.removeprefix(f"{folder}/") for outcome in outcomes]
     assert names == sorted(names)
@@ -79,7 +79,7 @@ def test_the_model_gets_what_it_got_in_training(options: IngestConfig, tmp_path:
         if outcome.status == "answered"
     ]
     assert len(answered) == 11
-    assert dict(zip(answered, model.asked, strict=True)) == trained
+    assert dict(zip(answered, model.received, strict=True)) == trained
     refused = [
         {"path": name, "category": outcome.category, "reason": outcome.reason}
         for name, outcome in zip(names, outcomes, strict=True)
@@ -101,7 +101,7 @@ def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: P
     for number in range(40):
         bucket.pipe_file(f"/predict/{number:02d}.jpg", encode(picture(number), "JPEG"))
     named += ["memory://predict/07.jpg", "memory://predict"]
-    model = Noting()
+    model = RecordingModel()
     outcomes = ask(find_sources(named), model, batch=8)
     assert [outcome.file for outcome in outcomes] == [
         named[0],
@@ -113,7 +113,7 @@ def test_files_folders_and_urls_in_the_order_in_which_they_are_named(tmp_path: P
     # Each answer belongs to its file.
     assert [outcome.ranking[0][0] for outcome in outcomes] == [str(n) for n in range(46)]
     assert [len(batch) for batch in model.batches] == [8] * 5 + [6]
-    assert model.asked[5] == model.asked[6 + 7]
+    assert model.received[5] == model.received[6 + 7]
 
 
 def test_a_file_that_is_not_there_is_a_mistake_and_a_hidden_one_that_is_named_is_meant(
@@ -124,14 +124,14 @@ def test_a_file_that_is_not_there_is_a_mistake_and_a_hidden_one_that_is_named_is
     with pytest.raises(DataError, match="There are no files in"):
         find_sources([str(tmp_path)])
     (tmp_path / ".hidden.jpg").write_bytes(encode(picture(1), "JPEG"))
-    [outcome] = ask(find_sources([str(tmp_path / ".hidden.jpg")]), Noting())
+    [outcome] = ask(find_sources([str(tmp_path / ".hidden.jpg")]), RecordingModel())
     assert outcome.status == "answered"
 
 
 def test_large_images_make_small_batches(tmp_path: Path) -> None:
     for number in range(6):
         (tmp_path / f"{number}.jpg").write_bytes(encode(picture(number), "JPEG"))
-    model = Noting()
+    model = RecordingModel()
     # Of 24 x 32 pixels each.
     ask(find_sources([str(tmp_path)]), model, batch_mpixels=2 * 24 * 32 / 1e6)
     assert [len(batch) for batch in model.batches] == [2, 2, 2]
@@ -157,11 +157,11 @@ def test_what_waits_for_a_slow_model_does_not_grow_with_the_number_of_files(
     monkeypatch.setattr(flow, "check_image", count)
     most: list[int] = []
 
-    class Slow(Noting):
-        def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
+    class Slow(RecordingModel):
+        def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
             time.sleep(0 if self.batches else 0.3)
-            most.append(done - len(self.asked))
-            return super().ask(images)
+            most.append(done - len(self.received))
+            return super().predict(images)
 
     model = Slow()
     assert len(ask(find_sources([str(tmp_path)]), model, batch=8)) == 500
@@ -172,9 +172,9 @@ def test_what_waits_for_a_slow_model_does_not_grow_with_the_number_of_files(
 def test_what_a_model_cannot_read_is_refused_and_costs_no_other_image(tmp_path: Path) -> None:
     write_folder(tmp_path, each=4, labels=("red",))
 
-    class Picky(Noting):
-        def ask(self, images: Sequence[bytes]) -> list[Ranking | str]:
-            return [answer if n != 2 else "bad" for n, answer in enumerate(super().ask(images))]
+    class Picky(RecordingModel):
+        def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
+            return [answer if n != 2 else "bad" for n, answer in enumerate(super().predict(images))]
 
     outcomes = ask(find_sources([str(tmp_path)]), Picky())
     assert [outcome.status for outcome in outcomes] == [*["answered"] * 2, "refused", "answered"]
@@ -205,7 +205,7 @@ def test_a_lost_file_is_noticed() -> None:
         ),
         pytest.param("{{function_node f}} {{node map/while}} Bad JPEG", "Bad JPEG", id="a node"),
         pytest.param("x" * 400, "x" * 300, id="long"),
-        pytest.param("\n [[{{node map}}]]", "the model cannot read it", id="nothing"),
+        pytest.param("\n [[{{node map}}]]", "the model cannot decode it", id="nothing"),
     ],
 )
 def test_the_reason_in_an_error_of_tensorflow(message: str, reason: str) -> None:

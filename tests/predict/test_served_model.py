@@ -11,7 +11,7 @@ import tensorflow as tf
 import local_runner
 from components.contract.errors import ModelError
 from components.images.options import FileOptions
-from components.predict.served_model import ServedModel
+from components.predict.model import RankingModel
 from pipeline_def.config.config import Config
 from pipeline_def.local.pushed_model import find_model, find_options
 from pipeline_def.runs.record import Pushed
@@ -60,11 +60,11 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("version", "reason"), [("99", "Unknown image"), ("100", "no image")])
 def test_one_bad_image_does_not_fail_its_batch(output: Path, version: str, reason: str) -> None:
-    model = ServedModel(str(output / "pushed" / version), top=2)
+    model = RankingModel(str(output / "pushed" / version), top=2)
     colours = ("red", "green", "blue", "green", "red")
     images = [encode(picture(n, colour=colour), "PNG") for n, colour in enumerate(colours)]
     images[3] = b"no image"
-    answers = model.ask(images)
+    answers = model.predict(images)
     assert isinstance(answers[3], str)
     assert reason in answers[3]
     assert "{{" not in answers[3]
@@ -75,11 +75,11 @@ def test_one_bad_image_does_not_fail_its_batch(output: Path, version: str, reaso
 
 
 def test_models_of_others_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not a SavedModel that loads"):
-        ServedModel(str(tmp_path), top=1)
+    with pytest.raises(ModelError, match="Cannot load a SavedModel"):
+        RankingModel(str(tmp_path), top=1)
     tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
     with pytest.raises(ModelError, match="does not take image files"):
-        ServedModel(str(tmp_path / "empty"), top=1)
+        RankingModel(str(tmp_path / "empty"), top=1)
 
 
 def test_the_model_that_a_person_means(output: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
-from components.predict.outcome import Outcome
+from components.predict.flow import Outcome
 from components.predict.table import write_table
 
 OUTCOMES = [

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from pipeline_def.local.server.errors import Refused
+from pipeline_def.local.server.rest import RequestError
 
 
 class FakeModel:
@@ -25,11 +25,11 @@ class FakeModel:
             "serving_default": {"inputs": {"image_bytes": {}}, "outputs": {}},
             "serving_examples": {"inputs": {"examples": {}}, "outputs": {}},
         }
-        self.asked = {"serving_default": outputs, "explain": ["picture_bytes"]}
+        self.served_outputs = {"serving_default": outputs, "explain": ["picture_bytes"]}
         self.batches: list[int] = []
         self._running = threading.Lock()
 
-    def ask(self, signature: str, files: Sequence[bytes]) -> list[dict[str, Any]]:
+    def predict(self, signature: str, files: Sequence[bytes]) -> list[dict[str, Any]]:
         assert self._running.acquire(blocking=False), "asked twice at once"
         try:
             self.batches.append(len(files))
@@ -44,7 +44,7 @@ class FakeModel:
         except Exception as error:
             if self._says_errors:
                 return {"error": b"no image", "label": b"", "probabilities": [0.0, 0.0, 0.0]}
-            raise Refused(400, "cannot decode") from error
+            raise RequestError(400, "cannot decode") from error
         if signature == "explain":
             return {"picture_bytes": file}
         answer = {

@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 
 from pipeline_def.local.server.command import _listen
+from pipeline_def.local.server.limits import TimedProtocol
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.protocol import TimedProtocol
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel, png
 from tests.server.serving import PREDICT, ask, instances, running, serving
@@ -65,8 +65,8 @@ def test_the_rest_of_tensorflow_serving(port: int) -> None:
         (PREDICT, instances(png(1), signature_name="serving_examples"), 400, "not served"),
         (PREDICT, instances(png(1), b"x"), 400, "Instance 1: not an image"),
         (PREDICT, instances(png(1)[:-30]), 400, "Instance 0: cannot decode"),
-        (PREDICT, instances(*[b"x"] * 5), 413, "5 images: 4 are the most"),
-        (PREDICT, b" " * 2_000_000, 413, "larger than 1 MiB"),
+        (PREDICT, instances(*[b"x"] * 5), 413, "5 images; at most 4 are allowed"),
+        (PREDICT, b" " * 2_000_000, 413, "exceeds the limit of 1 MiB"),
     ],
 )
 def test_errors_are_those_of_tensorflow_serving(
@@ -171,7 +171,7 @@ def test_a_model_that_takes_too_long_ends_in_time(tmp_path: Path) -> None:
     with serving(FakeModel(seconds=0.6), tmp_path, timeout=0.2) as port:
         assert ask(port, body=instances(png(1))) == (
             504,
-            {"error": "No answer within 0.2 s: try again, or with fewer images."},
+            {"error": "No prediction within 0.2 s. Send fewer images or retry."},
         )
 
 

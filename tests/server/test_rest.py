@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_def.local.server.errors import Refused
-from pipeline_def.local.server.rest import read_question, write_answer
+from pipeline_def.local.server.rest import RequestError, encode_response, parse_request
 
 B64 = {"b64": base64.b64encode(b"\x89x").decode()}
 
@@ -23,7 +22,7 @@ B64 = {"b64": base64.b64encode(b"\x89x").decode()}
     ],
 )
 def test_images_are_read_by_rows_and_by_columns(body: Any, images: int, by_rows: bool) -> None:
-    question = read_question(json.dumps(body).encode(), most=2)
+    question = parse_request(json.dumps(body).encode(), max_images=2)
     assert question.images == (b"\x89x",) * images
     assert (question.signature, question.by_rows) == ("serving_default", by_rows)
 
@@ -42,7 +41,7 @@ def test_images_are_read_by_rows_and_by_columns(body: Any, images: int, by_rows:
         pytest.param(b'{"instances": [], "inputs": []}', 400, "only one", id="both"),
         pytest.param(b'{"instances": []}', 400, "at least one", id="no instance"),
         pytest.param(b'{"instances": {"b64": ""}}', 400, "list", id="no list"),
-        pytest.param(b'{"inputs": {"x": []}}', 400, "image_bytes, and found x", id="unknown input"),
+        pytest.param(b'{"inputs": {"x": []}}', 400, "image_bytes, but found x", id="unknown input"),
         pytest.param(b'{"instances": [3]}', 400, "Instance 0", id="number"),
         pytest.param(b'{"instances": [[""]]}', 400, "Instance 0", id="list in a list"),
         pytest.param(b'{"instances": [null]}', 400, "Instance 0", id="null"),
@@ -53,8 +52,8 @@ def test_images_are_read_by_rows_and_by_columns(body: Any, images: int, by_rows:
     ],
 )
 def test_what_is_no_request_is_refused(body: bytes, status: int, says: str) -> None:
-    with pytest.raises(Refused, match=says) as refused:
-        read_question(body, most=2)
+    with pytest.raises(RequestError, match=says) as refused:
+        parse_request(body, max_images=2)
     assert refused.value.status == status
 
 
@@ -63,11 +62,11 @@ def test_answers_have_the_form_of_the_question() -> None:
         {"label": b"\xc3\xa9", "seen_bytes": b"\x00", "p": [0.5]},
         {"label": b"b", "seen_bytes": b"\x01", "p": [1.0]},
     ]
-    first, second = json.loads(write_answer(rows, by_rows=True))["predictions"]
+    first, second = json.loads(encode_response(rows, by_rows=True))["predictions"]
     assert first == {"label": "é", "seen_bytes": {"b64": "AA=="}, "p": [0.5]}
-    columns = json.loads(write_answer(rows, by_rows=False))["outputs"]
+    columns = json.loads(encode_response(rows, by_rows=False))["outputs"]
     assert columns["label"] == ["é", "b"]
     assert columns["p"] == [first["p"], second["p"]]
     only = [{"label": b"a"}, {"label": b"b"}]
-    assert json.loads(write_answer(only, by_rows=True)) == {"predictions": ["a", "b"]}
-    assert json.loads(write_answer(only, by_rows=False)) == {"outputs": ["a", "b"]}
+    assert json.loads(encode_response(only, by_rows=True)) == {"predictions": ["a", "b"]}
+    assert json.loads(encode_response(only, by_rows=False)) == {"outputs": ["a", "b"]}

@@ -94,7 +94,7 @@ def test_metadata_answers_and_heat_maps(pushed: Path) -> None:
 
 def test_under_load_no_answer_is_wrong_or_missing_while_a_version_is_taken_up(pushed: Path) -> None:
     files, model = draw(50), load(str(pushed / "7"))
-    rows: list[Any] = model.ask("serving_default", files)
+    rows: list[Any] = model.predict("serving_default", files)
     expected: list[Expected] = [
         dict(zip(LABELS, row["probabilities"], strict=True)) for row in rows
     ]

@@ -1,4 +1,4 @@
-"""The addresses of the server, and what is answered at each."""
+"""The routes of the server and their handlers."""
 
 from __future__ import annotations
 
@@ -20,41 +20,45 @@ from starlette.routing import Route
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
 from components.images.servable import make_servable
-from pipeline_def.local.server.batching import Answer, Batcher, BatchLimits, Picture
-from pipeline_def.local.server.errors import Refused
-from pipeline_def.local.server.limits import App, Bodies, Guard, Refusal
+from pipeline_def.local.server.batching import Batcher, BatchLimits, Picture, Prediction
+from pipeline_def.local.server.limits import App, BodyReader, ErrorResponse, Guard
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.page import page_routes
-from pipeline_def.local.server.rest import Question, read_question, write_answer
+from pipeline_def.local.server.rest import (
+    PredictRequest,
+    RequestError,
+    encode_response,
+    parse_request,
+)
 from pipeline_def.local.server.versions import Versions
 
 _LOGGER = logging.getLogger(__name__)
 
-# An output of newer models: what is wrong with an image, "" if nothing is.
+# Output of newer models: the reason why an image cannot be predicted, or "".
 _ERROR = "error"
 
 
 class Service:
-    """Answers requests with the model in use."""
+    """Handles requests with the model in use."""
 
     def __init__(self, versions: Versions, options: ServerOptions) -> None:
-        """Take the models, and the limits."""
+        """Store the models and limits."""
         self._versions, self._options = versions, options
-        self._bodies = Bodies(options.max_request_bytes)
+        self._bodies = BodyReader(options.max_request_bytes)
         self._checks = ThreadPoolExecutor(os.cpu_count() or 1, "check")
         self._models = ThreadPoolExecutor(4, "model")
         self._limits = BatchLimits(options.max_batch, delay=options.max_delay_ms / 1000)
         self._image_options = ImageOptions(
             check="header", max_image_mpixels=options.max_image_mpixels
         )
-        self._coming = 0
+        self._reading = 0
         self._batchers: dict[str, Batcher] = {}
         self._batched: Model | None = None
 
     @contextlib.asynccontextmanager
     async def watch(self, app: Any) -> AsyncIterator[None]:
-        """Look for newer versions for as long as the server runs."""
+        """Watch for newer versions while the server runs."""
         watching = asyncio.create_task(self._versions.watch())
         yield
         watching.cancel()
@@ -67,13 +71,15 @@ class Service:
         body = await self._bodies.read(request)
         request.scope["is_read"] = True
         try:
-            with self._expecting():
-                question, pictures = await self._in_thread(self._read, body)
+            with self._count_reading():
+                parsed, pictures = await self._in_thread(self._parse, body)
         finally:
             self._bodies.release(body)
         del body
-        rows = await self._ask(model, question, pictures)
-        return Response(write_answer(rows, by_rows=question.by_rows), media_type="application/json")
+        rows = await self._predict(model, parsed.signature, pictures)
+        return Response(
+            encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
+        )
 
     async def status(self, request: Request) -> Response:
         """`GET /v1/models/NAME`, with or without a version."""
@@ -81,7 +87,9 @@ class Service:
         wanted = request.path_params.get("version")
         states = [one for one in self._versions.states if wanted in (None, one.version)]
         if not states:
-            raise Refused(404, f"Could not find version {wanted} of model {self._options.name}")
+            raise RequestError(
+                404, f"Could not find version {wanted} of model {self._options.name}"
+            )
         return JSONResponse({"model_version_status": [one.describe() for one in states]})
 
     async def metadata(self, request: Request) -> Response:
@@ -98,32 +106,32 @@ class Service:
         if ":" in name:
             raise HTTPException(404)
         if name != self._options.name:
-            raise Refused(404, f"Servable not found for request: Latest({name[:80]})")
+            raise RequestError(404, f"Servable not found for request: Latest({name[:80]})")
 
     def _find(self, request: Request) -> Model:
-        """Return the model that is asked for."""
+        """Return the requested model."""
         self._check_name(request)
         model, wanted = self._versions.current, request.path_params.get("version")
         if wanted not in (None, model.version):
             name = self._options.name
-            raise Refused(404, f"Servable not found for request: Specific({name}, {wanted})")
+            raise RequestError(404, f"Servable not found for request: Specific({name}, {wanted})")
         return model
 
     @contextlib.contextmanager
-    def _expecting(self) -> Iterator[None]:
-        self._coming += 1
+    def _count_reading(self) -> Iterator[None]:
+        self._reading += 1
         try:
             yield
         finally:
-            self._coming -= 1
+            self._reading -= 1
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._checks, function, *arguments)
 
-    def _read(self, body: bytearray) -> tuple[Question, list[Picture | Rejected]]:
-        question = read_question(body, most=self._options.max_images)
-        return question, [self._check(image) for image in question.images]
+    def _parse(self, body: bytearray) -> tuple[PredictRequest, list[Picture | Rejected]]:
+        parsed = parse_request(body, max_images=self._options.max_images)
+        return parsed, [self._check(image) for image in parsed.images]
 
     def _check(self, image: bytes) -> Picture | Rejected:
         try:
@@ -131,35 +139,33 @@ class Service:
         except Rejected as rejected:
             return rejected
 
-    async def _ask(
-        self, model: Model, question: Question, pictures: Sequence[Picture | Rejected]
-    ) -> list[Answer]:
-        """Return an answer for each picture.
+    async def _predict(
+        self, model: Model, signature: str, pictures: Sequence[Picture | Rejected]
+    ) -> list[Prediction]:
+        """Return the prediction of each picture.
 
-        Of a model that says itself what is wrong with an image, an answer may say so; for others
-        one bad image fails the request, as with TensorFlow Serving.
+        Models with an `error` output report bad images in it. For other models one bad image fails
+        the request, as in TensorFlow Serving.
         """
-        outputs = model.asked.get(question.signature)
+        outputs = model.served_outputs.get(signature)
         if outputs is None:
-            raise Refused(
-                400, f'Serving signature name: "{question.signature[:80]}" not found or not served'
+            raise RequestError(
+                400, f'Serving signature name: "{signature[:80]}" not found or not served'
             )
-        says_errors = _ERROR in outputs
         reasons = [_explain(one) for one in pictures]
-        if not says_errors:
+        if _ERROR not in outputs:
             _refuse_first(reasons)
-        # Of what is no image such a model says so by itself; the words of the check are better.
-        asked = [one if isinstance(one, Picture) else Picture(b"", 0) for one in pictures]
-        found = await self._find_batcher(model, question.signature).answer(asked)
-        _refuse_first([str(one) if isinstance(one, Refused) else "" for one in found])
-        answers = [_take_answer(one) for one in found]
+        # The model predicts an empty file in place of a bad image; our reason replaces its own.
+        batch = [one if isinstance(one, Picture) else Picture(b"", 0) for one in pictures]
+        found = await self._find_batcher(model, signature).predict(batch)
+        _refuse_first([str(one) if isinstance(one, RequestError) else "" for one in found])
         return [
-            {**answer, _ERROR: reason.encode()} if reason else answer
-            for answer, reason in zip(answers, reasons, strict=True)
+            {**_unwrap(one), **({_ERROR: reason.encode()} if reason else {})}
+            for one, reason in zip(found, reasons, strict=True)
         ]
 
     def _find_batcher(self, model: Model, signature: str) -> Batcher:
-        """Return the queue of a signature; those of an older model end with its last request."""
+        """Return the batcher of a signature; an older model gets a temporary one."""
         if self._batched is not model:
             if model is not self._versions.current:
                 return self._make_batcher(model, signature)
@@ -169,8 +175,8 @@ class Service:
         return self._batchers[signature]
 
     def _make_batcher(self, model: Model, signature: str) -> Batcher:
-        ask = functools.partial(model.ask, signature)
-        return Batcher(ask, self._models, self._limits, lambda: self._coming > 0)
+        predict = functools.partial(model.predict, signature)
+        return Batcher(predict, self._models, self._limits, lambda: self._reading > 0)
 
 
 def _explain(picture: Picture | Rejected) -> str:
@@ -180,17 +186,17 @@ def _explain(picture: Picture | Rejected) -> str:
 def _refuse_first(reasons: Sequence[str]) -> None:
     for number, reason in enumerate(reasons):
         if reason:
-            raise Refused(400, f"Instance {number}: {reason}")
+            raise RequestError(400, f"Instance {number}: {reason}")
 
 
-def _take_answer(found: Answer | Exception) -> Answer:
+def _unwrap(found: Prediction | Exception) -> Prediction:
     if isinstance(found, Exception):
         raise found
     return found
 
 
 def make_app(versions: Versions, options: ServerOptions) -> App:
-    """Build the application, with its limits around it."""
+    """Build the application with its limits."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
     routes = [*page_routes(options)]
@@ -200,23 +206,23 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
             Route(f"{path}/metadata", service.metadata),
             Route(path, service.status),
         ]
-    handlers: dict[Any, Any] = {Refused: _refuse, HTTPException: _refuse_unknown, 500: _fail}
+    handlers: dict[Any, Any] = {RequestError: _refuse, HTTPException: _refuse_unknown, 500: _fail}
     return Guard(
         Starlette(routes=routes, exception_handlers=handlers, lifespan=service.watch), options
     )
 
 
-async def _refuse(request: Request, error: Refused) -> Response:
-    return Refusal(error)
+async def _refuse(request: Request, error: RequestError) -> Response:
+    return ErrorResponse(error)
 
 
 async def _refuse_unknown(request: Request, error: HTTPException) -> Response:
     path = request.url.path
     if error.status_code in (404, 405) and path.startswith("/v1/"):
-        return Refusal(Refused(400, f"Malformed request: {request.method} {path[:200]}"))
-    return Refusal(Refused(error.status_code, f"{error.detail}."))
+        return ErrorResponse(RequestError(400, f"Malformed request: {request.method} {path[:200]}"))
+    return ErrorResponse(RequestError(error.status_code, f"{error.detail}."))
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    _LOGGER.error("A request failed.", exc_info=error)
-    return Refusal(Refused(500, "Internal error; the log of the server says more."))
+    _LOGGER.error("Request failed", exc_info=error)
+    return ErrorResponse(RequestError(500, "Internal error; see the server log."))

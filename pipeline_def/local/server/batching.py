@@ -1,4 +1,4 @@
-"""Images of several requests, asked for at once."""
+"""Combine the images of several requests into batches."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from components.predict.halving import ask_each
+from components.predict.model import predict_each
 
-Answer = dict[str, Any]
+Prediction = dict[str, Any]
 """Output → value, of one image."""
 
-Ask = Callable[[Sequence[bytes]], list[Answer]]
-"""From files to an answer for each; raises where one of them cannot be answered."""
+Predict = Callable[[Sequence[bytes]], list[Prediction]]
+"""Maps files to predictions; raises if one of the files cannot be predicted."""
 
 
 class Picture(NamedTuple):
-    """An image that was found good enough to be asked for."""
+    """An image that passed the checks."""
 
     encoded: bytes
     pixels: int
-    """Its width by its height."""
+    """Width times height."""
 
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """How images are put together."""
+    """Limits of a batch."""
 
     images: int = 64
-    """At most."""
+    """Maximum number of images."""
     pixels: float = 64e6
-    """At most, unless one image alone has more: they are decoded side by side."""
+    """Maximum number of pixels, unless a single image has more. A batch is decoded at once."""
     delay: float = 0.002
-    """Seconds that an image waits for others, and only while others are on their way."""
+    """Seconds to wait for more images, only while other requests are being read."""
 
 
 class _Waiting(NamedTuple):
     picture: Picture
-    answer: asyncio.Future[Answer]
+    prediction: asyncio.Future[Prediction]
 
 
 class Batcher:
-    """Asks for the images that have come while it was asking for those before.
+    """Batches the images that arrive while the model is busy with the previous batch.
 
-    A single request is not delayed. Under load batches grow by themselves.
+    A single request is not delayed. Batches grow under load.
     """
 
     def __init__(
         self,
-        ask: Ask,
+        predict: Predict,
         threads: Executor,
         limits: BatchLimits,
         others_coming: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take what answers, and where.
+        """Store what to run and where.
 
         Args:
-            ask: runs in one of `threads`, never twice at once.
-            threads: to run it in.
-            limits: of a batch.
-            others_coming: whether there are images that will be here soon.
+            predict: runs in one of `threads`, one call at a time.
+            threads: threads for `predict`.
+            limits: limits of a batch.
+            others_coming: returns whether other requests are being read.
         """
-        self._ask, self._threads, self._limits = ask, threads, limits
+        self._predict, self._threads, self._limits = predict, threads, limits
         self._others_coming = others_coming
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._worker: asyncio.Task[None] | None = None
 
-    async def answer(self, pictures: Sequence[Picture]) -> list[Answer | Exception]:
-        """Return an answer for each picture, or what kept it from being answered."""
+    async def predict(self, pictures: Sequence[Picture]) -> list[Prediction | Exception]:
+        """Return the prediction or exception of each picture."""
         loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Answer]] = [loop.create_future() for _ in pictures]
+        futures: list[asyncio.Future[Prediction]] = [loop.create_future() for _ in pictures]
         self._waiting.extend(map(_Waiting, pictures, futures))
         if self._worker is None:
             self._worker = loop.create_task(self._work())
@@ -92,9 +92,11 @@ class Batcher:
                     await asyncio.sleep(self._limits.delay)
                 batch = self._take()
                 files = [one.picture.encoded for one in batch]
-                answers = await loop.run_in_executor(self._threads, ask_each, self._ask, files)
-                for one, answer in zip(batch, answers, strict=True):
-                    _settle(one.answer, answer)
+                found = await loop.run_in_executor(
+                    self._threads, predict_each, self._predict, files
+                )
+                for one, prediction in zip(batch, found, strict=True):
+                    _settle(one.prediction, prediction)
         finally:
             self._worker = None
 
@@ -106,20 +108,20 @@ class Batcher:
             if batch and pixels + one.picture.pixels > self._limits.pixels:
                 break
             self._waiting.popleft()
-            # Nobody waits any more for what was cancelled.
-            if not one.answer.done():
+            # Skip cancelled requests.
+            if not one.prediction.done():
                 batch.append(one)
                 pixels += one.picture.pixels
         return batch
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:
+def _settle(future: asyncio.Future[Prediction], found: Prediction | Exception) -> None:
     if future.done():
         return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
+    if isinstance(found, Exception):
+        future.set_exception(found)
     else:
-        future.set_result(answer)
+        future.set_result(found)
 
 
 def _as_exception(error: BaseException) -> Exception:

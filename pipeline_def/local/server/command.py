@@ -1,4 +1,4 @@
-"""What `local_runner.py serve` does: load the pushed model, listen, answer until it is stopped."""
+"""`local_runner.py serve`: load the pushed model and serve it until stopped."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from components.contract.stopping import leave_to_server
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row
 from pipeline_def.local.server.app import make_app
+from pipeline_def.local.server.limits import TimedProtocol
 from pipeline_def.local.server.model import Model, SavedModel
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.protocol import TimedProtocol
 from pipeline_def.local.server.versions import Versions
 
-# Connections at once; systems commonly allow a process 1,024 open files.
-_MOST_CONNECTIONS = 500
+# Systems commonly allow a process 1,024 open files.
+_MAX_CONNECTIONS = 500
 _KEEP_ALIVE_SECONDS = 15
 
 
 def serve(options: ServerOptions) -> None:
-    """Answer until a signal comes; end what has begun first.
+    """Serve until a signal arrives, then finish the open requests.
 
     Raises:
-        ConfigurationError: the address is in use, or is none of this machine's.
+        ConfigurationError: the address is in use, or does not belong to this machine.
         ModelError: there is no model, or it cannot be loaded.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
@@ -42,7 +42,7 @@ def serve(options: ServerOptions) -> None:
 
 
 def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
-    """Return a server that is not started yet."""
+    """Return a server that has not started yet."""
     config = uvicorn.Config(
         make_app(versions, options),
         http=TimedProtocol,
@@ -54,7 +54,7 @@ def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(options.timeout) + 1,
     )
@@ -62,29 +62,29 @@ def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
 
 
 def load(path: str) -> Model:
-    """Load a model and let it answer once: what comes first takes longest."""
+    """Load a model and warm it up."""
     model = SavedModel(path)
     model.warm_up()
     return model
 
 
 def _listen(options: ServerOptions) -> socket.socket:
-    """Take the port before the model is loaded, which takes seconds."""
+    """Bind the port before loading the model, which takes seconds."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it. Without, a short answer, head and body, waits 40 ms for the client's
-    # acknowledgement; asyncio sets it only where the protocol is named.
+    # Connections inherit this option. Without it, a short response waits 40 ms for the client's
+    # ACK. asyncio sets it only on sockets created with an explicit protocol.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listening.bind((options.host, options.port))
-        # From now on clients wait, rather than being refused until the first one is served.
+        # From here on, clients wait instead of being refused while the model loads.
         listening.listen()
     except OSError as error:
         listening.close()
         raise ConfigurationError(
-            f"Cannot listen on {options.host}, port {options.port} ({error.strerror}): choose "
-            "others with --host and --port."
+            f"Cannot listen on {options.host}, port {options.port} ({error.strerror}). Choose "
+            "another address with --host and --port."
         ) from error
     return listening
 
@@ -99,5 +99,5 @@ def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> N
     print_row(console, "Page", f"{address}/")
     print_row(console, "REST", f"{address}/v1/models/{options.name}:predict")
     if not options.is_local:
-        print_row(console, "", "Everybody who reaches this address can use it.")
-    print_row(console, "", "Ctrl-C ends it.")
+        print_row(console, "", "Anyone who can reach this address can use it.")
+    print_row(console, "", "Press Ctrl-C to stop.")

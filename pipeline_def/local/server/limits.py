@@ -1,4 +1,4 @@
-"""What keeps one client from taking the server away from the others: sizes, times, addresses."""
+"""Limits that keep one client from blocking the others: sizes, timeouts and host names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pipeline_def.local.server.errors import Refused, to_json
 from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.rest import RequestError, error_json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -19,42 +20,45 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Of all bodies together, in sizes of the largest one; JSON and what is decoded from base64 take
-# three times as much, for a while.
+# Total size of all bodies, in multiples of the largest body allowed. Parsing JSON and decoding
+# base64 take three times as much for a while.
 _BODIES_AT_ONCE = 4
 
-# While a client still sends, closing the connection would keep it from reading why.
+# Closing the connection while the client still sends would keep it from reading the reason.
 _LINGER_SECONDS = 2.0
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
+HEADER_SECONDS = 10.0
+"""Time from the opening of a connection to the last header of its first request."""
 
-class Bodies:
-    """Reads bodies, as many at a time as there is memory for."""
 
-    def __init__(self, most: int) -> None:
-        """Allow `most` bytes in one body."""
-        self._most, self._all = most, _BODIES_AT_ONCE * most
+class BodyReader:
+    """Reads request bodies within a memory budget."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Allow `max_bytes` in one body."""
+        self._max, self._budget = max_bytes, _BODIES_AT_ONCE * max_bytes
         self._held = 0
 
     @property
     def held(self) -> int:
-        """Bytes that are held now."""
+        """Bytes held now."""
         return self._held
 
     def release(self, body: bytearray) -> None:
-        """Count a body no more."""
+        """Return the memory of a body to the budget."""
         self._held -= len(body)
 
     async def read(self, request: Request) -> bytearray:
-        """Return the body, which `release` has to be told of.
+        """Return the body, which must be given to `release` afterwards.
 
         Raises:
-            Refused: it is too large, or there are too many.
+            RequestError: the body is too large, or the budget is used up.
         """
         stated = request.headers.get("content-length", "0")
         body = bytearray()
-        # Of too many digits Python makes no number.
+        # Python refuses to parse numbers with too many digits.
         self._check(int(stated[:18]) if stated.isdecimal() else 0)
         try:
             async for chunk in request.stream():
@@ -67,25 +71,24 @@ class Bodies:
         return body
 
     def _check(self, size: int, more: int | None = None) -> None:
-        if size > self._most:
-            mib = self._most / 2**20
-            raise Refused(413, f"The request is larger than {mib:g} MiB, the most that is taken.")
-        if self._held + (size if more is None else more) > self._all:
-            raise Refused(503, "Too many large requests at once: try again.")
+        if size > self._max:
+            raise RequestError(413, f"The request exceeds the limit of {self._max / 2**20:g} MiB.")
+        if self._held + (size if more is None else more) > self._budget:
+            raise RequestError(503, "Too many large requests at once. Try again.")
 
 
 class Guard:
-    """Ends every request in time, and answers none that a foreign page has sent here."""
+    """Enforces the timeout, and refuses requests under foreign host names."""
 
     def __init__(self, app: App, options: ServerOptions) -> None:
-        """Guard an application."""
+        """Wrap an application."""
         self._app, self._timeout = app, options.timeout
-        # A name in somebody's own domain may point at this machine, and their page read our
-        # answers; such a request has that name in it.
+        # Against DNS rebinding: an attacker's domain may resolve to this machine, so that its page
+        # could read our responses. Such a request carries the attacker's host name.
         self._names = {*_LOCAL_NAMES, options.host} if options.is_local else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or say why not."""
+        """Answer a request, or send the reason why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -107,35 +110,35 @@ class Guard:
         except ClientDisconnect:
             return
         if started and refused:
-            raise TimeoutError("The client did not read the answer in time.")
+            raise TimeoutError("The client did not read the response in time.")
         if refused:
-            await Refusal(refused)(scope, receive, send)
+            await ErrorResponse(refused)(scope, receive, send)
 
-    def _check_name(self, scope: Scope) -> Refused | None:
+    def _check_name(self, scope: Scope) -> RequestError | None:
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._names is None or name.lower() in self._names:
             return None
-        return Refused(403, "This server answers to the names of this machine only.")
+        return RequestError(403, "This server only accepts the host names of this machine.")
 
 
-def _too_late(scope: Scope, timeout: float) -> Refused:
+def _too_late(scope: Scope, timeout: float) -> RequestError:
     if scope["is_read"]:
-        return Refused(504, f"No answer within {timeout:g} s: try again, or with fewer images.")
-    return Refused(408, f"The request was not here within {timeout:g} s.")
+        return RequestError(504, f"No prediction within {timeout:g} s. Send fewer images or retry.")
+    return RequestError(408, f"The request did not arrive within {timeout:g} s.")
 
 
-class Refusal(Response):
-    """Says why a request is not answered, and reads on for a while, so that the client gets it."""
+class ErrorResponse(Response):
+    """An error in JSON. It drains the request for a while, so that the client can read it."""
 
-    def __init__(self, refused: Refused) -> None:
-        """Write status and text."""
-        headers = {"retry-after": "1"} if refused.status == 503 else {}
+    def __init__(self, error: RequestError) -> None:
+        """Set status, headers and body."""
+        headers = {"retry-after": "1"} if error.status == 503 else {}
         headers["x-content-type-options"] = "nosniff"
-        super().__init__(to_json(str(refused)), refused.status, headers, "application/json")
+        super().__init__(error_json(str(error)), error.status, headers, "application/json")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         is_read = scope.get("is_read", False)
         headers = [*self.raw_headers, *([] if is_read else [(b"connection", b"close")])]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
@@ -151,3 +154,60 @@ async def _drain(receive: Receive) -> None:
             while (message := await receive())["type"] == "http.request":
                 if not message.get("more_body", False):
                     return
+
+
+class TimedProtocol(H11Protocol):
+    """Closes a connection that does not send complete headers in time.
+
+    uvicorn waits forever for the first request. Between requests its `timeout_keep_alive` stops
+    applying once a byte has arrived.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    header_seconds = HEADER_SECONDS
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the timer."""
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the timer once all headers have arrived; start it when new ones begin."""
+        super().data_received(data)
+        if self._is_answering:
+            self._stop_timer()
+        elif self._timer is None:
+            self._start_timer()
+
+    def on_response_complete(self) -> None:
+        """Leave an idle connection to uvicorn."""
+        self._stop_timer()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.header_seconds, self._time_out)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self) -> None:
+        self._timer = None
+        if self._is_answering or self.transport.is_closing():
+            return
+        body = error_json(f"The headers did not arrive within {self.header_seconds:g} s.")
+        self.transport.write(
+            b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()

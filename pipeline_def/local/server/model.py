@@ -1,4 +1,4 @@
-"""A pushed model in memory; the only module of the server that needs TensorFlow."""
+"""A pushed model in memory. This is the only module of the server that needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,74 +9,74 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from components.predict.image_model import (
+from components.predict.model import (
     DEFAULT_SIGNATURE,
     INPUT,
     ImageModel,
     find_reason,
     import_quietly,
 )
-from pipeline_def.local.server.batching import Answer
-from pipeline_def.local.server.errors import Refused
+from pipeline_def.local.server.batching import Prediction
+from pipeline_def.local.server.rest import RequestError
 
 
 class Model(Protocol):
-    """What answers."""
+    """A model that can be served."""
 
     @property
     def version(self) -> str:
-        """The name of its folder, a number."""
+        """Name of its folder, a number."""
 
     @property
     def signatures(self) -> Mapping[str, Any]:
-        """Signature → its description, as TensorFlow Serving's metadata have it."""
+        """Signature → its description in TensorFlow Serving's metadata."""
 
     @property
-    def asked(self) -> Mapping[str, Collection[str]]:
-        """Signature that takes files of images and nothing else → names of its outputs."""
+    def served_outputs(self) -> Mapping[str, Collection[str]]:
+        """Signature that takes only image files → names of its outputs."""
 
-    def ask(self, signature: str, files: Sequence[bytes]) -> list[Answer]:
-        """Return what the model says of each file; raise `Refused` if it cannot say it of all."""
+    def predict(self, signature: str, files: Sequence[bytes]) -> list[Prediction]:
+        """Return the prediction of each file; raise `RequestError` if one cannot be predicted."""
 
 
 class SavedModel:
-    """A model of TensorFlow, with the signatures that take nothing but files of images."""
+    """A TensorFlow SavedModel, with the signatures that take only image files."""
 
     def __init__(self, path: str) -> None:
-        """Load it, which takes a second or two."""
+        """Load the model, which takes a second or two."""
         import_quietly()
         self.version = os.path.basename(path)
         self._model = ImageModel(path)
         self.signatures = describe_signatures(path)
-        self.asked = self._model.outputs
+        self.served_outputs = self._model.outputs
 
-    def ask(self, signature: str, files: Sequence[bytes]) -> list[Answer]:
-        """Return what the model says of each file."""
+    def predict(self, signature: str, files: Sequence[bytes]) -> list[Prediction]:
+        """Return the prediction of each file."""
         try:
-            outputs = self._model.ask(signature, files)
+            outputs = self._model.predict(signature, files)
         except self._model.errors.OpError as error:
-            raise Refused(400, find_reason(error)) from error
+            raise RequestError(400, find_reason(error)) from error
         columns = {name: to_lists(values) for name, values in sorted(outputs.items())}
         return [
             {name: values[row] for name, values in columns.items()} for row in range(len(files))
         ]
 
     def warm_up(self) -> None:
-        """Answer once: what comes first takes longest.
+        """Predict once with each signature, because the first call is the slowest.
 
         Raises:
-            Refused: it does not answer.
+            RequestError: a signature fails.
         """
-        if DEFAULT_SIGNATURE not in self.asked:
-            raise Refused(500, f"it has no signature {DEFAULT_SIGNATURE} that takes {INPUT}.")
+        if DEFAULT_SIGNATURE not in self.served_outputs:
+            raise RequestError(500, f"it has no signature {DEFAULT_SIGNATURE} that takes {INPUT}.")
         buffer = io.BytesIO()
         Image.new("RGB", (64, 48), "gray").save(buffer, "PNG")
-        for signature in self.asked:
-            self.ask(signature, [buffer.getvalue()])
+        for signature in self.served_outputs:
+            self.predict(signature, [buffer.getvalue()])
 
 
 def to_lists(values: Any) -> list[Any]:
-    """Return an array as nested lists; float32 as the shortest number that is read as the same."""
+    """Convert an array to nested lists; float32 to the shortest decimal that round-trips."""
     if values.dtype == "float32":
         values = values.astype(str).astype(float)
     lists: list[Any] = values.tolist()
@@ -84,7 +84,7 @@ def to_lists(values: Any) -> list[Any]:
 
 
 def describe_signatures(path: str) -> dict[str, Any]:
-    """Return the signatures of a SavedModel as JSON of TensorFlow's `SignatureDef`."""
+    """Return the signatures of a SavedModel as the JSON of `SignatureDef`."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = saved_model_pb2.SavedModel()

@@ -1,4 +1,4 @@
-"""The page: three files that are read once, at the start, and what a browser may do with them."""
+"""The web page: static files, read once at startup, and their security headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from pipeline_def.local.server.options import ServerOptions
 
-# Nothing from elsewhere, no script within the page, in no frame of another page.
+# No external resources, no inline scripts, no framing by other pages.
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data: blob:; media-src blob:; base-uri 'none'; "
@@ -23,7 +23,7 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }
-# The colours are those of the report.
+# The colors are those of the report.
 _STYLES = (
     ("components.report.page", "tokens.css"),
     ("pipeline_def.local.server", "style.css"),
@@ -31,7 +31,7 @@ _STYLES = (
 
 
 def page_routes(options: ServerOptions) -> list[Route]:
-    """Return the addresses of the page and of what it needs."""
+    """Return the routes of the page and its resources."""
     files = {
         "/": (_read("pipeline_def.local.server", "page.html"), "text/html"),
         "/style.css": ("\n".join(_read(*place) for place in _STYLES), "text/css"),
@@ -48,7 +48,7 @@ def _read(package: str, name: str) -> str:
 
 
 def _write_settings(options: ServerOptions) -> str:
-    # In base64 four bytes are three.
+    # Base64 encodes three bytes in four.
     most = int(options.max_request_bytes * 0.74)
     return json.dumps({"model": f"/v1/models/{options.name}", "most_bytes": most})
 

@@ -1,4 +1,4 @@
-"""The REST of TensorFlow Serving: requests from JSON, answers to JSON, by rows or by columns.
+"""The REST API of TensorFlow Serving: requests and responses in JSON, by row or by column.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest.
 """
@@ -12,45 +12,56 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.predict.image_model import DEFAULT_SIGNATURE, INPUT
-from pipeline_def.local.server.errors import Refused
+from components.predict.model import DEFAULT_SIGNATURE, INPUT
 
-# A list of a million empty lists takes a hundred times the memory of its text. In base64 none of
-# these characters occurs, so that a request of images has few of them.
+# A list of a million empty lists takes a hundred times the memory of its text. These characters do
+# not occur in base64, so a request with images contains few of them.
 _STRUCTURE = (b"[", b"{", b",")
 _STRUCTURE_PER_IMAGE = 16
 
 
+class RequestError(Exception):
+    """Refuses a request with an HTTP status and a message."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Store the HTTP status and the message."""
+        super().__init__(text)
+        self.status = status
+
+
+def error_json(text: str) -> bytes:
+    """Encode an error message as TensorFlow Serving does."""
+    return json.dumps({"error": text}).encode()
+
+
 @dataclass(frozen=True)
-class Question:
-    """What a request asks."""
+class PredictRequest:
+    """A parsed request."""
 
     signature: str
     images: tuple[bytes, ...]
-    """Files as they are."""
+    """Image files."""
     by_rows: bool
-    """Whether the answer is a list of objects, or an object of lists."""
+    """Whether the response is a list of objects; otherwise it is an object of lists."""
 
 
-def read_question(body: bytes | bytearray, *, most: int) -> Question:
-    """Read the body of a request.
-
-    Args:
-        body: JSON.
-        most: images, at most.
+def parse_request(body: bytes | bytearray, *, max_images: int) -> PredictRequest:
+    """Parse the JSON body of a request.
 
     Raises:
-        Refused: it is no request as TensorFlow Serving takes it, or has too many images.
+        RequestError: the body is not a valid request, or has too many images.
     """
-    if sum(body.count(mark) for mark in _STRUCTURE) > _STRUCTURE_PER_IMAGE * (most + 1):
-        raise Refused(413, f"The request has too many values: {most} images are the most.")
+    if sum(body.count(mark) for mark in _STRUCTURE) > _STRUCTURE_PER_IMAGE * (max_images + 1):
+        raise RequestError(
+            413, f"The request has too many values; at most {max_images} images are allowed."
+        )
     fields = _parse(body)
     signature = fields.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(signature, str):
-        raise Refused(400, "'signature_name' key must be a string value.")
+        raise RequestError(400, "'signature_name' key must be a string value.")
     given = [key for key in ("instances", "inputs") if key in fields]
     if len(given) != 1:
-        raise Refused(
+        raise RequestError(
             400,
             "Expecting only one of 'inputs' or 'instances' keys."
             if given
@@ -58,29 +69,31 @@ def read_question(body: bytes | bytearray, *, most: int) -> Question:
         )
     by_rows = given == ["instances"]
     values = _list_values(fields[given[0]], by_rows=by_rows)
-    if len(values) > most:
-        raise Refused(413, f"The request has {len(values)} images: {most} are the most.")
+    if len(values) > max_images:
+        raise RequestError(
+            413, f"The request has {len(values)} images; at most {max_images} are allowed."
+        )
     images = tuple(_to_bytes(value, number) for number, value in enumerate(values))
-    return Question(signature or DEFAULT_SIGNATURE, images, by_rows)
+    return PredictRequest(signature or DEFAULT_SIGNATURE, images, by_rows)
 
 
 def _parse(body: bytes | bytearray) -> Mapping[str, Any]:
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"JSON Parse error: {error}") from error
+        raise RequestError(400, f"JSON Parse error: {error}") from error
     if not isinstance(fields, dict):
-        raise Refused(400, "Expected a JSON object.")
+        raise RequestError(400, "Expected a JSON object.")
     return fields
 
 
 def _list_values(found: Any, *, by_rows: bool) -> list[Any]:
-    """Return a value for each image."""
+    """Return the value of each image."""
     if not by_rows and isinstance(found, dict):
         found = _take_input(found)
     if not isinstance(found, list) or not found:
         key = "instances" if by_rows else "inputs"
-        raise Refused(400, f"Expecting '{key}' to be a list with at least one value.")
+        raise RequestError(400, f"Expecting '{key}' to be a list with at least one value.")
     return [_take_input(row) if _is_named(row) else row for row in found] if by_rows else found
 
 
@@ -90,7 +103,7 @@ def _is_named(row: Any) -> bool:
 
 def _take_input(fields: Mapping[str, Any]) -> Any:
     if fields.keys() != {INPUT}:
-        raise Refused(400, f"Expecting one named input, {INPUT}, and found {_names(fields)}.")
+        raise RequestError(400, f"Expecting one named input, {INPUT}, but found {_names(fields)}.")
     return fields[INPUT]
 
 
@@ -105,18 +118,18 @@ def _to_bytes(value: Any, number: int) -> bytes:
         try:
             return base64.b64decode(value["b64"], validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Refused(400, f"Unable to base64 decode instance {number}: {error}.") from error
-    raise Refused(
-        400, f"Instance {number} is not of expected type: string, or an object with the key b64."
-    )
+            raise RequestError(
+                400, f"Unable to base64 decode instance {number}: {error}."
+            ) from error
+    raise RequestError(400, f"Instance {number} must be a string or an object with the key b64.")
 
 
-def write_answer(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
-    """Write what the model said of each image, in the form in which it was asked.
+def encode_response(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
+    """Encode predictions in the form of the request.
 
     Args:
-        rows: output → value, of each image.
-        by_rows: as in the question.
+        rows: output → value, for each image.
+        by_rows: as in the request.
     """
     names = list(rows[0])
     plain = [{name: _to_plain(row[name], name) for name in names} for row in rows]
@@ -128,7 +141,7 @@ def write_answer(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
 
 
 def _to_plain(value: Any, name: str) -> Any:
-    """Write bytes as text, those of an output whose name ends in `_bytes` in base64."""
+    """Convert bytes to text; to base64 in outputs whose name ends in `_bytes`."""
     if isinstance(value, list):
         return [_to_plain(one, name) for one in value] if _holds_bytes(value) else value
     if not isinstance(value, bytes):

@@ -1,6 +1,6 @@
-"""The version that is served: the newest whole one, loaded while the one before answers.
+"""The served version: the newest complete one, loaded while the previous one keeps serving.
 
-One in a store is brought to this machine first.
+A version in an object store is copied to this machine first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from components.storage.saved_model import whole_versions
 from pipeline_def.local.server.model import Model
 
 _LOGGER = logging.getLogger(__name__)
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 
 Load = Callable[[str], Model]
-"""From the folder of a version, on this machine, to a model that has answered once."""
+"""Loads and warms up the model in a local folder."""
 
 
 @dataclass(frozen=True)
 class VersionState:
-    """What became of a version, as TensorFlow Serving's status has it."""
+    """State of a version, as in TensorFlow Serving's model status."""
 
     version: str
     state: str
@@ -45,7 +45,7 @@ class VersionState:
 
 
 def find_newest(folder: str, version: str | None = None) -> str | None:
-    """Return the newest whole version in a folder, or `version`; None if there is none.
+    """Return the newest complete version in a folder, or `version`; None if there is none.
 
     Raises:
         StorageError: the folder, a path or URL, cannot be listed.
@@ -57,10 +57,10 @@ def find_newest(folder: str, version: str | None = None) -> str | None:
 
 
 def load_copy(url: str, load: Load) -> Model:
-    """Bring a version from a store to this machine and load it; what is loaded needs no files.
+    """Copy a version from a store to this machine and load it. A loaded model needs no files.
 
     Raises:
-        StorageError: the store does not answer, or not all of the version can be read.
+        StorageError: the store does not respond, or the version is incomplete.
     """
     folder, version = os.path.split(url)
     with tempfile.TemporaryDirectory(prefix="served-model-") as copy:
@@ -72,33 +72,33 @@ def load_copy(url: str, load: Load) -> Model:
 
 
 class Versions:
-    """Holds the model in use, and replaces it when a newer one is there."""
+    """Holds the model in use and replaces it when a newer version appears."""
 
     poll_seconds = 1.0
     store_poll_seconds = 10.0
-    """Of a store, where each look costs requests."""
+    """Interval for object stores, where each poll costs requests."""
     retry_seconds = 60.0
-    """After which a version that could not be loaded is tried again: its files may be there now."""
+    """Interval before retrying a version that failed to load: its files may be complete by then."""
 
     def __init__(self, folder: str, load: Load, version: str | None = None) -> None:
         """Load the newest version, or `version`.
 
         Raises:
             ModelError: there is none, or it cannot be loaded.
-            StorageError: the store does not answer.
+            StorageError: the store does not respond.
         """
         self._folder, self._load, self._version = folder, load, version
         if not on_disk(folder):
             self.poll_seconds = self.store_poll_seconds
             self._load = functools.partial(load_copy, load=load)
-        # A thread of its own: who stops the server does not wait for a store that does not answer.
+        # A separate thread, so that stopping the server does not wait for an unresponsive store.
         self._thread = ThreadPoolExecutor(1)
         path = find_newest(folder, version)
         if path is None:
             what = f"version {version}" if version else "model"
             raise ModelError(
-                f"There is no {what} in {folder}: a run pushes one if it is blessed; --output "
-                "names the folder of the runs."
+                f"There is no {what} in {folder}. Runs push blessed models. Pass the "
+                "output folder with --output."
             )
         try:
             self.current = self._load(path)
@@ -113,7 +113,7 @@ class Versions:
 
     @property
     def states(self) -> list[VersionState]:
-        """The versions that are known, the newest first."""
+        """Known versions, newest first."""
         states = [VersionState(self.current.version, "AVAILABLE")]
         states += [VersionState(name, "END", error) for name, error in self._failed.items()]
         if self._loading:
@@ -121,17 +121,17 @@ class Versions:
         return sorted(states, key=lambda one: int(one.version), reverse=True)
 
     async def watch(self) -> None:
-        """Look for another version, again and again, until cancelled."""
+        """Poll for other versions until cancelled."""
         while self._version is None:
             await asyncio.sleep(self.poll_seconds)
             await self.update()
 
     async def update(self) -> None:
-        """Take up the newest version if it is another one; keep the old one if that fails.
+        """Load the newest version if it changed; keep the old one if that fails.
 
-        Requests that have begun end with the model that they began with.
+        Requests in progress finish with the model that they started with.
         """
-        path = await self._look()
+        path = await self._find_newest()
         name = os.path.basename(path or "")
         if path is None or name == self.current.version:
             return
@@ -139,9 +139,9 @@ class Versions:
             return
         self._loading = name
         try:
-            self.current = await self._do(self._load, path)
+            self.current = await self._run(self._load, path)
             self._failed.pop(name, None)
-            _LOGGER.warning("Version %s is served from now on.", name)
+            _LOGGER.warning("Now serving version %s.", name)
         except Exception as error:
             self._failed[name] = str(error).strip()[:500] or type(error).__name__
             self._retry = time.monotonic() + self.retry_seconds
@@ -149,11 +149,11 @@ class Versions:
         finally:
             self._loading = None
 
-    async def _look(self) -> str | None:
-        """Return the newest version; None, and say so once, while it cannot be found out."""
+    async def _find_newest(self) -> str | None:
+        """Return the newest version; None, with one log line, while the store fails."""
         path, trouble = None, ""
         try:
-            path = await self._do(find_newest, self._folder)
+            path = await self._run(find_newest, self._folder)
         except StorageError as error:
             trouble = str(error)
         if trouble and trouble != self._trouble:
@@ -161,5 +161,5 @@ class Versions:
         self._trouble = trouble
         return path
 
-    async def _do(self, task: Callable[[str], _Done], path: str) -> _Done:
+    async def _run(self, task: Callable[[str], _Result], path: str) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, path)

@@ -1,15 +1,15 @@
-// Asks the REST of this server, as any other client would.
+// Uses the REST API of this server, like any other client.
 const FEW = 5;
 const find = id => document.getElementById(id);
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 const settings = fetch("/settings.json").then(answer => answer.json());
-// Of the picture that was given last: answers to earlier ones come too late.
+// Number of the latest picture; responses for earlier ones are dropped.
 let turn = 0;
 let shownUrl = null;
 
 async function readAnswer(answer) {
   const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.error ?? `The server answered ${answer.status}.`);
+  if (!answer.ok) throw new Error(said.error ?? `The server returned status ${answer.status}.`);
   return said;
 }
 
@@ -47,10 +47,10 @@ async function show(file) {
   find("result").hidden = true;
   const { most_bytes: most } = await settings;
   if (file.size > most) {
-    say(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; ${(most / 2 ** 20).toFixed(0)} are the most.`, true);
+    say(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; the limit is ${(most / 2 ** 20).toFixed(0)} MiB.`, true);
     return;
   }
-  say(`Asking about ${file.name} …`);
+  say(`Classifying ${file.name} …`);
   try {
     const began = performance.now();
     const [signatures, row] = await Promise.all([describeModel(), ask(file, "serving_default")]);
@@ -58,12 +58,12 @@ async function show(file) {
     const seconds = (performance.now() - began) / 1000;
     showPicture(file);
     showLabels(row);
-    find("time").textContent = `Answered in ${seconds.toFixed(2)} s.`;
+    find("time").textContent = `Classified in ${seconds.toFixed(2)} s.`;
     find("result").hidden = false;
     say("");
     find("answer").focus();
     if (!signatures.explain) return;
-    say("Looking for what decided …");
+    say("Computing the heat map …");
     const why = await ask(file, "explain");
     if (mine === turn) { showHeat(why, file.name); say(""); }
   } catch (error) {
@@ -102,10 +102,10 @@ function showLabels({ label, labels, probabilities }) {
   find("more").textContent = `Show ${order.length - FEW} more`;
 }
 
-// Dark where the model did not look, bright where it did.
+// From dark (low contribution) to bright (high contribution).
 const RAMP = [[20, 20, 60, .55], [190, 50, 90, .6], [255, 200, 60, .75]];
 
-function colour(value) {
+function color(value) {
   const place = Math.min(Math.max(value, 0), 1) * (RAMP.length - 1);
   const below = Math.min(Math.floor(place), RAMP.length - 2);
   return RAMP[below].map((from, i) => from + (RAMP[below + 1][i] - from) * (place - below));
@@ -116,17 +116,17 @@ function showHeat({ label, heat_map: rows, seen_bytes: seen }, name) {
   [canvas.width, canvas.height] = [rows[0].length, rows.length];
   const pixels = new ImageData(canvas.width, canvas.height);
   rows.flat().forEach((value, place) => {
-    const [red, green, blue, alpha] = colour(value);
+    const [red, green, blue, alpha] = color(value);
     pixels.data.set([red, green, blue, 255 * alpha], 4 * place);
   });
   canvas.getContext("2d").putImageData(pixels, 0, 0);
   const picture = find("picture");
-  // The heat map belongs to what the model saw: square, and at its own size.
+  // The heat map matches the input of the model: square, at the size of the model.
   picture.src = `data:image/png;base64,${seen.b64}`;
   picture.className = rows.length <= 96 ? "seen tiny" : "seen";
   picture.alt = `${name}, as the model sees it`;
   find("caption").textContent = `${name}, as the model sees it: ${rows[0].length} by ${rows.length} pixels. ` +
-    `Bright is what spoke most for ${label}.`;
+    `Bright areas contributed most to ${label}.`;
   find("switch").hidden = false;
   toggle();
 }
@@ -137,7 +137,7 @@ function toggle() {
 
 async function openCamera() {
   if (!navigator.mediaDevices?.getUserMedia) {
-    // Browsers give the camera to pages of this machine and of https only; phones have this.
+    // Browsers allow the camera only on localhost and https. This fallback works on phones.
     find("capture").click();
     return;
   }
@@ -190,7 +190,7 @@ document.addEventListener("drop", event => {
   document.body.classList.remove("over");
   const [file] = event.dataTransfer.files;
   if (file) show(file);
-  else say("That was no file: drop one from a folder.", true);
+  else say("That was not a file. Drop an image file.", true);
 });
 document.addEventListener("paste", event => {
   const file = [...event.clipboardData.files].find(one => one.type.startsWith("image/"));

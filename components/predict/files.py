@@ -1,4 +1,4 @@
-"""The files that a model is asked about: those named, and all below the folders named, in order."""
+"""Find the files to predict: the given files, and all files under the given folders, in order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Entry(NamedTuple):
     """One file."""
 
     name: str
-    """What a person calls it."""
+    """Its name as shown to the user."""
     file: Found
-    """Relative to the folder of the source."""
+    """Path relative to the folder of the source."""
     skipped: str
-    """Why it is not read; empty if it is."""
+    """Why it is skipped; empty if it is not."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Source:
 
 
 def find_sources(named: Sequence[str]) -> list[Source]:
-    """Find the files to be asked about.
+    """Find the files to predict.
 
     Args:
-        named: files and folders, paths or URLs. What is hidden in a folder, or left by a system, is
-            skipped; a file that is named itself is not.
+        named: files and folders, as paths or URLs. Hidden and system files in a folder are skipped,
+            but not if they are named themselves.
 
     Raises:
-        DataError: one of them does not exist, or there are no files at all.
+        DataError: one of them does not exist, or there are no files.
     """
     found = itertools.chain.from_iterable(map(_find, named))
-    # Neighbours, so that files of one folder are read together.
+    # Group neighbors, so that files of one folder are read together.
     sources = [
         Source(folder, tuple(entry for _, entry in entries))
         for folder, entries in itertools.groupby(found, key=lambda pair: pair[0])
@@ -56,7 +56,7 @@ def find_sources(named: Sequence[str]) -> list[Source]:
 def _find(named: str) -> Iterator[tuple[str, Entry]]:
     """Yield the folder of each file, and the file."""
     if file := find_file(named):
-        # Without one, of a file in the current folder.
+        # A file in the current folder has no folder in its name.
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
         yield folder, Entry(named, file, "" if file.is_file else "not a regular file")
         return
@@ -65,12 +65,12 @@ def _find(named: str) -> Iterator[tuple[str, Entry]]:
         yield named, Entry(name, entry, explain_ignored(entry))
 
 
-def divide(source: Source, most: int) -> Iterator[Source]:
-    """Divide a source into some with up to `most` files."""
-    for start in range(0, len(source.entries), most):
-        yield Source(source.folder, source.entries[start : start + most])
+def divide(source: Source, size: int) -> Iterator[Source]:
+    """Divide a source into parts of up to `size` files."""
+    for start in range(0, len(source.entries), size):
+        yield Source(source.folder, source.entries[start : start + size])
 
 
 def count_files(sources: Iterable[Source]) -> int:
-    """Return the number of files, those skipped included."""
+    """Return the number of files, including skipped ones."""
     return sum(len(source.entries) for source in sources)

@@ -1,0 +1,161 @@
+"""A SavedModel in memory that takes image files and returns labels with probabilities."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from components.contract.errors import ModelError
+
+DEFAULT_SIGNATURE = "serving_default"
+INPUT = "image_bytes"
+"""The only input of a signature that takes image files."""
+
+Ranking = tuple[tuple[str, float], ...]
+"""Labels with their probabilities, most probable first."""
+
+_Prediction = TypeVar("_Prediction")
+
+# Prefixes of TensorFlow's messages, such as {{function_node __inference_f_12}} {{node map/while}}
+# and (0) INVALID_ARGUMENT:
+_OPERATION = re.compile(r"^(\(\d+\) [A-Z_]+: *|\{\{.*?\}\} *)+")
+_MAX_REASON_LENGTH = 300
+_REQUIRED_OUTPUTS = frozenset({"labels", "probabilities"})
+# Newer models report undecodable images in this output instead of failing the batch.
+_ERROR = "error"
+
+
+class ImageModel:
+    """A loaded SavedModel. It is thread-safe."""
+
+    def __init__(self, folder: str) -> None:
+        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        import tensorflow as tf
+
+        self.errors, self._tensor, self._string = tf.errors, tf.constant, tf.string
+        try:
+            # Signatures alone do not keep the model's variables alive.
+            self._model = tf.saved_model.load(folder)
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError(f"Cannot load a SavedModel from {folder}: {reason}") from error
+        self._functions = {
+            name: function
+            for name, function in self._model.signatures.items()
+            if [*function.structured_input_signature[1]] == [INPUT]
+        }
+        self.outputs = {name: [*of.structured_outputs] for name, of in self._functions.items()}
+        """Signature → names of its outputs."""
+
+    def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:
+        """Return each output as an array with one row per file.
+
+        Raises:
+            OpError: TensorFlow failed; `find_reason` extracts the reason.
+        """
+        images = self._tensor([*files], self._string)
+        outputs = self._functions[signature](**{INPUT: images})
+        return {name: value.numpy() for name, value in outputs.items()}
+
+
+class RankingModel:
+    """A served model that returns the most probable labels of each image. It is thread-safe."""
+
+    def __init__(self, folder: str, *, top: int) -> None:
+        """Load the SavedModel in `folder`, a path or URL. This takes seconds.
+
+        Args:
+            folder: a pushed version, or the export of Trainer.
+            top: number of labels for each image.
+
+        Raises:
+            ModelError: it cannot be loaded, or does not take image files.
+        """
+        self._model, self._top = ImageModel(folder), top
+        if not set(self._model.outputs.get(DEFAULT_SIGNATURE, ())) >= _REQUIRED_OUTPUTS:
+            raise ModelError(
+                f"{folder} does not take image files: it needs a signature {DEFAULT_SIGNATURE} "
+                f"from {INPUT} to {' and '.join(sorted(_REQUIRED_OUTPUTS))}."
+            )
+        self._labels: list[str] = []
+
+    def predict(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        """Return the most probable labels of each image, or why the model cannot decode it.
+
+        If a batch fails, because of one image or for lack of memory, it is bisected.
+        """
+        errors = self._model.errors
+        expected = (errors.InvalidArgumentError, errors.ResourceExhaustedError)
+        found = predict_each(self._predict_batch, images, errors=expected)
+        return [find_reason(one) if isinstance(one, Exception) else one for one in found]
+
+    def _predict_batch(self, images: Sequence[bytes]) -> list[Ranking | str]:
+        outputs = self._model.predict(DEFAULT_SIGNATURE, images)
+        if not self._labels:
+            self._labels = [label.decode() for label in outputs["labels"][0]]
+        reasons = outputs.get(_ERROR, [b""] * len(images))
+        rankings = self._rank(outputs["probabilities"])
+        return [
+            find_reason(reason.decode(errors="replace")) if reason else ranking
+            for reason, ranking in zip(reasons, rankings, strict=True)
+        ]
+
+    def _rank(self, probabilities: Any) -> list[Ranking]:
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, : self._top]
+        return [
+            tuple((self._labels[column], float(row[column])) for column in columns)
+            for row, columns in zip(probabilities, best, strict=True)
+        ]
+
+
+def predict_each(
+    predict: Callable[[Sequence[bytes]], Sequence[_Prediction]],
+    files: Sequence[bytes],
+    *,
+    errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+) -> list[_Prediction | Exception]:
+    """Predict all files in one batch; bisect a batch that fails, to find the files at fault.
+
+    Args:
+        predict: returns a prediction for each file, or raises.
+        files: image files.
+        errors: exceptions caused by a file or by the size of a batch. Others propagate.
+
+    Returns:
+        The prediction or exception of each file, in order.
+    """
+    if not files:
+        return []
+    try:
+        return [*predict(files)]
+    except errors as error:
+        if len(files) == 1:
+            return [error]
+    middle = len(files) // 2
+    halves = (files[:middle], files[middle:])
+    return [one for half in halves for one in predict_each(predict, half, errors=errors)]
+
+
+def import_quietly() -> None:
+    """Import TensorFlow without its messages about GPU libraries and Python versions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow  # noqa: F401
+
+
+def find_reason(error: Exception | str) -> str:
+    """Return the reason in a TensorFlow message, without operation names and tracebacks."""
+    message = str(getattr(error, "message", error)).partition("[[")[0]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason = _OPERATION.sub("", lines[-1]) if lines else ""
+    return reason[:_MAX_REASON_LENGTH] or "the model cannot decode it"
