@@ -12,7 +12,6 @@ import kfp_runner
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 from pipeline_def.kubeflow.specification import Specification
 from tests.kubeflow.client.vertex_job import Job
-from tests.kubeflow.launcher.values import normal
 from tests.pictures import COLOURS, encode, picture, write_folder
 
 pytestmark = pytest.mark.slow
@@ -38,16 +37,17 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
             "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json"),
             "GOOGLE_CLOUD_PROJECT": "test",
         }
-        # To a protobuf every number is a double.
-        specification = Specification(normal(yaml.safe_load(file.read_text())))
+        specification = Specification(yaml.safe_load(file.read_text()))
         job = Job(specification, bucket, environment, tmp_path)
         job.run()
-    assert job.tasks["Evaluator"].outputs["blessing"].metadata["blessed"] == 1
+    assert job.tasks["Evaluator"].outputs["blessing"]["metadata"]["blessed"] == 1
     [pushed] = (bucket / "root" / "images" / "pushed").iterdir()
     signature = tf.saved_model.load(str(pushed)).signatures["serving_default"]
     files = [encode(picture(5_000, colour=name), "JPEG") for name in sorted(COLOURS)]
     labels = signature(image_bytes=tf.constant(files))["label"].numpy().tolist()
     assert labels == [name.encode() for name in sorted(COLOURS)]
     report = job.tasks["ImageReport"].outputs
-    assert job.file(report["html"].uri).read_text().lstrip().lower().startswith("<!doctype html>")
-    assert report["metrics"].metadata["examples"] > 0
+    assert (
+        job.file(report["html"]["uri"]).read_text().lstrip().lower().startswith("<!doctype html>")
+    )
+    assert report["metrics"]["metadata"]["examples"] > 0

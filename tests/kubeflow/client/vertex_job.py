@@ -13,21 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipeline_def.kubeflow.specification import Spec, Specification
-from tests.kubeflow.launcher.driver import (
-    Release,
-    Scope,
-    provision_outputs,
-    resolve_inputs,
-    submitted,
-)
-from tests.kubeflow.launcher.pod import REPOSITORY
-from tests.kubeflow.launcher.records import Artifact, TaskRun
-from tests.kubeflow.launcher.warm import WarmPython
+from tests.kubeflow.client.warm_python import WarmPython
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class Task:
+    """What a task gave: artifacts as KFP's messages have them, and parameters."""
+
+    outputs: dict[str, Spec]
+    parameters: dict[str, Any]
 
 
 @dataclass
@@ -39,13 +41,12 @@ class Job:
     """Local folder of the bucket `gs://bucket`."""
     environment: Mapping[str, str]
     work: Path
-    """Folder for logs and plans."""
-    tasks: dict[str, TaskRun] = field(default_factory=dict)
+    """Folder for logs."""
+    tasks: dict[str, Task] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run every task in order; raise with its log if one fails."""
         spec = self.specification
-        self.scope = Scope(submitted(spec.spec["root"], {}), {}, self.tasks)
         self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **self.environment}
         python = WarmPython(self.env)
         graph = {name: task.get("dependentTasks", []) for name, task in spec.tasks.items()}
@@ -56,7 +57,8 @@ class Job:
             python.close()
 
     def _run_task(self, name: str, python: WarmPython) -> None:
-        given = self._executor_input(name)
+        given = {"inputs": self._inputs(name), "outputs": self._outputs(name)}
+        # To a protobuf every number is a double.
         message = json_format.ParseDict(given, pipeline_spec_pb2.ExecutorInput())
         text = json_format.MessageToJson(message, indent=None)
         container, log = self.specification.executor(name)["container"], self.work / f"{name}.log"
@@ -64,40 +66,54 @@ class Job:
         plan = {
             "command": [argument.replace("{{$}}", text) for argument in command],
             "env": self.env,
-            "folder": str(REPOSITORY),
+            "folder": str(_REPOSITORY),
             "log": str(log),
         }
-        if python.run(plan, self.work / "plan.json", 600):
+        if python.run(plan, 600):
             raise AssertionError(f"{name}: {log.read_text()[-4000:]}")
-        written = self.file(given["outputs"]["outputFile"]).read_text()
-        json_format.Parse(written, pipeline_spec_pb2.ExecutorOutput())
-        self.tasks[name] = _task_run(given, json.loads(written))
+        written = json.loads(self.file(given["outputs"]["outputFile"]).read_text())
+        json_format.ParseDict(written, pipeline_spec_pb2.ExecutorOutput())
+        outputs = {
+            key: listed["artifacts"][0]
+            | written.get("artifacts", {}).get(key, {"artifacts": [{}]})["artifacts"][0]
+            for key, listed in given["outputs"]["artifacts"].items()
+        }
+        self.tasks[name] = Task(outputs, written.get("parameterValues", {}))
 
     def file(self, uri: str) -> Path:
         """Return the file of an object."""
         return self.bucket / uri.removeprefix("gs://bucket/")
 
-    def _executor_input(self, name: str) -> Spec:
-        task, component = self.specification.tasks[name], self.specification.component(name)
+    def _inputs(self, name: str) -> Spec:
+        spec, artifacts = self.specification, {}
+        for key, source in spec.sources(name, "artifacts").items():
+            output = source["taskOutputArtifact"]
+            made = self.tasks[output["producerTask"]].outputs[output["outputArtifactKey"]]
+            kind = spec.definitions(name, "inputDefinitions", "artifacts")[key]["artifactType"]
+            artifacts[key] = {"artifacts": [{**made, "type": kind}]}
+        values = {
+            key: self._value(source) for key, source in spec.sources(name, "parameters").items()
+        }
+        return {"parameterValues": values, "artifacts": artifacts}
+
+    def _value(self, source: Spec) -> Any:
+        match source:
+            case {"componentInputParameter": name}:
+                return self.specification.run_parameters[name]["defaultValue"]
+            case {"taskOutputParameter": {"producerTask": task, "outputParameterKey": key}}:
+                return self.tasks[task].parameters[key]
+        return source["runtimeValue"]["constant"]
+
+    def _outputs(self, name: str) -> Spec:
         pipeline = self.specification.spec["pipelineInfo"]["name"]
         root = f"gs://bucket/root/123456/{pipeline}-20261121190000/{name}_7"
-        outputs = provision_outputs(component, root, Release.V2_17, logs=False)
-        # Nothing is local.
-        outputs["outputFile"] = f"{root}/executor_output.json"
-        for key, parameter in outputs["parameters"].items():
-            parameter["outputFile"] = f"{root}/{key}"
-        inputs = resolve_inputs(task, component, self.scope)
-        for key, listed in inputs["artifacts"].items():
-            definitions = self.specification.definitions(name, "inputDefinitions", "artifacts")
-            listed["artifacts"][0]["type"] = definitions[key]["artifactType"]
-        return {"inputs": inputs, "outputs": outputs}
-
-
-def _task_run(given: Spec, written: Spec) -> TaskRun:
-    """Keep what was written over what was given, for the tasks after it."""
-    run = TaskRun("SUCCEEDED", parameters=written.get("parameterValues", {}))
-    for number, (key, listed) in enumerate(given["outputs"]["artifacts"].items()):
-        own = written.get("artifacts", {}).get(key, {"artifacts": [{}]})["artifacts"][0]
-        artifact = {**listed["artifacts"][0], **own}
-        run.outputs[key] = Artifact(number, "", artifact["uri"], artifact.get("metadata", {}))
-    return run
+        definitions = self.specification.definitions(name, "outputDefinitions", "artifacts")
+        artifacts = {
+            key: {"name": key, "uri": f"{root}/{key}", "type": definition["artifactType"]}
+            for key, definition in definitions.items()
+        }
+        return {
+            "artifacts": {key: {"artifacts": [artifact]} for key, artifact in artifacts.items()},
+            # Nothing is local.
+            "outputFile": f"{root}/executor_output.json",
+        }

@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +59,8 @@ def _show_processes(root: str) -> None:
         _bind("/proc", f"{root}/proc", read_only=False)
 
 
-def main(plan: dict[str, Any], start: Callable[[dict[str, Any]], None]) -> int:
-    """Make the root directory, `start` the step in it, return its exit status."""
+def main(plan: dict[str, Any]) -> int:
+    """Make the root directory, start the container's command in it, return its exit status."""
     root = plan["root"]
     _mount("tmpfs", root, "tmpfs", 0)
     for folder in plan["opened"]:
@@ -77,7 +76,7 @@ def main(plan: dict[str, Any], start: Callable[[dict[str, Any]], None]) -> int:
     if not child:
         os.chroot(root)
         os.chdir(plan["folder"])
-        start(plan)
+        _become(plan)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return status if status >= 0 else 128 - status
 
@@ -92,4 +91,4 @@ def _become(plan: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(Path(sys.argv[1]).read_text()), _become))
+    sys.exit(main(json.loads(Path(sys.argv[1]).read_text())))

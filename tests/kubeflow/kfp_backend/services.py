@@ -1,12 +1,20 @@
-"""The two calls that KFP's cache makes to the API server (api/v1beta1/task.proto)."""
+"""The gRPC services that KFP's driver and launcher call: ML Metadata and the cache of tasks."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from ml_metadata.metadata_store.pywrap.metadata_store_extension import metadata_store as library
+from ml_metadata.proto import metadata_store_pb2
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
 
 _STRING, _MESSAGE = 9, 11
 _FIELDS = {
@@ -16,6 +24,52 @@ _FIELDS = {
     "ListTasksRequest": {"filter": 5},
     "ListTasksResponse": {"tasks": 1},
 }
+
+
+@contextmanager
+def serve(service: grpc.GenericRpcHandler) -> Iterator[int]:
+    """Answer calls, one at a time; yield the port."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(0).wait()
+
+
+class MetadataService(grpc.GenericRpcHandler):
+    """ML Metadata's own store, in memory and empty at first.
+
+    The Python package has it as a C++ library, whose functions take and return the bytes of the
+    messages, so the service passes them on.
+    """
+
+    def __init__(self) -> None:
+        database = metadata_store_pb2.ConnectionConfig(
+            fake_database=metadata_store_pb2.FakeDatabaseConfig()
+        )
+        options = metadata_store_pb2.MigrationOptions()
+        self._store = library.CreateMetadataStore(
+            database.SerializeToString(), options.SerializeToString()
+        )
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        method = getattr(library, handler_call_details.method.rpartition("/")[2], None)
+        if method is None:
+            return None
+
+        def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+            response, message, code = method(self._store, request)
+            if code:
+                text = message.decode() if isinstance(message, bytes) else message
+                context.abort(_CODES[code], text)
+            return bytes(response)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
 
 
 def _messages() -> dict[str, Any]:
@@ -35,7 +89,7 @@ def _messages() -> dict[str, Any]:
 
 
 class TaskService(grpc.GenericRpcHandler):
-    """The tasks of the cache, none at first."""
+    """The two calls of KFP's cache (api/v1beta1/task.proto); it has no tasks at first."""
 
     def __init__(self) -> None:
         self._tasks: list[Any] = []

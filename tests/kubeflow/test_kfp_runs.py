@@ -11,8 +11,9 @@ import pytest
 
 import kfp_runner
 from components.storage.object_store import open_store
-from tests.kubeflow import contract, kfp_backend
-from tests.kubeflow.launcher.pod import isolation
+from tests.kubeflow import kfp_backend
+from tests.kubeflow.kfp_backend import installation
+from tests.kubeflow.kfp_backend.pod import has_namespaces
 from tests.nodes import NODES
 from tests.pictures import COLOURS, write_folder
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -37,21 +38,21 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kubeflow(tmp_path: Path, images: Path) -> Iterator[contract.Installation]:
-    if isolation() != "namespaces":
+def kubeflow(tmp_path: Path, images: Path) -> Iterator[installation.Installation]:
+    if not has_namespaces():
         pytest.skip("pods need Linux namespaces")
     (tmp_path / "cluster").mkdir()
     with serve_s3(BUCKET) as endpoint:
         try:
-            started = contract.install(
+            started = installation.install(
                 kfp_backend.PROXIED,
                 tmp_path / "cluster",
                 store=endpoint.removeprefix("http://"),
                 secrets=SECRETS,
                 volumes={"images": images},
             )
-            with started as installation:
-                yield installation
+            with started as running:
+                yield running
         except kfp_backend.Unavailable as reason:
             pytest.skip(f"Kubeflow Pipelines: {reason}")
 
@@ -66,11 +67,11 @@ def spec(tmp_path: Path) -> Path:
     return file
 
 
-def states(run: contract.Run) -> dict[str, str]:
+def states(run: installation.Run) -> dict[str, str]:
     return {name: task.state for name, task in run.tasks.items() if name in TASKS}
 
 
-def property_of(run: contract.Run, task: str, output: str, key: str) -> float:
+def property_of(run: installation.Run, task: str, output: str, key: str) -> float:
     """Return a number among the metadata of an artifact: all numbers are doubles there."""
     return float(run.tasks[task].outputs[output].custom_properties[key].double_value)
 
@@ -81,7 +82,7 @@ def content(artifact: Any) -> bytes:
 
 
 def test_runs_under_kfp_s_own_driver_and_launcher(
-    kubeflow: contract.Installation, spec: Path, images: Path
+    kubeflow: installation.Installation, spec: Path, images: Path
 ) -> None:
     """A first run; the same again; other parameters, with a baseline; other images, broken."""
     first = kubeflow.run(spec)

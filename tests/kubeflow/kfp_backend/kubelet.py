@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -10,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.kubeflow.contract.argo import Node, State, Template, Values, filled
-from tests.kubeflow.contract.kubernetes_api import Objects
-from tests.kubeflow.launcher.platform import expanded, step_environment
-from tests.kubeflow.launcher.pod import Pod
-from tests.kubeflow.launcher.warm import WarmPython
+from tests.kubeflow.kfp_backend.argo import Node, State, Template, Values, filled
+from tests.kubeflow.kfp_backend.kubernetes_api import Objects
+from tests.kubeflow.kfp_backend.pod import Pod
 
 # /var/run is a link to /run.
 _ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
@@ -59,8 +59,8 @@ class Kubelet:
             around = self._isolated(container, pod, folder)
             variables = self._variables(container, identity)
             command = [*container["command"], *container.get("args", [])]
-            command = [expanded(filled(part, scope), variables) for part in command]
-            environment = step_environment({}, self.services | variables)
+            command = [_expand(filled(part, scope), variables) for part in command]
+            environment = _environment(self.services | variables)
             environment["PATH"] += f":{_COMMANDS}"
             log = folder / f"{container['name']}.log"
             status = around.run(command, environment, log, _TIMEOUT)
@@ -77,7 +77,7 @@ class Kubelet:
             source = self.volumes[claim["claimName"]] if claim else folder / mount["name"]
             mounts[mount["mountPath"]] = source
         (folder / container["name"]).mkdir()
-        return Pod(folder / container["name"], mounts, WarmPython({}))
+        return Pod(folder / container["name"], mounts)
 
     def _variables(self, container: Manifest, identity: Values) -> Values:
         found: Values = {}
@@ -90,7 +90,7 @@ class Kubelet:
                 case {"name": name, "valueFrom": {"secretKeyRef": key}}:
                     found[name] = self.secrets[key["name"]][key["key"]]
                 case {"name": name}:
-                    found[name] = expanded(one.get("value", ""), found)
+                    found[name] = _expand(one.get("value", ""), found)
         return found
 
 
@@ -113,3 +113,23 @@ def _read(folder: Path, source: Manifest) -> str:
     """Read an output, or take its default if the container wrote none."""
     file = folder / "main" / source["path"].lstrip("/")
     return file.read_text() if file.exists() else str(source.get("default", ""))
+
+
+def _environment(variables: Values) -> Values:
+    """Return the environment of a step, whose python is this one."""
+    folder = Path(sys.executable).parent
+    return {
+        "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        **variables,
+    }
+
+
+def _expand(text: str, variables: Values) -> str:
+    """Replace $(NAME) and $$ as Kubernetes does in a container's arguments and variables."""
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else variables.get(match[1], match[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", value, text)

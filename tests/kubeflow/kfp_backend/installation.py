@@ -1,8 +1,8 @@
 """Runs a compiled pipeline with Kubeflow Pipelines' own compiler, driver and launcher.
 
-They are built from KFP's source (tests/kubeflow/kfp_backend) and run unchanged. `argo.py` walks
-the workflow in Argo's place, `pods.py` runs its pods in Kubernetes'. The servers that they ask are
-small: the Kubernetes API and the cache's are stand-ins, ML Metadata's is its own store.
+They are built from KFP's source and run unchanged. `argo.py` walks the workflow in Argo's place,
+`kubelet.py` runs its pods in Kubernetes' place. Their servers are small: the Kubernetes API and the
+cache are stubs, ML Metadata is its own store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from typing import Any
 from ml_metadata.metadata_store.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from tests.kubeflow.contract.argo import Node, Workflow
-from tests.kubeflow.contract.grpc_server import serve
-from tests.kubeflow.contract.kubernetes_api import KubernetesApi, Objects
-from tests.kubeflow.contract.metadata_server import MetadataService
-from tests.kubeflow.contract.pods import Kubelet
-from tests.kubeflow.contract.task_server import TaskService
 from tests.kubeflow.kfp_backend import Release, argo_workflow, command
+from tests.kubeflow.kfp_backend.argo import Node, Workflow
+from tests.kubeflow.kfp_backend.kubelet import Kubelet
+from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi, Objects
+from tests.kubeflow.kfp_backend.services import MetadataService, TaskService, serve
 
 __all__ = ["Installation", "Run", "install"]
 
