@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 import kfp_runner
 from components.storage.object_store import open_store
@@ -15,7 +16,7 @@ from tests.kubeflow import kfp_backend
 from tests.kubeflow.kfp_backend import installation
 from tests.kubeflow.kfp_backend.pod import has_namespaces
 from tests.nodes import NODES
-from tests.pictures import COLOURS, write_folder
+from tests.pictures import COLOURS, encode, picture, write_folder
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 
 # One process, which builds KFP's packages once.
@@ -82,7 +83,7 @@ def content(artifact: Any) -> bytes:
 
 
 def test_runs_under_kfp_s_own_driver_and_launcher(
-    kubeflow: installation.Installation, spec: Path, images: Path
+    kubeflow: installation.Installation, spec: Path, images: Path, tmp_path: Path
 ) -> None:
     """A first run; the same again; other parameters, with a baseline; other images, broken."""
     first = kubeflow.run(spec)
@@ -90,6 +91,7 @@ def test_runs_under_kfp_s_own_driver_and_launcher(
     assert {first.tasks[stage].state for stage in STAGES} == {"COMPLETE"}
     assert property_of(first, "Evaluator", "blessing", "blessed") == 1
     check_report(first.tasks["ImageReport"].outputs)
+    check_pushed(tmp_path / "model")
 
     second = kubeflow.run(spec)
     cached = {name: "COMPLETE" if name in LOOKUPS else "CACHED" for name in TASKS}
@@ -113,6 +115,18 @@ def test_runs_under_kfp_s_own_driver_and_launcher(
     assert log.count("ImageExampleGen: error: 5 of 185 files in /mnt/images are not usable") == 2
     assert "Traceback" not in log
     assert set(kubeflow.kubernetes.requests) == ASKED
+
+
+def check_pushed(folder: Path) -> None:
+    """The pushed model is in the cluster's own store, with its card, and predicts."""
+    fs, pushed = open_store(f"minio://{BUCKET}/v2/artifacts/images/pushed")
+    [version] = fs.ls(pushed, detail=False)
+    assert fs.exists(f"{version}/MODEL_CARD.md")
+    fs.get(version, str(folder), recursive=True)
+    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    files = [encode(picture(5_000, colour=name), "JPEG") for name in sorted(COLOURS)]
+    labels = signature(image_bytes=tf.constant(files))["label"].numpy().tolist()
+    assert labels == [name.encode() for name in sorted(COLOURS)]
 
 
 def check_report(outputs: Any) -> None:

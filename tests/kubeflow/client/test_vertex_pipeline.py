@@ -47,7 +47,6 @@ def test_a_pipeline_on_cloud_storage(tmp_path: Path) -> None:
     labels = signature(image_bytes=tf.constant(files))["label"].numpy().tolist()
     assert labels == [name.encode() for name in sorted(COLOURS)]
     report = job.tasks["ImageReport"].outputs
-    assert (
-        job.file(report["html"]["uri"]).read_text().lstrip().lower().startswith("<!doctype html>")
-    )
+    page = job.file(report["html"]["uri"]).read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
     assert report["metrics"]["metadata"]["examples"] > 0
