@@ -167,9 +167,8 @@ def _ask_network(arguments: argparse.Namespace) -> dict[str, float]:
     """Have the Evaluator's DoFn do a shard, and the model the same batches, in turn."""
     import tensorflow as tf
 
-    from components.evaluation.answering.example_batches import BATCH, read_batches
-    from components.evaluation.answering.shard_answers import AnswerShard, Job
     from components.evaluation.config import EvaluationConfig
+    from components.evaluation.inference import BATCH, Job, PredictShard, read_batches
 
     images = 6 * BATCH
     folder = arguments.artifacts / "network"
@@ -180,7 +179,7 @@ def _ask_network(arguments: argparse.Namespace) -> dict[str, float]:
     [shard] = (folder / "inputs" / "examples" / "Split-eval").iterdir()
     slicings = EvaluationConfig().slices
     job = Job([str(folder / "model")], str(folder / "answers"), slicings, images)
-    evaluator = AnswerShard(job)
+    evaluator = PredictShard(job)
     evaluator.setup()
     batches = [examples for examples, _ in read_batches(str(shard))]
     model = tf.saved_model.load(str(folder / "model"))

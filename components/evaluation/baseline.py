@@ -1,8 +1,8 @@
-"""BaselineFinder: finds the model in use, which the candidate has to be compared with.
+"""BaselineFinder: finds the model in use, the baseline of the evaluation.
 
-TFX's own Resolver does not run on Kubeflow Pipelines, and after an unchanged run it would resolve
-the candidate itself, so that nothing downstream could ever come from the cache. This component
-looks into the folder that Pusher writes to, and leaves the candidate out.
+TFX's Resolver does not run on Kubeflow Pipelines, and after an unchanged run it would resolve the
+candidate itself, so nothing downstream could be cached. This component looks in the folder that
+Pusher writes to, and ignores the candidate.
 """
 
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
@@ -29,7 +29,7 @@ def _find(pushed_models: str, model: types.Artifact) -> str:
 
 
 class Driver(LookupDriver):
-    """Finds the baseline before the cache is looked up, so that a new one makes a new key."""
+    """Finds the baseline before the cache lookup, so that a new baseline changes the cache key."""
 
     lookup_function = staticmethod(look_up)
     lookup_properties = ("pushed_models",)
@@ -43,7 +43,7 @@ def BaselineFinder(
     pushed_models: Parameter[str] = "",
     found_baseline: Parameter[str] = None,
 ) -> None:
-    """Copy the last pushed model other than the candidate.
+    """Copy the last pushed model that is not the candidate.
 
     Example:
         >>> from components import BaselineFinder
@@ -56,9 +56,9 @@ def BaselineFinder(
 
     Args:
         model: the candidate.
-        baseline: the copy; on a first run a note that says so, with the property `found` at 0.
-        pushed_models: folder that Pusher writes versions to. Empty: there is no model in use.
-        found_baseline: what the driver found; it is looked for here where no driver ran.
+        baseline: the copy; on a first run a note instead, with the property `found` set to 0.
+        pushed_models: folder of Pusher's versions. Empty: there is no model in use.
+        found_baseline: result of the driver; None if no driver ran.
     """
     found = _find(pushed_models, model) if found_baseline is None else found_baseline
     if found:
@@ -66,11 +66,11 @@ def BaselineFinder(
         io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
         baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
     else:
-        # An artifact without any object is an error in Kubeflow's interface, which opens each.
+        # Kubeflow's interface opens every artifact, and an empty one is an error.
         write_text(_NOTHING_FOUND, os.path.join(baseline.uri, _NOTE), _NOTE)
     baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
 
 
 BaselineFinder.DRIVER_CLASS = Driver
-# TFX leaves it with the function.
+# TFX leaves the docstring with the function.
 BaselineFinder.__doc__ = BaselineFinder.test_call.__doc__

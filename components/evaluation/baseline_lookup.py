@@ -10,7 +10,7 @@ from components.contract.lookup import LookupInput
 from components.storage.saved_model import model_digest, whole_versions
 
 FOUND_KEY = "found_baseline"
-"""The execution property that is looked up: the folder of the baseline, or ""."""
+"""The execution property with the folder of the baseline, or ""."""
 
 # Where TFX's Trainer puts the model within its artifact.
 _SERVING = "Format-Serving"
@@ -19,16 +19,16 @@ _SERVING = "Format-Serving"
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Find the baseline among the pushed models."""
     candidate = os.path.join(inputs["model"].uri, _SERVING)
-    # TFX does not pass on what was left at its default.
+    # TFX omits properties that have their default.
     return {FOUND_KEY: find_baseline(properties.get("pushed_models", ""), candidate)}
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
-    """Return the newest version in `pushed_models` that is not `candidate`, or "".
+    """Return the newest version in `pushed_models` other than `candidate`, or "".
 
     Args:
-        pushed_models: folder whose subfolders are versions, named by number.
-        candidate: folder of the SavedModel to be evaluated.
+        pushed_models: folder of versions, named by number.
+        candidate: folder of the SavedModel to evaluate.
     """
     versions = list(whole_versions(pushed_models)) if pushed_models else []
     same = model_digest(candidate) if versions else ""

@@ -1,7 +1,6 @@
-"""ImageEvaluator: TFX's Evaluator on the right split, which keeps the models' predictions.
+"""ImageEvaluator: TFX's Evaluator with faster counting, kept predictions and a verdict.
 
-It never blesses a model below the majority-class accuracy: always answering with the most frequent
-class needs no model.
+It never blesses a model below the majority-class accuracy.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from components.evaluation.executor import CONFIG_KEY, MAX_LITE_DROP_KEY, Execut
 
 
 class ImageEvaluator(component.Evaluator):
-    """TFX's Evaluator with a baseline that may be missing and the split chosen at run time.
+    """TFX's Evaluator with an optional baseline and a split chosen at run time.
 
-    It writes TFMA's files from counts of its own, see `components.evaluation.executor`.
-
-    Beside them lies `prediction_file.PREDICTIONS_FILE`.
+    It writes TFMA's files, and the predictions in `prediction_file.PREDICTIONS_FILE`.
 
     Example:
         >>> from components import ImageEvaluator, ImageExampleGen
@@ -47,21 +44,21 @@ class ImageEvaluator(component.Evaluator):
         config: EvaluationConfig | None = None,
         max_lite_drop: float = 0.01,
     ) -> None:
-        """Judge a model on the split `test` where there is one, else on `eval`.
+        """Evaluate a model on the split `test` if there is one, else on `eval`.
 
         Args:
-            examples: of ImageExampleGen.
-            model: of ImageTrainer.
-            baseline_model: of BaselineFinder: the model in use, if there is one.
-            config: when a model is blessed; None: `EvaluationConfig()`.
-            max_lite_drop: how far the accuracy of a small version may lie below that of the model,
-                0 to 1, for it to be pushed.
+            examples: output of ImageExampleGen.
+            model: output of ImageTrainer.
+            baseline_model: output of BaselineFinder: the model in use, if there is one.
+            config: conditions for blessing; None: `EvaluationConfig()`.
+            max_lite_drop: how far, 0 to 1, the accuracy of a small version may lie below that of
+                the model and still be pushed.
         """
         super().__init__(
             examples=examples,
             model=model,
             baseline_model=baseline_model,
-            # Without one TFX takes the model for an Estimator; the executor makes the real one.
+            # Without one TFX expects an Estimator; the executor makes the real one.
             eval_config=config_pb2.EvalConfig(),
         )
         self.exec_properties[CONFIG_KEY] = to_json(config or EvaluationConfig())

@@ -1,4 +1,4 @@
-"""When a model is good enough to be pushed."""
+"""Configuration of the Evaluator: when a model is good enough to be pushed."""
 
 from __future__ import annotations
 
@@ -7,48 +7,36 @@ from typing import Literal, get_args
 
 from components.contract.configuration import require
 from components.contract.kinds import check_types
-
-MetricName = Literal[
-    "accuracy",
-    "balanced_accuracy",
-    "top_3_accuracy",
-    "top_5_accuracy",
-    "macro_precision",
-    "macro_recall",
-    "macro_f1",
-    "auc",
-    "ece",
-    "loss",
-]
+from components.evaluation.metrics.metric_table import MetricName
 
 Slicing = Literal["class", "size", "luminance", "format", "folder"]
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A bound on a metric, on all images or on a slice of them."""
+    """Bounds on a metric, over all images or over a slice of them."""
 
     metric: MetricName
-    """ece is the expected calibration error; auc and the macro metrics are means over classes."""
+    """ece: expected calibration error. auc and the macro metrics are means over classes."""
 
     slice: str = ""
-    """Where the bound must hold. Empty: on all images together. A slicing, such as class: on each
-    of its values. A slicing and a value, such as class=cat or format=png: on that slice; a model is
-    not blessed if no image is in it. The accuracy on a class is the recall of that class."""
+    """Where the bounds apply. Empty: to all images together. A slicing, such as class: to each of
+    its values. A slicing and a value, such as class=cat or format=png: to that slice; a model is
+    not blessed if the slice is empty. The accuracy on a class is the recall of that class."""
 
     at_least: float | None = None
-    """Lowest value with which a model is blessed."""
+    """Lowest value that is blessed."""
 
     at_most: float | None = None
-    """Highest value with which a model is blessed."""
+    """Highest value that is blessed."""
 
     max_worsening: float | None = None
-    """How much worse than the model in use the model may be, on the same images: lower, or higher
-    for ece and loss."""
+    """How much worse than the model in use a model may be on the same images: lower, or higher for
+    ece and loss."""
 
     @property
     def slicing(self) -> str:
-        """The slicing that `slice` names; empty for all images together."""
+        """The slicing of `slice`; empty for all images together."""
         return self.slice.partition("=")[0]
 
     def __post_init__(self) -> None:
@@ -58,14 +46,14 @@ class Threshold:
         require(
             not self.slice or self.slicing in get_args(Slicing),
             f"{name}: slice is {self.slice!r}: it must be one of {', '.join(get_args(Slicing))}, "
-            f"or one of them and a value, such as class=cat.",
+            f"alone or with a value, such as class=cat.",
         )
         bounds = (self.at_least, self.at_most, self.max_worsening)
         require(
             any(bound is not None for bound in bounds),
             f"{name}: set at_least, at_most or max_worsening.",
         )
-        # The loss alone has no upper end.
+        # Only the loss has no upper limit.
         most = float("inf") if self.metric == "loss" else 1.0
         limit = "not be negative" if self.metric == "loss" else "be from 0 to 1"
         for bound in ("at_least", "at_most", "max_worsening"):
@@ -80,35 +68,35 @@ class Threshold:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """When a model is good enough to be pushed."""
+    """Conditions for blessing a model."""
 
     min_accuracy: float = 0.0
-    """Lowest accuracy, 0 to 1, with which a model is blessed. A model must in any case reach the
-    majority-class accuracy, that of always answering with the most frequent class."""
+    """Lowest accuracy, 0 to 1, that is blessed. Every model must at least reach the majority-class
+    accuracy, that of always predicting the most frequent class."""
 
     max_accuracy_drop: float = 0.02
-    """How far, 0 to 1, the accuracy may lie below that of the model in use. Not 0: to show that a
-    model as good as the one in use is not worse at all takes any number of images."""
+    """How far, 0 to 1, the accuracy may lie below that of the model in use. Not 0: no number of
+    images can show that an equally good model is not worse at all."""
 
     decide_by: Literal["interval", "value"] = "interval"
-    """What has to lie above the majority-class accuracy, and, less the accuracy of the model in
-    use, above -max_accuracy_drop. interval: the whole interval of 95 % confidence, so that no model
-    is blessed by chance. value: the measured accuracy alone, however few images it is measured
-    on. Bounds that you set are compared with measured values in either case."""
+    """What must lie above the majority-class accuracy and, minus the accuracy of the model in use,
+    above -max_accuracy_drop. interval: the whole 95% confidence interval, so that no model is
+    blessed by chance. value: the measured accuracy, however few the images. The bounds that you set
+    are compared with measured values in either case."""
 
     slices: list[Slicing] = field(default_factory=lambda: list(get_args(Slicing)))
-    """Slicings of the images, on each slice of which the metrics are measured: class; size (shorter
-    side); luminance (mean brightness); format of the file; folder that the file came from."""
+    """Slicings to measure the metrics on: class; size (shorter side); luminance (mean brightness);
+    format of the file; folder of the file."""
 
     smoke_images: int = 8
-    """Images that the exported model, loaded in a process of its own, has to answer as it was
-    evaluated before it is blessed. 0: none, and no such process."""
+    """Images of the smoke test: the exported model, loaded in a separate process, must predict them
+    as in the evaluation to be blessed. 0: no smoke test."""
 
     smoke_seconds: float = 300.0
-    """Time limit of that process, from the beginning of the evaluation, seconds."""
+    """Timeout of the smoke test, from the start of the evaluation, seconds."""
 
     thresholds: list[Threshold] = field(default_factory=list)
-    """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,
+    """Further thresholds, set in the configuration file, such as {metric: accuracy, slice: class,
     at_least: 0.7} or {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""The executor of ImageEvaluator: chooses the split, evaluates, keeps predictions and verdict.
+"""The executor of ImageEvaluator: chooses the split, evaluates, writes predictions and verdict.
 
-Workers ask the models about whole batches and count the answers (`answering.shard_answers`). From
-the sums this module writes TFMA's files, so that images cost what the models cost.
+Beam workers run the models over whole batches and count the predictions (`inference`). This module
+writes TFMA's files from the sums, so that evaluation costs little more than the models themselves.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     VERSION_PROPERTY,
 )
-from components.evaluation.answering.shard_answers import Job, answer_shards
-from components.evaluation.answering.split_counts import SplitCounts, read_counts
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.lite import result_file as lite_file
+from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite.measurement import measure_lite
-from components.evaluation.metrics.slice_areas import measure_slice_areas
+from components.evaluation.lite.result import write_results as write_lite_results
+from components.evaluation.metrics.slice_metrics import measure_slice_areas
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts
+from components.evaluation.shard_counts import ShardCounts, read_counts
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
 from components.evaluation.tfma.blessing import (
@@ -52,9 +52,14 @@ from components.evaluation.tfma.blessing import (
     read_config,
 )
 from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
-from components.evaluation.tfma.result_files import Measured, resolve_config, write_results
-from components.evaluation.verdict import Verdict
-from components.evaluation.verdict_file import make_verdict, measure_accuracy, write_thresholds
+from components.evaluation.tfma.result_files import MeasuredModel, resolve_config, write_results
+from components.evaluation.verdict import (
+    Verdict,
+    decide,
+    measure_accuracy,
+    write_thresholds,
+    write_verdict,
+)
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
 from components.storage.artifact_files import make_folders, open_file
@@ -63,7 +68,7 @@ CONFIG_KEY = "config"
 """The execution property that holds the `EvaluationConfig`."""
 
 MAX_LITE_DROP_KEY = "max_lite_drop"
-"""The execution property that bounds what a small version may lose, 0 to 1."""
+"""The execution property that bounds the accuracy drop of a small version, 0 to 1."""
 
 # Probabilities, 4 bytes each, that may be held in memory for the AUC of all slices.
 _MOST_SCORES = 10_000_000
@@ -75,9 +80,10 @@ class Executor(BaseBeamExecutor):
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Evaluate on `TEST` where there is one: `EVAL` has chosen the weights."""
+        """Evaluate on `TEST` if there is one: `EVAL` has chosen the weights."""
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
         evaluation = artifact_utils.get_single_instance(output_dict[EVALUATION_KEY])
+        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
         labels = read_index(examples.uri)["labels"]
         split = TEST if TEST in labels else EVAL
         total = sum(labels[split].values())
@@ -90,37 +96,38 @@ class Executor(BaseBeamExecutor):
         job = Job(paths, evaluation.uri, slicings=config.slices, total=total)
         with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
-                answer_shards(pipeline, list_shards(examples.uri, split), job)
+                predict_shards(pipeline, list_shards(examples.uri, split), job)
             counts = read_counts(evaluation.uri)
             join_parts(evaluation.uri)
-            broken = smoke_test.find_failure(
+            smoke_failure = smoke_test.find_failure(
                 lambda names: read_predictions(evaluation.uri, only=names)
             )
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
-        measured = measure_accuracy(counts, majority_accuracy)
-        explained = explain_blessing(evaluation.uri, majority_accuracy)
-        verdict = make_verdict(
-            evaluation.uri, config, measured, explained=explained, holds=holds, broken=broken
+        verdict = decide(
+            measure_accuracy(counts, majority_accuracy),
+            config,
+            explained=explain_blessing(evaluation.uri, majority_accuracy),
+            holds=holds,
+            smoke_failure=smoke_failure,
         )
+        write_verdict(evaluation.uri, verdict)
         write_thresholds(evaluation.uri, describe_thresholds(read_config(evaluation.uri)))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
-        _note_baseline(evaluation, input_dict)
-        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
+        for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
+            version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
+            evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
         max_drop = exec_properties.get(MAX_LITE_DROP_KEY, 0.0)
-        kept = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
-        blessing.set_string_custom_property(LITE_PROPERTY, kept)
+        pushed = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
+        blessing.set_string_custom_property(LITE_PROPERTY, pushed)
         if name := exec_properties.get("current_component_id"):
             blessing.set_string_custom_property("component_id", name)
         _bless(blessing, verdict, models)
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
-    """Raise the least allowed accuracy to `accuracy`, 0 to 1, if it is lower.
-
-    That is the accuracy of always answering with the most frequent class.
-    """
+    """Raise the required accuracy to `accuracy`, that of the majority class, if it is lower."""
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
 
 
@@ -136,29 +143,21 @@ def _path(model: types.Artifact) -> str:
     return path
 
 
-def _note_baseline(
-    evaluation: types.Artifact, input_dict: Mapping[str, list[types.Artifact]]
-) -> None:
-    for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
-        version = baseline.get_string_custom_property(VERSION_PROPERTY) or ""
-        evaluation.set_string_custom_property(BASELINE_PROPERTY, version)
-
-
 def _measure_lite(
     model: types.Artifact, examples_uri: str, split: str, evaluation_uri: str, *, max_drop: float
 ) -> str:
-    """Measure the small versions; return the kinds that are good enough, with commas."""
+    """Measure the small versions; return the kinds to push, separated by commas."""
     results = measure_lite(
         model.uri, examples_uri, split, lambda: read_predictions(evaluation_uri), max_drop=max_drop
     )
-    lite_file.write_results(evaluation_uri, results)
+    write_lite_results(evaluation_uri, results)
     return ",".join(result.kind for result in results if not result.reason)
 
 
 def _start_smoke_test(
     model: str, examples_uri: str, split: str, config: EvaluationConfig
 ) -> SmokeTest:
-    """Have the model answer the first images of the split, in a process of its own."""
+    """Start predicting the first images of the split in a separate process."""
     name, encoded = FILENAME.encode(), ENCODED.encode()
     examples = itertools.chain.from_iterable(
         read_features(shard, {name, encoded}) for shard in list_shards(examples_uri, split)
@@ -171,29 +170,29 @@ def _start_smoke_test(
 def _write_results(
     evaluation_uri: str,
     config: EvaluationConfig,
-    counts: SplitCounts,
+    counts: ShardCounts,
     *,
     paths: list[str],
     with_auc: bool,
 ) -> bool:
-    """Write TFMA's files; say whether all thresholds hold."""
+    """Write TFMA's files; return whether all thresholds are met."""
     wanted = make_eval_config(config, with_auc=with_auc)
     resolved = resolve_config(wanted, compared=len(paths) > 1)
     areas: list[Any] = [None] * len(paths)
     if measures_auc(resolved):
         evaluated = read_predictions(evaluation_uri)
-        answers = filter(None, (evaluated.candidate, evaluated.baseline))
+        predictions = filter(None, (evaluated.candidate, evaluated.baseline))
         slices: dict[str, list[str]] = {
             name: make_readable(evaluated.slices[name]) for name in config.slices
         }
-        areas = [measure_slice_areas(of, slices) for of in answers]
+        areas = [measure_slice_areas(of_model, slices) for of_model in predictions]
     names = [spec.name for spec in resolved.model_specs]
     of_models = zip(names, paths, counts.models, areas, strict=True)
-    return write_results(evaluation_uri, resolved, [Measured(*of) for of in of_models])
+    return write_results(evaluation_uri, resolved, [MeasuredModel(*of) for of in of_models])
 
 
 def _bless(blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact]) -> None:
-    """Write what TFX's Evaluator writes of a blessing, which Pusher looks for."""
+    """Write the blessing as TFX's Evaluator does, for Pusher."""
     blessed = verdict.outcome == "blessed"
     name = constants.BLESSED_FILE_NAME if blessed else constants.NOT_BLESSED_FILE_NAME
     make_folders(blessing.uri)

@@ -1,7 +1,7 @@
-"""The Parquet file of an evaluation that holds the models' predictions for each example.
+"""Reads the Parquet file of an evaluation with the models' predictions for each example.
 
-TFMA itself keeps no predictions, and to run the models again for the report would cost as much as
-the evaluation. `prediction_parts` writes it.
+TFMA keeps no predictions, and running the models again for the report would cost as much as the
+evaluation. `prediction_parts` writes the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
-from components.evaluation.slices import SLICINGS, decode_text
+from components.evaluation.slices import SLICINGS, decode_text, encode_text
 from components.storage.artifact_files import on_disk, open_file
 
 PREDICTIONS_FILE = "predictions.parquet"
@@ -26,10 +26,10 @@ PROBABILITIES, BASELINE_PROBABILITIES = "probabilities", "baseline_probabilities
 """Columns of arrays of float32, [classes]; all other columns are bytes."""
 
 LABELS, BASELINE_LABELS = b"labels", b"baseline_labels"
-"""Keys of the metadata: the text of each column of probabilities, JSON."""
+"""Keys of the metadata: the label of each column of probabilities, JSON."""
 
 WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
-"""Probabilities do not compress, and hardly any repeats."""
+"""Probabilities do not compress, and hardly repeat."""
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
@@ -37,8 +37,7 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
 
     Args:
         evaluation_uri: output folder of the Evaluator.
-        only: names of the images that are wanted; None: all, whose probabilities must fit into
-            memory.
+        only: names of the images to read; None: all. Their probabilities must fit into memory.
     """
     table = _read(os.path.join(evaluation_uri, PREDICTIONS_FILE), only)
     facts = table.schema.metadata
@@ -58,22 +57,20 @@ def _read(path: str, only: Collection[str] | None) -> Any:
     if only is None:
         with open_file(path, "rb") as file:
             return pq.read_table(pa.BufferReader(file.read()))
-    names = pa.array([name.encode("utf-8", "surrogateescape") for name in only], pa.binary())
+    names = pa.array(map(encode_text, only), pa.binary())
     parquet = pq.ParquetFile(_source(path))
     groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-    return pa.concat_tables([_choose(group, names) for group in groups])
+    return pa.concat_tables(
+        [group.filter(pc.is_in(group["filename"], value_set=names)) for group in groups]
+    )
 
 
 def _source(path: str) -> Any:
-    """Return what pyarrow can read a part of; what lies in a store is read whole."""
+    """Return what pyarrow can read by row groups; files in object stores are read whole."""
     if on_disk(path):
         return path
     with open_file(path, "rb") as file:
         return pa.BufferReader(file.read())
-
-
-def _choose(table: Any, names: Any) -> Any:
-    return table.filter(pc.is_in(table["filename"], value_set=names))
 
 
 def _texts(table: Any, name: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Parts of the file of predictions: each worker writes one for a shard, the executor joins them.
+"""Writes the prediction file in parts: workers write one per shard, the executor joins them.
 
-A part is two files: rows of float32, which are read one by one when the parts are joined, so that
-memory does not grow with the images; and a table of the texts, written last.
+A part is two files: rows of float32, read one by one when the parts are joined, so that memory
+does not grow with the images; and a table of the texts, written last.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from components.storage.artifact_files import (
 )
 
 FOLDER = "prediction_parts"
-"""Folder of the parts in an evaluation; it is gone once they are joined."""
+"""Folder of the parts in an evaluation, removed when they are joined."""
 
 _ROWS, _TEXTS = ".rows", ".parquet"
 
-# Rows that are encoded at once: 4,096 x 1,000 classes are 16 MB.
+# Rows encoded at once: 4,096 x 1,000 classes are 16 MB.
 _ROW_GROUP = 4096
 _COPY_BYTES = 2**24
 
 
 @dataclass
 class PartWriter:
-    """Takes the predictions of a shard, batch by batch."""
+    """Writes the predictions of a shard, batch by batch."""
 
     _rows: Any
     _texts: dict[str, list[bytes]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class PartWriter:
         """Add a batch.
 
         Args:
-            texts: column → the value of each example; `filename`, `label` and the slicings.
+            texts: column → value of each example: `filename`, `label` and the slicings.
             probabilities: of each model, [examples, classes].
         """
         for name, values in texts.items():
@@ -76,14 +76,14 @@ class PartWriter:
 def open_part(
     evaluation_uri: str, name: str, labels: Sequence[Sequence[bytes]]
 ) -> Iterator[PartWriter]:
-    """Open the part of a shard, which appears whole, or not at all.
+    """Open the part of a shard, which appears whole or not at all.
 
-    A distributed runner may have two workers do the same shard: the one replaces the other's.
+    If a distributed runner gives the same shard to two workers, the last one wins.
 
     Args:
         evaluation_uri: output folder of the Evaluator.
-        name: of the shard.
-        labels: of the columns, for the candidate and, if there is one, the model in use.
+        name: name of the shard.
+        labels: column labels of the candidate and, if there is one, of the model in use.
     """
     path = os.path.join(evaluation_uri, FOLDER, name)
     unfinished = f"{path}.{uuid.uuid4().hex}"
@@ -99,7 +99,7 @@ def open_part(
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Write a file that appears whole, in place of an earlier one."""
+    """Write a file atomically, replacing an earlier one."""
     unfinished = f"{path}.{uuid.uuid4().hex}"
     make_folders(os.path.dirname(path))
     with open_file(unfinished, "wb") as file:
@@ -112,10 +112,10 @@ def _dump(labels: Iterable[bytes]) -> bytes:
 
 
 def join_parts(evaluation_uri: str) -> None:
-    """Join the parts in one file, sorted by the names of the images, and remove them.
+    """Join the parts into one file, sorted by image name, and remove them.
 
-    Its bytes do not depend on how the work was divided. What is in memory are the texts and 4,096
-    rows; parts in a bucket are copied to this machine, and the file from it.
+    Its bytes do not depend on how the work was divided. Memory holds the texts and 4,096 rows;
+    parts in a bucket are copied to this machine first.
     """
     folder = os.path.join(evaluation_uri, FOLDER)
     with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
@@ -141,7 +141,7 @@ def _read_table(path: str) -> Any:
 
 
 def _fetch(path: str, scratch: str) -> str:
-    """Return a path of the same content on this machine."""
+    """Return a local path with the same content."""
     if on_disk(path):
         return path
     local = os.path.join(scratch, os.path.basename(path))
@@ -156,7 +156,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _write_sorted(path: str, tables: Sequence[Any], files: Sequence[int]) -> None:
-    """Write all rows in the order of their file names; `files` are descriptors of the rows."""
+    """Write all rows in the order of their file names; `files` are file descriptors of the rows."""
     lengths = [len(table) for table in tables]
     of_part = np.repeat(np.arange(len(tables)), lengths)
     of_row = np.concatenate([np.arange(length) for length in lengths])
@@ -181,16 +181,16 @@ def _write_sorted(path: str, tables: Sequence[Any], files: Sequence[int]) -> Non
 def _read_rows(
     files: Sequence[int], of_part: Ints, of_row: Ints, width: int
 ) -> NDArray[np.float32]:
-    """Read single rows, wherever they are."""
+    """Read single rows from the parts."""
     rows = np.empty((len(of_row), width), np.float32)
     size = rows.itemsize * width
-    for place, (part, row) in enumerate(zip(of_part.tolist(), of_row.tolist(), strict=True)):
-        os.preadv(files[part], [rows[place].data], row * size)
+    for index, (part, row) in enumerate(zip(of_part.tolist(), of_row.tolist(), strict=True)):
+        os.preadv(files[part], [rows[index].data], row * size)
     return rows
 
 
 def _append(texts: Any, rows: NDArray[np.float32], widths: Sequence[int]) -> Any:
-    """Add the columns of probabilities, one for each model."""
+    """Append one column of probabilities per model."""
     names = (PROBABILITIES, BASELINE_PROBABILITIES)
     parts = np.split(rows, np.cumsum(widths)[:-1], axis=1)
     for name, part, width in zip(names, parts, widths, strict=False):

@@ -1,4 +1,4 @@
-"""The slices that evaluated images belong to, in words."""
+"""The slices that evaluated images belong to, by name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _BRIGHTNESSES = (64, 128, 192)
 
 
 def describe_slices(features: Mapping[str, NDArray[Any]]) -> dict[str, list[str]]:
-    """Return for each slicing the value of every example of a batch.
+    """Return slicing → value of every example of a batch.
 
     Args:
-        features: key of `components.contract.example` → [examples]; a luminance that was not
-            measured is NaN.
+        features: key of `components.contract.example` → [examples]; unmeasured luminance is NaN.
     """
     sides = np.minimum(features[HEIGHT], features[WIDTH])
     names = [os.path.dirname(decode_text(name)) for name in features[FILENAME]]
@@ -42,12 +41,17 @@ def describe_slices(features: Mapping[str, NDArray[Any]]) -> dict[str, list[str]
 
 
 def decode_text(value: bytes) -> str:
-    """Decode text that may be any bytes; `encode` with the same error handler reverses it."""
+    """Decode text that may be any bytes; `encode_text` reverses it."""
     return value.decode("utf-8", "surrogateescape")
 
 
+def encode_text(value: str) -> bytes:
+    """Encode text of `decode_text`."""
+    return value.encode("utf-8", "surrogateescape")
+
+
 def make_readable(values: Sequence[str]) -> list[str]:
-    """Replace what is not text: names may be any bytes, and TFMA takes text only."""
+    """Replace invalid bytes: names may hold any, and TFMA takes only text."""
     return [value.encode("utf-8", "replace").decode() for value in values]
 
 

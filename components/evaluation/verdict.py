@@ -1,138 +1,182 @@
-"""The verdict on a model: good enough, not good enough, or nothing that so few images can tell."""
+"""The verdict on a model: whether it is good enough, or whether too few images can tell.
+
+It is written next to TFMA's files; the report reads it.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
-from typing import Literal
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
-from components.evaluation.metrics.intervals import Interval, Z
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics.intervals import (
+    Interval,
+    Z,
+    paired_interval_of_counts,
+    proportion_interval,
+)
+from components.evaluation.shard_counts import ShardCounts
+from components.storage.artifact_files import open_file
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-# More than these are no advice.
+_FILE, _THRESHOLDS_FILE = "verdict.json", "thresholds.json"
+
+# Nobody collects more than these.
 _MOST_IMAGES = 10_000_000
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the Evaluator has decided, and why."""
+    """The decision of the Evaluator, with its reasons."""
 
     outcome: Outcome
-    """undecided: the measured values are good enough, but chance explains them as well."""
+    """undecided: the measured values are good enough, but may be due to chance."""
     headline: str
-    """One sentence, for someone who reads nothing else."""
+    """One sentence for readers of nothing else."""
     reasons: list[str]
-    """Each a clause in words: which bound decided, on which slice, by how much."""
+    """Clauses: which threshold decided, on which slice, by how much."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The accuracy of a model on the images that judge it, and how certain it is."""
+class MeasuredAccuracy:
+    """The accuracy of a model, and how certain it is."""
 
     images: int
     accuracy: float
     interval: Interval
     majority_accuracy: float
-    """Accuracy of always answering with the most frequent class."""
+    """Accuracy of always predicting the most frequent class."""
     change: float | None = None
-    """Accuracy less that of the model in use, on the same images; None where none is in use."""
+    """Accuracy minus that of the model in use, on the same images; None without one."""
     change_interval: Interval | None = None
     disagreement: float = 0.0
-    """Fraction of the images that one of both models is right about, and the other one not."""
+    """Fraction of the images that exactly one of the two models is right about."""
 
 
-def judge(
-    measured: Measured, *, explained: tuple[str, ...], holds: bool, max_drop: float, strict: bool
+def measure_accuracy(counts: ShardCounts, majority_accuracy: float) -> MeasuredAccuracy:
+    """Return the accuracy of the candidate, compared with the model in use if there is one.
+
+    Args:
+        counts: of all examples.
+        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
+    """
+    of_candidate = counts.models[0].select(0)
+    examples, right = of_candidate.examples, int(of_candidate.per_class[2].sum())
+    measured = MeasuredAccuracy(
+        images=examples,
+        accuracy=right / examples,
+        interval=proportion_interval(right, examples),
+        majority_accuracy=majority_accuracy,
+    )
+    if len(counts.models) == 1:
+        return measured
+    return replace(
+        measured,
+        change=(counts.gained - counts.lost) / examples,
+        change_interval=paired_interval_of_counts(examples, counts.gained, counts.lost),
+        disagreement=(counts.gained + counts.lost) / examples,
+    )
+
+
+def decide(
+    measured: MeasuredAccuracy,
+    config: EvaluationConfig,
+    *,
+    explained: Sequence[str],
+    holds: bool,
+    smoke_failure: str = "",
 ) -> Verdict:
-    """Decide whether a model may be used.
+    """Decide whether a model may be pushed.
 
-    Against the model in use this is a test of non-inferiority: the whole interval of the difference
-    has to lie above the largest drop that is allowed (Piaggio et al. 2012, "Reporting of
+    The comparison with the model in use is a test of non-inferiority: the whole interval of the
+    difference has to lie above the largest drop allowed (Piaggio et al. 2012, "Reporting of
     Noninferiority and Equivalence Randomized Trials").
 
     Args:
-        measured: on the split that judges.
-        explained: what thresholds decided, in words.
-        holds: whether all thresholds hold for the measured values.
-        max_drop: how far the accuracy may lie below that of the model in use, 0 to 1.
-        strict: whether intervals have to hold as well as values.
+        measured: result of `measure_accuracy`.
+        config: largest drop allowed, and whether intervals decide.
+        explained: which thresholds decided, on which slices, and by how much.
+        holds: whether the measured values meet every threshold.
+        smoke_failure: why the exported model failed its smoke test; "" if it passed.
     """
+    max_drop = config.max_accuracy_drop
     doubts = _find_doubts(measured, max_drop)
     reasons = [*explained, *(doubt for _, doubt in doubts)]
+    if smoke_failure:
+        headline = "Not blessed: the exported model failed its smoke test."
+        return Verdict("refused", headline, [smoke_failure, *reasons])
     if not holds:
-        return Verdict("refused", _refusal(measured), reasons)
-    if doubts and strict:
-        untold = " and ".join(short for short, _ in doubts)
-        headline = f"Not blessed: {untold} cannot be told from {measured.images:,} images."
+        return Verdict("refused", _explain_refusal(measured), reasons)
+    if doubts and config.decide_by == "interval":
+        claims = " and ".join(claim for claim, _ in doubts)
+        headline = f"Not blessed: {measured.images:,} images are too few to show {claims}."
         return Verdict("undecided", headline, reasons)
-    return Verdict("blessed", _blessing(measured, max_drop), reasons)
+    return Verdict("blessed", _explain_blessing(measured, max_drop), reasons)
 
 
-def refuse_broken(verdict: Verdict, broken: str) -> Verdict:
-    """Return the verdict on a model that failed its smoke test, whatever its metrics are."""
-    headline = "Not blessed: the exported model failed its smoke test."
-    return Verdict("refused", headline, [broken, *verdict.reasons])
-
-
-def _refusal(measured: Measured) -> str:
+def _explain_refusal(measured: MeasuredAccuracy) -> str:
     if measured.accuracy < measured.majority_accuracy:
-        return "Not blessed: worse than always answering with the most frequent class."
+        return "Not blessed: worse than always predicting the most frequent class."
     if measured.change is not None:
-        return "Not blessed: this model does not replace the one in use."
+        return "Not blessed: this model does not replace the model in use."
     return "Not blessed: this model misses a threshold."
 
 
-def _blessing(measured: Measured, max_drop: float) -> str:
+def _explain_blessing(measured: MeasuredAccuracy, max_drop: float) -> str:
     change = measured.change_interval
     if change is None:
         better = measured.interval.low > measured.majority_accuracy
-        than = "better than guessing" if better else "its measured values hold"
-        return f"Blessed: {than}. There is no model in use to compare with."
+        reason = "better than guessing" if better else "it meets every threshold"
+        return f"Blessed: {reason}. There is no model in use to compare with."
     if change.low > 0:
-        return "Blessed: better than the model in use, which it may replace."
+        return "Blessed: better than the model in use."
     if change.low > -max_drop:
-        return f"Blessed: at most {max_drop:g} behind the model in use, which it may replace."
-    return "Blessed: its measured values hold, and it may replace the model in use."
+        return f"Blessed: at most {max_drop:g} less accurate than the model in use."
+    return "Blessed: it meets every threshold."
 
 
-def _find_doubts(measured: Measured, max_drop: float) -> list[tuple[str, str]]:
-    """Return what the images cannot tell, in a few words and with its numbers."""
+def _find_doubts(measured: MeasuredAccuracy, max_drop: float) -> list[tuple[str, str]]:
+    """Return each claim that the images cannot support, and its numbers."""
     found = []
-    accuracy, low, guess = measured.accuracy, measured.interval.low, measured.majority_accuracy
-    if low <= guess <= accuracy:
+    accuracy, interval, guess = measured.accuracy, measured.interval, measured.majority_accuracy
+    if interval.low <= guess <= accuracy:
         spread = accuracy * (1 - accuracy)
-        needed = say_images_needed(spread, accuracy - guess, measured.images)
+        needed = estimate_images_needed(spread, accuracy - guess, measured.images)
         found.append(
             (
-                "better than guessing",
-                f"accuracy {accuracy:.3f} is {low:.3f} to {measured.interval.high:.3f} with 95 % "
-                f"confidence, which includes {guess:.3f}, the majority-class accuracy{needed}",
+                "that it is better than guessing",
+                f"the 95% confidence interval of the accuracy {accuracy:.3f}, {interval.low:.3f} "
+                f"to {interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy"
+                f"{needed}",
             )
         )
     change, ends = measured.change, measured.change_interval
     if change is not None and ends is not None and ends.low <= -max_drop <= change:
         spread = measured.disagreement - change**2
-        needed = say_images_needed(spread, change + max_drop, measured.images)
+        needed = estimate_images_needed(spread, change + max_drop, measured.images)
+        claim = f"at most {max_drop:g} less accurate than" if max_drop else "as accurate as"
         found.append(
             (
-                f"at most {max_drop:g} behind the model in use"
-                if max_drop
-                else "as good as the model in use",
-                f"the difference to the model in use is {ends.low:+.3f} to {ends.high:+.3f} with "
-                f"95 % confidence, which includes {-max_drop:+g}{needed}",
+                f"that it is {claim} the model in use",
+                f"the 95% confidence interval of the difference to the model in use, "
+                f"{ends.low:+.3f} to {ends.high:+.3f}, includes {-max_drop:+g}{needed}",
             )
         )
     return found
 
 
-def say_images_needed(spread: float, distance: float, images: int) -> str:
-    """Say how many images would tell, if a value stayed where it is; "" if nobody can say.
+def estimate_images_needed(spread: float, distance: float, images: int) -> str:
+    """Say how many images would decide if the value stayed the same; "" if that is unknown.
 
     Args:
-        spread: variance of what one image says.
+        spread: variance of the value of one image.
         distance: of the mean from the bound.
-        images: that there are, and do not tell.
+        images: number of images, which do not decide.
     """
     if distance <= 0 or spread <= 0:
         return ""
@@ -140,4 +184,35 @@ def say_images_needed(spread: float, distance: float, images: int) -> str:
     if not images < needed < _MOST_IMAGES:
         return ""
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return f"; about {math.ceil(needed / digits) * digits:,} images would tell"
+    return f"; about {math.ceil(needed / digits) * digits:,} images would be enough to decide"
+
+
+def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:
+    """Write the verdict into an evaluation."""
+    _write(asdict(verdict), evaluation_uri, _FILE)
+
+
+def read_verdict(evaluation_uri: str) -> Verdict:
+    """Read the verdict of an evaluation."""
+    return Verdict(**_read(evaluation_uri, _FILE))
+
+
+def write_thresholds(evaluation_uri: str, thresholds: Mapping[str, str]) -> None:
+    """Write the thresholds of an evaluation: metric and slice → bounds in words."""
+    _write(dict(thresholds), evaluation_uri, _THRESHOLDS_FILE)
+
+
+def read_thresholds(evaluation_uri: str) -> dict[str, str]:
+    """Read the thresholds of an evaluation."""
+    return _read(evaluation_uri, _THRESHOLDS_FILE)
+
+
+def _write(facts: Mapping[str, Any], folder: str, name: str) -> None:
+    with open_file(os.path.join(folder, name), "w") as file:
+        file.write(json.dumps(facts, indent=1) + "\n")
+
+
+def _read(folder: str, name: str) -> dict[str, Any]:
+    with open_file(os.path.join(folder, name)) as file:
+        facts: dict[str, Any] = json.loads(file.read())
+    return facts

@@ -24,12 +24,12 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     Properties,
 )
-from components.evaluation.lite.result_file import read_results
+from components.evaluation.lite.result import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
-from components.evaluation.verdict_file import read_thresholds, read_verdict
+from components.evaluation.verdict import read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ReportFacts

@@ -7,13 +7,10 @@ import math
 import numpy as np
 
 from components.evaluation.metrics.calibration import Reliability
-from components.evaluation.metrics.classification_metrics import (
-    METRICS,
-    Comparison,
-    ModelMetrics,
-)
+from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.curves import ClassCurves, PrecisionRecall, Roc
 from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Ints
 from components.evaluation.metrics.slice_metrics import ConfusedPair, SliceMetrics
 

@@ -1,4 +1,4 @@
-"""The real Evaluator, TFMA and all, on answers that are known."""
+"""The real Evaluator, with TFMA, on known predictions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_model_analysis as tfma
 from sklearn import metrics
 from tfx import types
 
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
-from components.evaluation.blessing_text import BASELINE, CANDIDATE, Slice
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import METRICS, measure
-from components.evaluation.metrics.predictions import Predictions
+from components.evaluation.metrics.classification_metrics import measure
+from components.evaluation.metrics.counts import OVERALL, Counts, SliceKey
+from components.evaluation.metrics.curves import mean_auc
+from components.evaluation.metrics.metric_table import METRICS
+from components.evaluation.metrics.predictions import Evaluated, Predictions, PredictionStats
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.evaluation.tfma.blessing import explain_blessing, read_metrics
-from components.evaluation.verdict_file import read_verdict
-from tests.evaluation.answers import Model, evaluate, write_examples
+from components.evaluation.threshold_text import BASELINE, CANDIDATE
+from components.evaluation.verdict import read_verdict
 from tests.evaluation.predictions_sample import make_predictions
+from tests.evaluation.sample_models import Model, evaluate, write_examples
 
 LABELS = ("cat", "7", "<b>|日本語", "dog")
 EACH = 30
@@ -29,8 +33,10 @@ THRESHOLDS = [
     Threshold("accuracy", slice="class=7", at_least=0.999),
     Threshold("accuracy", slice="format=gif", at_least=0.1),
     Threshold("macro_f1", slice="format", at_least=0.1, at_most=1),
+    Threshold("auc", slice="luminance", at_least=0.1, max_worsening=0.9),
 ]
 
+Found = dict[SliceKey, dict[str, dict[str, float]]]
 
 # The real Evaluator: TFMA takes seconds for each run.
 pytestmark = [pytest.mark.xdist_group("evaluated"), pytest.mark.slow]
@@ -45,7 +51,7 @@ def predictions() -> Predictions:
 def evaluation(
     predictions: Predictions, tmp_path_factory: pytest.TempPathFactory
 ) -> types.Artifact:
-    """Of a model against one in use that knows the classes in another order, but for the last."""
+    """A candidate against a baseline that knows all classes but the last, in another order."""
     folder = tmp_path_factory.mktemp("evaluator")
     examples = write_examples(folder / "examples", "test", predictions)
     model = Model(LABELS).save(folder / "model")
@@ -62,16 +68,19 @@ def evaluation(
 
 
 @pytest.fixture(scope="module")
-def found(evaluation: types.Artifact) -> dict[Slice, dict[str, dict[str, float]]]:
+def found(evaluation: types.Artifact) -> Found:
     return {
         key: {model: dict(values) for model, values in by_model.items()}
         for key, by_model in read_metrics(evaluation.uri)
     }
 
 
-def test_the_numbers_are_those_of_scikit_learn(
-    found: dict[Slice, dict[str, dict[str, float]]], predictions: Predictions
-) -> None:
+@pytest.fixture(scope="module")
+def kept(evaluation: types.Artifact) -> Evaluated:
+    return read_predictions(evaluation.uri)
+
+
+def test_the_numbers_are_those_of_scikit_learn(found: Found, predictions: Predictions) -> None:
     ids, probabilities = predictions.ids, predictions.probabilities.astype(np.float64)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     predicted = probabilities.argmax(axis=1)
@@ -88,33 +97,78 @@ def test_the_numbers_are_those_of_scikit_learn(
         "loss": metrics.log_loss(ids, probabilities),
         "example_count": len(ids),
     }
-    overall = found[()][CANDIDATE]
+    overall = found[OVERALL][CANDIDATE]
     assert overall.keys() == expected.keys() | {"ece"}
     for name, value in expected.items():
         assert overall[name] == pytest.approx(value, abs=1e-6), name
 
 
-def test_the_report_measures_what_the_evaluator_measures(
-    evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
-) -> None:
-    kept = read_predictions(evaluation.uri)
+def test_every_slice_has_the_metrics_of_its_examples(found: Found, kept: Evaluated) -> None:
     assert kept.baseline
-    for model, answers in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
-        scalars = measure(answers).scalars
-        assert scalars.keys() == set(METRICS)
-        for name in METRICS:
-            assert scalars[name] == pytest.approx(found[()][model][name], abs=1e-6), (model, name)
+    for key, by_model in found.items():
+        there = np.full(len(kept.filenames), True)
+        if key != OVERALL:
+            there = np.array(kept.slices[key[0]]) == key[1]
+        for name, model in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
+            ids, probabilities = model.ids[there], model.probabilities[there]
+            expected = {
+                **Counts.of(PredictionStats.of(ids, probabilities)).scalars(),
+                "auc": mean_auc(ids, probabilities),
+                "example_count": there.sum(),
+            }
+            assert by_model[name] == pytest.approx(expected, abs=1e-6, nan_ok=True), (key, name)
 
 
-def test_every_slicing_holds_every_example_once(
-    found: dict[Slice, dict[str, dict[str, float]]],
+def test_the_report_measures_what_the_evaluator_measures(found: Found, kept: Evaluated) -> None:
+    assert kept.baseline
+    for name, model in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
+        scalars = measure(model).scalars
+        expected = {metric: found[OVERALL][name][metric] for metric in METRICS}
+        assert scalars == pytest.approx(expected, abs=1e-6), name
+
+
+def test_tfma_loads_metrics_plots_and_thresholds(
+    evaluation: types.Artifact, found: Found, kept: Evaluated
 ) -> None:
+    assert kept.baseline
+    [plots] = [of for of in tfma.load_plots(evaluation.uri) if not of.slice_key.single_slice_keys]
+    matrices = {
+        item.key.model_name: item.value.multi_class_confusion_matrix_at_thresholds.matrices[0]
+        for item in plots.plot_keys_and_values
+    }
+    for name, model in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
+        result = tfma.load_eval_result(evaluation.uri, model_name=name)
+        sizes = (len(result.slicing_metrics), len(result.plots), len(result.attributions))
+        assert sizes == (len(found),) * 3
+        cells = {
+            (entry.actual_class_id, entry.predicted_class_id): entry.num_weighted_examples
+            for entry in matrices[name].entries
+        }
+        pairs = np.stack([model.ids, model.probabilities.argmax(axis=1)])
+        known, number = np.unique(pairs, axis=1, return_counts=True)
+        assert cells == dict(zip(map(tuple, known.T.tolist()), number.tolist(), strict=True))
+    validation = tfma.load_validation_result(evaluation.uri)
+    assert not validation.validation_ok
+    failed = {
+        (str(of.slice_key.single_slice_keys), failure.metric_key.name, failure.metric_key.is_diff)
+        for of in validation.metric_validations_per_slice
+        for failure in of.failures
+    }
+    assert {(metric, is_diff) for _, metric, is_diff in failed} == {
+        ("ece", False),
+        ("accuracy", False),
+    }
+    assert len(validation.missing_slices) == 1
+    checked = [of.slicing_spec for of in validation.validation_details.slicing_details]
+    assert len(checked) > 3
+
+
+def test_every_slicing_holds_every_example_once(found: Found) -> None:
     counts: dict[str, dict[str, float]] = {}
-    for key, values in found.items():
-        if key:
-            [(slicing, value)] = key
-            counts.setdefault(slicing, {})[value] = values[CANDIDATE]["example_count"]
+    for (slicing, value), values in found.items():
+        counts.setdefault(slicing, {})[value] = values[CANDIDATE]["example_count"]
     assert counts == {
+        "": {"": 120},
         "class": dict.fromkeys(LABELS, EACH),
         "size": {"under 32 px": 12, "32 to 63 px": 32, "64 to 127 px": 64, "128 to 255 px": 12},
         "luminance": {"under 64": 42, "64 to 127": 38, "not measured": 40},
@@ -123,10 +177,9 @@ def test_every_slicing_holds_every_example_once(
     }
 
 
-def test_the_answers_to_each_example_are_kept(
-    evaluation: types.Artifact, predictions: Predictions
+def test_the_predictions_are_kept(
+    evaluation: types.Artifact, kept: Evaluated, predictions: Predictions
 ) -> None:
-    kept = read_predictions(evaluation.uri)
     assert list(kept.filenames) == sorted(kept.filenames)
     # The number of an example is in its name.
     order = [int(name[-9:-4]) for name in kept.filenames]
@@ -144,17 +197,15 @@ def test_the_answers_to_each_example_are_kept(
     assert [file.name for file in Path(evaluation.uri).glob("*pred*")] == [PREDICTIONS_FILE]
 
 
-def test_the_reasons_of_the_blessing(
-    evaluation: types.Artifact, found: dict[Slice, dict[str, dict[str, float]]]
-) -> None:
+def test_the_reasons_of_the_blessing(evaluation: types.Artifact, found: Found) -> None:
     assert evaluation.get_string_custom_property(SPLIT_PROPERTY) == "test"
     assert evaluation.get_float_custom_property(MAJORITY_PROPERTY) == 0.25
-    ece = found[()][CANDIDATE]["ece"]
-    recall = found[(("class", "7"),)][CANDIDATE]["accuracy"]
+    ece = found[OVERALL][CANDIDATE]["ece"]
+    recall = found["class", "7"][CANDIDATE]["accuracy"]
     assert explain_blessing(evaluation.uri, 0.25) == (
         f"calibration error {ece:.3f} is {ece - 0.001:.3f} above 0.001, its threshold",
         f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below 0.999, its threshold",
-        "no image is in format=gif, which a threshold is for",
+        "format=gif has a threshold but no images",
     )
 
 
@@ -165,24 +216,27 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     config = EvaluationConfig(min_accuracy=0.5, thresholds=[Threshold("auc", at_least=0.5)])
     evaluation, blessing = evaluate(tmp_path / "first", examples, model, config=config)
     assert blessing.get_int_custom_property("blessed")
+    assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
     accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
     assert explain_blessing(evaluation.uri, 1 / 3) == (
-        f"accuracy {accuracy:.3f} reaches 0.5, the least allowed",
-        "1 more threshold holds",
-        "no model in use to compare with",
+        f"accuracy {accuracy:.3f} reaches 0.5, the required minimum",
+        "1 more threshold is met",
+        "there is no model in use to compare with",
     )
+    result = tfma.load_eval_result(evaluation.uri)
+    assert len(result.slicing_metrics) == len(result.plots) > 5
     again, _ = evaluate(tmp_path / "second", examples, model)
-    # As ML Metadata gives it back, which keeps six digits.
+    # ML Metadata keeps six digits.
     majority = float(f"{again.get_float_custom_property(MAJORITY_PROPERTY):.6g}")
     assert explain_blessing(again.uri, majority) == (
         f"accuracy {accuracy:.3f} reaches 0.3333, the majority-class accuracy",
-        "no model in use to compare with",
+        "there is no model in use to compare with",
     )
     files = [Path(e.uri, PREDICTIONS_FILE).read_bytes() for e in (evaluation, again)]
     assert files[0] == files[1]
 
 
-def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
+def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     predictions = make_predictions(("a", "b"), each=40)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
     in_use = Model(("a", "b")).save(tmp_path / "in_use")
@@ -193,38 +247,37 @@ def test_a_model_that_is_behind_the_one_in_use(tmp_path: Path) -> None:
     reasons = explain_blessing(evaluation.uri, 0.5)
     assert reasons == (
         f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
-        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use, more than 0.02",
+        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use; at most 0.02 is "
+        "allowed",
     )
     verdict = read_verdict(evaluation.uri)
     assert (verdict.outcome, tuple(verdict.reasons)) == ("refused", reasons)
 
 
-def test_values_that_are_good_enough_and_too_few_images_to_tell(tmp_path: Path) -> None:
+def test_good_values_on_too_few_images(tmp_path: Path) -> None:
     predictions = make_predictions(("a", "b"), each=3)
     examples = write_examples(tmp_path / "examples", "eval", predictions)
     model = Model(("a", "b")).save(tmp_path / "model")
     evaluation, blessing = evaluate(tmp_path / "strict", examples, model)
-    verdict = read_verdict(evaluation.uri)
-    assert verdict.headline == "Not blessed: better than guessing cannot be told from 6 images."
+    assert read_verdict(evaluation.uri).outcome == "undecided"
     assert not blessing.get_int_custom_property("blessed")
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["NOT_BLESSED"]
 
     config = EvaluationConfig(decide_by="value")
     _, blessing = evaluate(tmp_path / "by value", examples, model, config=config)
     assert blessing.get_int_custom_property("blessed")
-    assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
 
 
 class Turned(Model):
-    """Serves other answers than those that are evaluated."""
+    """Serves other predictions than those that are evaluated."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def serving_default(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        answer = Model.serving_default.python_function(self, image_bytes)
-        return {**answer, "probabilities": answer["probabilities"][:, ::-1]}
+        predicted = Model.serving_default.python_function(self, image_bytes)
+        return {**predicted, "probabilities": predicted["probabilities"][:, ::-1]}
 
 
-def test_a_model_that_serves_other_answers_than_it_was_evaluated_with_is_not_blessed(
+def test_a_model_that_serves_other_predictions_than_evaluated_is_not_blessed(
     predictions: Predictions, tmp_path: Path
 ) -> None:
     examples = write_examples(tmp_path / "examples", "test", predictions)
@@ -232,12 +285,8 @@ def test_a_model_that_serves_other_answers_than_it_was_evaluated_with_is_not_ble
     evaluation, blessing = evaluate(tmp_path / "served", examples, model)
     assert not blessing.get_int_custom_property("blessed")
     verdict = read_verdict(evaluation.uri)
-    assert (verdict.outcome, verdict.headline) == (
-        "refused",
-        "Not blessed: the exported model failed its smoke test.",
-    )
-    assert "answers 8 of 8 images otherwise" in verdict.reasons[0]
-    _, blessing = evaluate(
-        tmp_path / "unserved", examples, model, config=EvaluationConfig(smoke_images=0)
-    )
+    assert verdict.headline == "Not blessed: the exported model failed its smoke test."
+    assert "predictions for 8 of 8 images differ" in verdict.reasons[0]
+    config = EvaluationConfig(smoke_images=0)
+    _, blessing = evaluate(tmp_path / "unserved", examples, model, config=config)
     assert blessing.get_int_custom_property("blessed")

@@ -1,42 +1,45 @@
+"""The configuration of the Evaluator, TFMA's configuration made from it, and the baseline."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 from tfx.types import standard_artifacts
 
+from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import FOUND_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import find_models, require_majority_accuracy
+from components.evaluation.metrics.metric_table import METRICS, MetricName
 from components.evaluation.tfma.blessing import describe_thresholds
 from components.evaluation.tfma.eval_config import make_eval_config
+from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
+from tests.shared_parsers import make_parser
 
 
-def test_no_baseline_on_a_first_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        pytest.param({}, "", id="first run"),
+        pytest.param({"99": b"a", "100": b"b", "notes": b"c"}, "100", id="newest by number"),
+        pytest.param({"1": b"old", "2": b"new"}, "1", id="the candidate is not its own baseline"),
+    ],
+)
+def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -> None:
     candidate = saved_model(tmp_path / "candidate", weights=b"new")
-    assert find_baseline(str(tmp_path / "pushed"), str(candidate)) == ""
-
-
-def test_the_newest_version_by_number(tmp_path: Path) -> None:
-    candidate = saved_model(tmp_path / "candidate", weights=b"new")
-    for version in ("99", "100", "notes"):
-        saved_model(tmp_path / "pushed" / version, weights=version.encode())
+    for version, weights in pushed.items():
+        saved_model(tmp_path / "pushed" / version, weights=weights)
     found = find_baseline(str(tmp_path / "pushed"), str(candidate))
-    assert found == str(tmp_path / "pushed" / "100")
+    assert found == (str(tmp_path / "pushed" / expected) if expected else "")
 
 
-def test_the_candidate_is_not_its_own_baseline(tmp_path: Path) -> None:
-    candidate = saved_model(tmp_path / "candidate", weights=b"new")
-    saved_model(tmp_path / "pushed" / "1", weights=b"old")
-    saved_model(tmp_path / "pushed" / "2", weights=b"new")
-    found = find_baseline(str(tmp_path / "pushed"), str(candidate))
-    assert found == str(tmp_path / "pushed" / "1")
-
-
-def test_a_version_that_is_still_being_copied_is_left_out(tmp_path: Path) -> None:
+def test_a_version_that_is_still_being_copied_is_ignored(tmp_path: Path) -> None:
     candidate = saved_model(tmp_path / "candidate", weights=b"new")
     saved_model(tmp_path / "pushed" / "1", weights=b"half", whole=False)
     assert find_baseline(str(tmp_path / "pushed"), str(candidate)) == ""
@@ -48,6 +51,62 @@ def test_evaluator_gets_a_baseline_only_if_there_is_one(found: int) -> None:
     baseline.set_int_custom_property(FOUND_PROPERTY, found)
     inputs = {"model": [standard_artifacts.Model()], "baseline_model": [baseline]}
     assert find_models(inputs) == [*inputs["model"], *inputs["baseline_model"][:found]]
+
+
+def test_the_command_line_knows_every_metric() -> None:
+    assert list(get_args(MetricName)) == list(METRICS)
+
+
+FILE = """
+evaluation:
+  thresholds:
+  - {metric: accuracy, slice: class, at_least: 0.7}
+  - {metric: ece, at_most: 0.1, max_worsening: 0.02}
+"""
+
+
+def test_thresholds_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(FILE)
+    parser = make_parser("program", "description")
+    config, _ = parse(parser, ["--config", str(tmp_path / "config.yaml")])
+    assert config.evaluation.thresholds == [
+        Threshold("accuracy", slice="class", at_least=0.7),
+        Threshold("ece", at_most=0.1, max_worsening=0.02),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{metric: acuracy, at_least: 0.7}", "acuracy"),
+        ("{metric: accuracy, slice: colour, at_least: 0.7}", "slice is 'colour'"),
+        ("{metric: accuracy, at_least: high}", "high"),
+    ],
+)
+def test_mistakes_in_a_file_are_explained(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"evaluation:\n  thresholds: [{text}]\n")
+    with pytest.raises(UserError, match=message):
+        parse(make_parser("program", "description"), ["--config", str(tmp_path / "config.yaml")])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Threshold("accuracy"), "set at_least, at_most or max_worsening"),
+        (lambda: Threshold("accuracy", max_worsening=-1), "max_worsening is -1"),
+        (
+            lambda: EvaluationConfig(
+                slices=["class"], thresholds=[Threshold("auc", slice="size", at_least=1)]
+            ),
+            r"size is not in evaluation\.slices",
+        ),
+        (lambda: EvaluationConfig(min_accuracy=1.5), r"evaluation\.min_accuracy is 1\.5"),
+        (lambda: EvaluationConfig(smoke_images=-1), "smoke_images is -1"),
+    ],
+)
+def test_impossible_values_are_rejected(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        make()
 
 
 def thresholds(config: config_pb2.EvalConfig) -> list[config_pb2.PerSliceMetricThreshold]:
@@ -66,15 +125,12 @@ def test_no_model_below_the_majority_class_accuracy(
     config = require_majority_accuracy(EvaluationConfig(min_accuracy=minimum), majority)
     [threshold] = thresholds(make_eval_config(config))
     assert threshold.threshold.value_threshold.lower_bound.value == bound
-
-
-def test_thresholds_hold_for_all_examples_together_not_for_each_class() -> None:
-    [threshold] = thresholds(make_eval_config(EvaluationConfig()))
+    # Over all examples together, not in each class.
     assert list(threshold.slicing_specs) == [config_pb2.SlicingSpec()]
     assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.02)
 
 
-def test_the_majority_class_accuracy_is_for_all_examples_only() -> None:
+def test_the_majority_class_accuracy_applies_to_all_examples_only() -> None:
     more = [
         Threshold("accuracy", slice="class", at_least=0.1),
         Threshold("macro_f1", at_least=0.1),
@@ -82,8 +138,8 @@ def test_the_majority_class_accuracy_is_for_all_examples_only() -> None:
     ]
     config = require_majority_accuracy(EvaluationConfig(thresholds=more), 0.3)
     assert describe_thresholds(make_eval_config(config)) == {
-        "accuracy": "at least 0.3, at most 0.02 behind the model in use; at most 0.5 behind the "
-        "model in use",
+        "accuracy": "at least 0.3, at most 0.02 worse than the model in use; at most 0.5 worse "
+        "than the model in use",
         "accuracy on class": "at least 0.1",
         "macro_f1": "at least 0.1",
     }
@@ -101,7 +157,7 @@ def test_lower_is_better_for_errors() -> None:
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_auc_of_very_many_answers_only_if_a_threshold_is_for_it(wanted: bool) -> None:
+def test_auc_of_very_many_predictions_only_if_a_threshold_needs_it(wanted: bool) -> None:
     more = [Threshold("auc", at_least=0.9)] if wanted else []
     config = EvaluationConfig(thresholds=more)
     with_auc, config_of_many = (make_eval_config(config, with_auc=of) for of in (True, False))

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.classification_metrics import METRICS, compare, measure
+from components.evaluation.metrics.classification_metrics import compare, measure
+from components.evaluation.metrics.counts import Counts
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.intervals import (
     Interval,
@@ -14,7 +15,7 @@ from components.evaluation.metrics.intervals import (
     paired_interval,
     wilson_interval,
 )
-from components.evaluation.metrics.metric_counts import MetricCounts
+from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from tests.evaluation.predictions_sample import (
     as_evaluated,
@@ -123,7 +124,7 @@ def test_intervals_are_as_wide_as_metrics_vary_from_sample_to_sample() -> None:
         assert drawn.baseline
         pair = [
             {
-                **MetricCounts.of(of.answers).scalars(),
+                **Counts.of(of.stats).scalars(),
                 "auc": mean_auc(of.ids, of.probabilities),
             }
             for of in (drawn.candidate, drawn.baseline)

@@ -13,8 +13,6 @@ import numpy as np
 import psutil
 import pytest
 
-from components.contract.errors import ConfigurationError
-from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.evaluation.smoke import fresh_process
 from components.evaluation.smoke.smoke_test import SmokeTest, compare
@@ -31,14 +29,16 @@ RIGHT = [[0.2004, 0.7996], [0.7, 0.3]]
 CASES: dict[str, tuple[list[str], Any, str]] = {
     "as evaluated": (["x", "y"], RIGHT, ""),
     "labels in another order": (["y", "x"], RIGHT, "other labels"),
-    "other weights": (["x", "y"], [[0.2, 0.8], [0.5, 0.5]], "1 of 2 .* such as a: .* by 0.200"),
-    "not a number": (["x", "y"], [[float("nan"), 0.8], [0.7, 0.3]], "1 of 2 .* such as b"),
-    "an answer is missing": (["x", "y"], RIGHT[:1], "1 answers to 2 images"),
+    "other weights": (["x", "y"], [[0.2, 0.8], [0.5, 0.5]], "1 of 2 .* such as for a: .* by 0.200"),
+    "not a number": (["x", "y"], [[float("nan"), 0.8], [0.7, 0.3]], "1 of 2 .* such as for b"),
+    "a missing prediction": (["x", "y"], RIGHT[:1], "1 predictions for 2 images"),
 }
 
 
 @pytest.mark.parametrize(("labels", "found", "expected"), CASES.values(), ids=CASES)
-def test_answers_are_those_of_the_evaluation(labels: list[str], found: Any, expected: str) -> None:
+def test_predictions_are_those_of_the_evaluation(
+    labels: list[str], found: Any, expected: str
+) -> None:
     failure = compare({"labels": labels, "probabilities": found}, ["b", "a"], EVALUATED)
     assert bool(failure) == bool(expected)
     assert re.search(expected, failure)
@@ -50,21 +50,19 @@ def test_a_model_that_does_not_load_and_one_that_takes_too_long(
 ) -> None:
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=60) as broken:
         said = broken.find_failure(lambda _: EVALUATED)
-        assert "does not load and answer: OSError: SavedModel file" in said
-        # It may be for the disk that there is no answer: the model is not to blame.
+        assert "cannot be loaded and run: OSError: SavedModel file" in said
+        # A full disk is not the fault of the model.
         with monkeypatch.context() as full:
             full.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))
             with pytest.raises(OSError, match="No space"):
                 broken.find_failure(lambda _: EVALUATED)
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=0.01) as slow:
-        assert "no answer within 0.01 s" in slow.find_failure(lambda _: EVALUATED)
+        assert "no predictions within 0.01 s" in slow.find_failure(lambda _: EVALUATED)
     process = slow._process
     assert process is not None
     assert process.returncode == -9
     with SmokeTest(str(tmp_path), {}, seconds=60) as none:
         assert none.find_failure(lambda _: EVALUATED) == ""
-    with pytest.raises(ConfigurationError, match="smoke_images is -1"):
-        EvaluationConfig(smoke_images=-1)
 
 
 PARENT = """
@@ -77,9 +75,9 @@ sys.stdin.read()
 @pytest.mark.slow
 def test_the_process_ends_with_the_one_that_was_killed(tmp_path: Path) -> None:
     images = tmp_path / "images"
-    # Nobody writes to it: the process waits there.
+    # Nobody writes to it, so the process waits.
     os.mkfifo(images)
-    arguments = [str(fresh_process.__file__), "model", str(images), "answers"]
+    arguments = [str(fresh_process.__file__), "model", str(images), "predictions"]
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:

@@ -1,160 +1,180 @@
+"""The verdict, and thresholds in words."""
+
 from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
-from components.evaluation.verdict import Measured, Verdict, judge
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics.counts import OVERALL
+from components.evaluation.metrics.intervals import paired_interval, wilson_interval
+from components.evaluation.threshold_text import (
+    BASELINE,
+    CANDIDATE,
+    Bounds,
+    Failure,
+    describe_bounds,
+    explain_failure,
+    explain_success,
+)
+from components.evaluation.verdict import MeasuredAccuracy, Verdict, decide
 
 
 def measured(
     images: int, right: int, *, guess: float, gained: int | None = None, lost: int = 0
-) -> Measured:
-    """Of a model that is right about the first images.
+) -> MeasuredAccuracy:
+    """The accuracy of a model that is right about the first images.
 
     Args:
-        images: number of them.
-        right: so many of them.
-        guess: accuracy of the majority class.
-        gained: images that it is right about and the model in use is not; None: none is in use.
-        lost: the reverse.
+        images: number of images.
+        right: how many of them the model is right about.
+        guess: majority-class accuracy.
+        gained: images that only the model is right about; None: there is no model in use.
+        lost: images that only the model in use is right about.
     """
     hits = np.arange(images) < right
-    of = Measured(images, right / images, wilson_interval(hits), guess)
+    of = MeasuredAccuracy(images, right / images, wilson_interval(hits), guess)
     if gained is None:
         return of
     before = hits.copy()
     before[:gained] = False
     before[right : right + lost] = True
-    return Measured(
-        *(of.images, of.accuracy, of.interval, of.majority_accuracy),
+    return replace(
+        of,
         change=(gained - lost) / images,
         change_interval=paired_interval(hits, before),
         disagreement=(gained + lost) / images,
     )
 
 
-def verdict(
-    of: Measured, *, holds: bool = True, strict: bool = True, drop: float = 0.02
-) -> Verdict:
-    return judge(of, explained=("why",), holds=holds, max_drop=drop, strict=strict)
+def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdict:
+    return decide(of, EvaluationConfig(**config), explained=("why",), holds=holds)
+
+
+NONSENSE = measured(209, 23, guess=0.077)
+AS_GOOD = measured(150, 120, guess=0.1, gained=8, lost=8)
+NOT_WORSE = "Blessed: at most 0.02 less accurate than the model in use."
+VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
+    "twenty classes of noise": (
+        NONSENSE,
+        {},
+        "undecided",
+        "Not blessed: 209 images are too few to show that it is better than guessing.",
+    ),
+    "a first model that has learned something": (
+        measured(209, 60, guess=0.077),
+        {},
+        "blessed",
+        "Blessed: better than guessing. There is no model in use to compare with.",
+    ),
+    "always the same prediction": (
+        measured(100, 50, guess=0.5),
+        {},
+        "undecided",
+        "Not blessed: 100 images are too few to show that it is better than guessing.",
+    ),
+    "better": (
+        measured(1000, 900, guess=0.1, gained=60, lost=20),
+        {},
+        "blessed",
+        "Blessed: better than the model in use.",
+    ),
+    "as good": (measured(1000, 900, guess=0.1, gained=20, lost=22), {}, "blessed", NOT_WORSE),
+    "identical": (measured(167, 167, guess=0.1, gained=0, lost=0), {}, "blessed", NOT_WORSE),
+    "too few images": (
+        AS_GOOD,
+        {},
+        "undecided",
+        "Not blessed: 150 images are too few to show that it is at most 0.02 less accurate than "
+        "the model in use.",
+    ),
+    "both doubts": (
+        measured(20, 9, guess=0.4, gained=2, lost=2),
+        {},
+        "undecided",
+        "Not blessed: 20 images are too few to show that it is better than guessing and that it is "
+        "at most 0.02 less accurate than the model in use.",
+    ),
+    "no drop allowed": (
+        measured(167, 150, guess=0.1, gained=0, lost=0),
+        {"max_accuracy_drop": 0.0},
+        "undecided",
+        "Not blessed: 167 images are too few to show that it is as accurate as the model in use.",
+    ),
+    "worse than guessing": (
+        measured(100, 40, guess=0.5),
+        {"holds": False},
+        "refused",
+        "Not blessed: worse than always predicting the most frequent class.",
+    ),
+    "a threshold missed": (
+        measured(100, 80, guess=0.5),
+        {"holds": False},
+        "refused",
+        "Not blessed: this model misses a threshold.",
+    ),
+    "worse than the model in use": (
+        measured(100, 80, guess=0.5, gained=0, lost=9),
+        {"holds": False},
+        "refused",
+        "Not blessed: this model does not replace the model in use.",
+    ),
+    "by value": (
+        NONSENSE,
+        {"decide_by": "value"},
+        "blessed",
+        "Blessed: it meets every threshold. There is no model in use to compare with.",
+    ),
+    "by value, against the model in use": (
+        AS_GOOD,
+        {"decide_by": "value"},
+        "blessed",
+        "Blessed: it meets every threshold.",
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("of", "outcome", "headline"),
-    [
-        pytest.param(
-            measured(209, 23, guess=0.077),
-            "undecided",
-            "Not blessed: better than guessing cannot be told from 209 images.",
-            id="twenty nonsense classes",
-        ),
-        pytest.param(
-            measured(209, 60, guess=0.077),
-            "blessed",
-            "Blessed: better than guessing. There is no model in use to compare with.",
-            id="a first model that has learned something",
-        ),
-        pytest.param(
-            measured(100, 50, guess=0.5),
-            "undecided",
-            "Not blessed: better than guessing cannot be told from 100 images.",
-            id="one that always gives the same answer",
-        ),
-        pytest.param(
-            measured(1000, 900, guess=0.1, gained=60, lost=20),
-            "blessed",
-            "Blessed: better than the model in use, which it may replace.",
-            id="better",
-        ),
-        pytest.param(
-            measured(1000, 900, guess=0.1, gained=20, lost=22),
-            "blessed",
-            "Blessed: at most 0.02 behind the model in use, which it may replace.",
-            id="as good",
-        ),
-        pytest.param(
-            measured(167, 167, guess=0.1, gained=0, lost=0),
-            "blessed",
-            "Blessed: at most 0.02 behind the model in use, which it may replace.",
-            id="the same answers",
-        ),
-        pytest.param(
-            measured(150, 120, guess=0.1, gained=8, lost=8),
-            "undecided",
-            "Not blessed: at most 0.02 behind the model in use cannot be told from 150 images.",
-            id="too few images to tell",
-        ),
-        pytest.param(
-            measured(20, 9, guess=0.4, gained=2, lost=2),
-            "undecided",
-            "Not blessed: better than guessing and at most 0.02 behind the model in use cannot be "
-            "told from 20 images.",
-            id="both",
-        ),
-    ],
+    ("of", "settings", "outcome", "headline"), VERDICTS.values(), ids=VERDICTS.keys()
 )
-def test_intervals_decide(of: Measured, outcome: str, headline: str) -> None:
-    found = verdict(of)
+def test_verdicts(
+    of: MeasuredAccuracy, settings: dict[str, Any], outcome: str, headline: str
+) -> None:
+    found = verdict(of, **settings)
     assert (found.outcome, found.headline) == (outcome, headline)
     assert found.reasons[0] == "why"
-    assert (len(found.reasons) > 1) == (outcome == "undecided")
+    # Doubts are mentioned even if the measured values decide.
+    doubts = outcome == "undecided" or "decide_by" in settings
+    assert any("95% confidence interval" in reason for reason in found.reasons) == doubts
 
 
-@pytest.mark.parametrize(
-    ("of", "headline"),
-    [
-        (
-            measured(100, 40, guess=0.5),
-            "Not blessed: worse than always answering with the most frequent class.",
-        ),
-        (measured(100, 80, guess=0.5), "Not blessed: this model misses a threshold."),
-        (
-            measured(100, 80, guess=0.5, gained=0, lost=9),
-            "Not blessed: this model does not replace the one in use.",
-        ),
-    ],
-)
-def test_a_threshold_that_is_missed_decides_first(of: Measured, headline: str) -> None:
-    found = verdict(of, holds=False)
-    assert (found.outcome, found.headline) == ("refused", headline)
-
-
-@pytest.mark.parametrize(
-    ("of", "headline"),
-    [
-        (
-            measured(209, 23, guess=0.077),
-            "Blessed: its measured values hold. There is no model in use to compare with.",
-        ),
-        (
-            measured(150, 120, guess=0.1, gained=8, lost=8),
-            "Blessed: its measured values hold, and it may replace the model in use.",
-        ),
-    ],
-)
-def test_measured_values_decide_where_that_is_asked_for(of: Measured, headline: str) -> None:
-    found = verdict(of, strict=False)
-    assert (found.outcome, found.headline) == ("blessed", headline)
-    # The doubt is told all the same.
-    assert "with 95 % confidence, which includes" in found.reasons[1]
+def test_a_failed_smoke_test_refuses_any_model() -> None:
+    of = VERDICTS["better"][0]
+    found = decide(of, EvaluationConfig(), explained=["why"], holds=True, smoke_failure="broken")
+    assert (found.outcome, found.reasons) == ("refused", ["broken", "why"])
 
 
 def test_the_numbers_of_a_doubt() -> None:
-    [_, first] = verdict(measured(209, 23, guess=0.077)).reasons
+    [_, first] = verdict(NONSENSE).reasons
     assert first == (
-        "accuracy 0.110 is 0.074 to 0.160 with 95 % confidence, which includes 0.077, the "
-        "majority-class accuracy; about 350 images would tell"
+        "the 95% confidence interval of the accuracy 0.110, 0.074 to 0.160, includes 0.077, the "
+        "majority-class accuracy; about 350 images would be enough to decide"
     )
-    [_, change] = verdict(measured(150, 120, guess=0.1, gained=8, lost=8)).reasons
+    [_, change] = verdict(AS_GOOD).reasons
     assert change == (
-        "the difference to the model in use is -0.055 to +0.055 with 95 % confidence, which "
-        "includes -0.02; about 1,100 images would tell"
+        "the 95% confidence interval of the difference to the model in use, -0.055 to +0.055, "
+        "includes -0.02; about 1,100 images would be enough to decide"
     )
+    [_, never] = verdict(VERDICTS["no drop allowed"][0], max_accuracy_drop=0.0).reasons
+    assert "images" not in never, "no number of images would be enough"
 
 
-def test_as_many_images_as_it_says_would_tell() -> None:
-    # A hundredth more than needed by the simpler interval that the number is of.
+def test_the_number_of_images_needed_is_enough() -> None:
+    # One percent more: the number follows from a simpler interval.
     images = 360
     assert verdict(measured(images, round(images * 23 / 209), guess=0.077)).outcome == "blessed"
     images = 1100
@@ -163,15 +183,65 @@ def test_as_many_images_as_it_says_would_tell() -> None:
     assert found.outcome == "blessed"
 
 
-def test_no_drop_allowed() -> None:
-    same = measured(167, 150, guess=0.1, gained=0, lost=0)
-    found = verdict(same, drop=0)
-    assert (
-        found.headline == "Not blessed: as good as the model in use cannot be told from 167 images."
+CAT = ("class", "cat")
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (
+            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.5)),
+            "accuracy 0.300 is 0.200 below 0.5, the majority-class accuracy",
+        ),
+        (
+            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.6)),
+            "accuracy 0.300 is 0.300 below 0.6, the required minimum",
+        ),
+        (
+            Failure("accuracy", CAT, 0.3, Bounds(at_least=0.5)),
+            "accuracy on class=cat 0.300 is 0.200 below 0.5, its threshold",
+        ),
+        (
+            Failure("ece", OVERALL, 0.3, Bounds(at_most=0.1)),
+            "calibration error 0.300 is 0.200 above 0.1, its threshold",
+        ),
+        (
+            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.2, max_worsening=0.01), -0.25),
+            "accuracy 0.300 is 0.250 below the model in use; at most 0.01 is allowed",
+        ),
+        (
+            Failure("loss", OVERALL, 0.3, Bounds(max_worsening=0.01), change=0.25),
+            "loss 0.300 is 0.250 above the model in use; at most 0.01 is allowed",
+        ),
+        (
+            Failure("auc", CAT, math.nan, Bounds(at_least=0.5)),
+            "macro ROC AUC on class=cat has a threshold but is not defined",
+        ),
+    ],
+)
+def test_failures_name_metric_slice_and_distance(failure: Failure, text: str) -> None:
+    # ML Metadata keeps six digits of the majority-class accuracy.
+    assert explain_failure(failure, 0.500001) == text
+
+
+def test_a_blessing_names_the_bound_and_the_model_in_use() -> None:
+    first = {CANDIDATE: {"accuracy": 0.8}}
+    both = {**first, BASELINE: {"accuracy": 0.75}}
+    least, majority = 0.333333, 1 / 3
+    reached = "accuracy 0.800 reaches 0.3333, the majority-class accuracy"
+    assert explain_success(both, least_accuracy=least, majority_accuracy=majority, others=0) == (
+        reached,
+        "the accuracy of the model in use is 0.750",
     )
-    assert not found.reasons[1].endswith("would tell"), "no number of images would"
+    assert explain_success(first, least_accuracy=least, majority_accuracy=majority, others=2) == (
+        reached,
+        "2 more thresholds are met",
+        "there is no model in use to compare with",
+    )
 
 
-def test_an_interval_without_a_model_in_use_is_not_looked_for() -> None:
-    of = Measured(10, 0.9, Interval(0.6, 0.98), 0.5)
-    assert verdict(of).outcome == "blessed"
+def test_bounds_in_words() -> None:
+    assert describe_bounds(Bounds(at_least=0.5)) == "at least 0.5"
+    assert describe_bounds(Bounds(at_most=0.1, max_worsening=0)) == (
+        "at most 0.1, at most 0 worse than the model in use"
+    )

@@ -157,7 +157,7 @@ def test_same_bytes_on_flink_as_in_memory(
 
 
 def test_same_evaluation_on_flink_as_in_memory(flink: Flink, tmp_path: Path) -> None:
-    from tests.evaluation.answers import Model, evaluate, write_examples
+    from tests.evaluation.sample_models import Model, evaluate, write_examples
 
     labels = ("a", "b", "c")
     examples = write_examples(tmp_path / "examples", "test", make_predictions(labels))

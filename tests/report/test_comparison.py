@@ -74,7 +74,7 @@ def test_images_pair_by_content_and_label(
 def test_the_paired_interval_decides(before: float, after: float, outcome: str, said: str) -> None:
     first, second = draw_answers(before), draw_answers(after, seed=1)
     facts = compare(first, second)
-    right, now = first.answers.answers.right, second.answers.answers.right
+    right, now = first.answers.stats.right, second.answers.stats.right
     assert facts.paired
     assert facts.paired.change == paired_interval(now, right)
     assert facts.paired.accuracies == (right.mean(), now.mean())

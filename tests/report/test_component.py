@@ -25,7 +25,8 @@ from components.contract.artifacts import (
 )
 from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, SPLIT_PROPERTY
-from components.evaluation.metrics.classification_metrics import METRICS, measure
+from components.evaluation.metrics.classification_metrics import measure
+from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts, open_part

@@ -14,8 +14,7 @@ import tf_keras
 from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.lite.measurement import measure_lite
-from components.evaluation.lite.result import LiteResult
-from components.evaluation.lite.result_file import read_results, write_results
+from components.evaluation.lite.result import LiteResult, read_results, write_results
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
@@ -100,7 +99,7 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
         assert result.bytes > 500
         assert result.images_per_second > 0
         assert bool(result.reason) == bool(wrong)
-        assert "0.250 below that of the model, more than 0.01" in result.reason or not wrong
+        assert "0.250 below that of the model; at most 0.01" in result.reason or not wrong
     write_results(str(tmp_path), results)
     assert read_results(str(tmp_path)) == tuple(results)
 
@@ -121,7 +120,7 @@ def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> N
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
     nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
     [result] = measure_lite(str(tmp_path), "none", "eval", lambda: nothing, max_drop=0)
-    assert result.reason.startswith("it cannot be made: ")
+    assert result.reason.startswith("conversion failed: ")
     assert measure_lite(str(tmp_path / "none"), "none", "eval", lambda: nothing, max_drop=0) == []
     assert read_results(str(tmp_path)) == ()
 

@@ -1,1 +1,1 @@
-"""Small versions of the model, measured; `measurement.py` is the door."""
+"""Measures the small versions of a model; start with `measurement.py`."""

@@ -1,4 +1,4 @@
-"""Measures the small versions of a model on every image of the split that judges it."""
+"""Measures the small versions of a model on every image of the evaluated split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class StoredForm:
-    """How Transform brings images to size; the fields of `TransformConfig`."""
+    """How Transform resizes images; the fields of `TransformConfig`."""
 
     size: int
     fit: Literal["crop", "stretch", "letterbox"]
@@ -55,14 +55,14 @@ def measure_lite(
     *,
     max_drop: float,
 ) -> list[LiteResult]:
-    """Measure the small versions that Trainer has made, if any.
+    """Measure the small versions that Trainer exported, if any.
 
     Args:
-        model_uri: of the artifact of the model.
-        examples_uri: of ImageExampleGen's.
-        split: that judges.
-        read: returns what the model has answered on it; called if there is any.
-        max_drop: by which the accuracy of a version may lie below that of the model.
+        model_uri: URI of the model artifact.
+        examples_uri: URI of ImageExampleGen's examples.
+        split: split to evaluate on.
+        read: returns the predictions of the model on it; called only if there are small versions.
+        max_drop: how far the accuracy of a version may lie below that of the model.
     """
     folder = os.path.join(model_uri, LITE_FOLDER)
     try:
@@ -78,16 +78,18 @@ def measure_lite(
     ]
     for name, image in _read_images(examples_uri, split, form) if versions else ():
         for version in versions:
-            version.answer(name, image)
-    refused = [LiteResult(kind, reason=f"it cannot be made: {why}") for kind, why in failed.items()]
+            version.predict(name, image)
+    rejected = [
+        LiteResult(kind, reason=f"conversion failed: {why}") for kind, why in failed.items()
+    ]
     if not versions:
-        return refused
+        return rejected
     evaluated = read()
-    return [*(version.judge(evaluated, max_drop) for version in versions), *refused]
+    return [*(version.compare(evaluated, max_drop) for version in versions), *rejected]
 
 
 def _read_images(examples_uri: str, split: str, form: StoredForm) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each image, and its pixels as the model sees them, uint8."""
+    """Yield the name and the pixels of each image, uint8, as the model sees them."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in (FILENAME, ENCODED)}
 
     def parse(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -100,15 +102,15 @@ def _read_images(examples_uri: str, split: str, form: StoredForm) -> Iterator[tu
 
 
 class _Version:
-    """One small version, as LiteRT runs it."""
+    """A small version, run by LiteRT."""
 
     def __init__(self, kind: str, path: str) -> None:
         self._kind = kind
         with open_file(path, "rb") as file:
             content = file.read()
         self._bytes = len(content)
-        # Several threads wait for each other by spinning: two that shared their cores with other
-        # work took 100 ms for an image of 32 pixels.
+        # Several threads spin while they wait for each other: two threads on busy cores took 100 ms
+        # for an image of 32 pixels.
         self._interpreter = tf.lite.Interpreter(model_content=content, num_threads=1)
         [taken], [given] = (
             self._interpreter.get_input_details(),
@@ -120,8 +122,8 @@ class _Version:
         self._columns: dict[str, int] = {}
         self._seconds = 0.0
 
-    def answer(self, name: str, image: Any) -> None:
-        """Note the most probable column for an image, and the time that it took."""
+    def predict(self, name: str, image: Any) -> None:
+        """Record the most probable column for an image, and the time taken."""
         started = time.perf_counter()
         self._interpreter.set_tensor(self._input, image[np.newaxis])
         self._interpreter.invoke()
@@ -129,13 +131,13 @@ class _Version:
         self._seconds += time.perf_counter() - started
         self._columns[name] = int(probabilities.argmax())
 
-    def judge(self, evaluated: Evaluated, max_drop: float) -> LiteResult:
-        """Compare its answers with those of the model."""
+    def compare(self, evaluated: Evaluated, max_drop: float) -> LiteResult:
+        """Compare its predictions with those of the model."""
         model = evaluated.candidate
         columns = np.array([self._columns[name] for name in evaluated.filenames])
         accuracy = float(np.mean(columns == model.ids))
-        drop = float(np.mean(model.answers.right)) - accuracy
-        lost = f"its accuracy is {drop:.3f} below that of the model, more than {max_drop:g}"
+        drop = float(np.mean(model.stats.right)) - accuracy
+        lost = f"accuracy is {drop:.3f} below that of the model; at most {max_drop:g} is allowed"
         return LiteResult(
             kind=self._kind,
             bytes=self._bytes,
@@ -143,6 +145,6 @@ class _Version:
             drop=drop,
             agreement=float(np.mean(columns == model.probabilities.argmax(axis=1))),
             images_per_second=len(columns) / self._seconds,
-            # Of two counts on the same images: exact but for the rounding of their quotients.
+            # Counts on the same images: exact, apart from the rounding of the quotients.
             reason=lost if drop > max_drop + 1e-9 else "",
         )

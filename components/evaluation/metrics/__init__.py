@@ -1,1 +1,1 @@
-"""Metrics of classification, with intervals, curves and slices, without TensorFlow."""
+"""Classification metrics with confidence intervals, curves and slices; no TensorFlow."""

@@ -1,4 +1,4 @@
-"""How sure a model is, and how often it is right then, in bins of confidence."""
+"""Calibration: confidence of a model against its accuracy, in bins of confidence."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.evaluation.metrics.metric_counts import MetricCounts, divide
-from components.evaluation.metrics.predictions import EDGES, Answers, Floats, Ints, Predictions
+from components.evaluation.metrics.counts import Counts, divide
+from components.evaluation.metrics.predictions import (
+    EDGES,
+    Floats,
+    Ints,
+    Predictions,
+    PredictionStats,
+)
 
-# Of fewer examples in a bin, accuracy says next to nothing.
+# With fewer examples in a bin, its accuracy is mostly noise.
 _LEAST_IN_BIN, _MOST_BINS = 10, 10
-# The smallest that float32 has at full precision; it has zeros, too.
+# The smallest number that float32 holds at full precision; probabilities may be 0.
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Confidence of the model and how often it is right, in bins of confidence."""
+    """A reliability diagram: confidence and accuracy in bins of confidence."""
 
     edges: Floats
     """[bins + 1], 0 to 1, never falling."""
@@ -31,12 +37,12 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What temperature scaling has done to the answers that are judged."""
+    """Effect of temperature scaling on the evaluated predictions."""
 
     temperature: float
-    """By which the model divides its logits."""
+    """The model divides its logits by it."""
     images: int
-    """That it was fitted on."""
+    """Number of images it was fitted on."""
     ece: float
     """Expected calibration error without it, 0 to 1."""
     loss: float
@@ -44,18 +50,18 @@ class Scaling:
 
 
 def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -> Scaling:
-    """Measure what the model would answer without its temperature.
+    """Measure what the model would predict without its temperature.
 
-    A power of the probabilities is proportional to what the softmax of the undivided logits is.
+    The softmax of the undivided logits is proportional to a power of the probabilities.
     """
     logs = np.log(predictions.probabilities.astype(np.float64).clip(_LEAST)) * temperature
     plain = np.exp(logs - logs.max(axis=1, keepdims=True))
-    scalars = MetricCounts.of(Answers.of(predictions.ids, plain)).scalars()
+    scalars = Counts.of(PredictionStats.of(predictions.ids, plain)).scalars()
     return Scaling(temperature, images, scalars["ece"], scalars["loss"])
 
 
-def bin_by_width(counts: MetricCounts) -> Reliability:
-    """Take the bins of equal width from which the calibration error is computed."""
+def bin_by_width(counts: Counts) -> Reliability:
+    """Return the bins of equal width that define the expected calibration error."""
     examples, confidence, right = counts.bins
     return Reliability(
         edges=EDGES.copy(),
@@ -65,22 +71,21 @@ def bin_by_width(counts: MetricCounts) -> Reliability:
     )
 
 
-def bin_by_count(answers: Answers) -> Reliability:
-    """Divide examples into up to 10 bins of about as many each, at least 10.
+def bin_by_count(stats: PredictionStats) -> Reliability:
+    """Divide the examples into up to 10 bins of about equal size, at least 10 examples each.
 
-    Bins of equal width have next to no examples where the model is rarely so sure, and their
-    accuracy is noise. Examples of the same confidence stay together, so that there may be fewer
-    bins; of probabilities that are no numbers there is none.
+    Bins of equal width would hold next to no examples where the model is rarely that confident.
+    Examples of the same confidence stay together, so there may be fewer bins. NaN is left out.
     """
-    known = np.isfinite(answers.confidence)
-    confidence, right = answers.confidence[known], answers.right[known]
+    known = np.isfinite(stats.confidence)
+    confidence, right = stats.confidence[known], stats.right[known]
     if not len(confidence):
         return Reliability(np.zeros(1), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     bins = int(np.clip(len(confidence) // _LEAST_IN_BIN, 1, _MOST_BINS))
     edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)))
     edges = edges if len(edges) > 1 else edges.repeat(2)
-    places = edges[1:-1].searchsorted(confidence)
-    examples = np.bincount(places, minlength=len(edges) - 1)
-    sums = (np.bincount(places, of, len(examples)) for of in (confidence, right))
+    columns = edges[1:-1].searchsorted(confidence)
+    examples = np.bincount(columns, minlength=len(edges) - 1)
+    sums = (np.bincount(columns, of, len(examples)) for of in (confidence, right))
     means = (divide(of.astype(np.float64), examples.astype(np.float64)) for of in sums)
     return Reliability(edges, examples, *means)

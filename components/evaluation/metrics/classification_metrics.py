@@ -1,4 +1,4 @@
-"""How good predictions are: overall, per class and slice, with intervals, against the baseline."""
+"""Metrics of a model overall, per class and per slice, with intervals and against the baseline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.evaluation.metrics.calibration import Reliability, bin_by_count, bin_by_width
+from components.evaluation.metrics.counts import Counts, mean_known
 from components.evaluation.metrics.curves import (
     ClassCurves,
     Roc,
@@ -17,13 +18,13 @@ from components.evaluation.metrics.curves import (
     trace_roc,
 )
 from components.evaluation.metrics.intervals import Interval, estimate_intervals, f1_interval
-from components.evaluation.metrics.metric_counts import MetricCounts, mean_known
+from components.evaluation.metrics.metric_table import AUC, METRICS
 from components.evaluation.metrics.predictions import (
-    Answers,
     Evaluated,
     Floats,
     Ints,
     Predictions,
+    PredictionStats,
 )
 from components.evaluation.metrics.slice_metrics import (
     ConfusedPair,
@@ -32,26 +33,6 @@ from components.evaluation.metrics.slice_metrics import (
     measure_slices,
 )
 
-NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "top_3_accuracy": "top-3 accuracy",
-    "top_5_accuracy": "top-5 accuracy",
-    "macro_precision": "macro precision",
-    "macro_recall": "macro recall",
-    "macro_f1": "macro F1",
-    "auc": "macro ROC AUC",
-    "ece": "calibration error",
-    "loss": "loss",
-}
-"""The metrics over all examples, in the order in which they are shown, and their names in words."""
-
-METRICS = tuple(NAMES)
-
-ACCURACY, AUC = "accuracy", "auc"
-
-LOWER_IS_BETTER = ("ece", "loss")
-
 _MOST_CURVES = 6
 # Shown as 1.000.
 _PERFECT = 0.9995
@@ -59,7 +40,7 @@ _PERFECT = 0.9995
 
 @dataclass(frozen=True)
 class ModelMetrics:
-    """How good predictions are, in float64."""
+    """Metrics of a model, in float64."""
 
     labels: tuple[str, ...]
     """In ascending order; the model's own order is by frequency."""
@@ -68,21 +49,21 @@ class ModelMetrics:
     confusion: Ints
     """[classes, classes], examples; rows are true, columns predicted."""
     precision: Floats
-    """[classes], NaN for a class that the model never predicts."""
+    """[classes], NaN for a class that is never predicted."""
     recall: Floats
     """[classes], NaN for a class without examples in the split."""
     f1: Floats
-    """[classes], NaN for a class that is neither there nor predicted."""
+    """[classes], NaN for a class that neither occurs nor is predicted."""
     auc: Floats
-    """[classes], each against the rest; NaN where the split has no example of it, or no other."""
+    """[classes], one-vs-rest; NaN if the split has no example of the class, or no other."""
     average_precision: Floats
     """[classes], NaN likewise."""
     reliability: Reliability
-    """In bins of equal width, from which the calibration error follows."""
+    """In bins of equal width, which define the calibration error."""
     calibration: Reliability
-    """In bins of about as many examples each."""
+    """In bins of about equal numbers of examples."""
     roc: Roc | None
-    """Micro-average, or of the second of two classes; None where the split has only one class."""
+    """Micro-average, or of the second of two classes; None if the split has only one class."""
 
     @property
     def support(self) -> Ints:
@@ -97,7 +78,7 @@ class ModelMetrics:
         return f1_interval(right, either) if either else None
 
     def most_mistaken(self, most: int) -> Ints:
-        """Return, in ascending order, the `most` classes with the most mistakes, either way."""
+        """Return, in ascending order, the `most` classes with the most false predictions."""
         right = np.diag(self.confusion)
         mistakes = self.support + self.confusion.sum(axis=0) - 2 * right
         return np.sort(np.argsort(-mistakes, kind="stable")[:most])
@@ -105,57 +86,58 @@ class ModelMetrics:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The candidate, and how it stands against the model in use."""
+    """Metrics of the candidate, and its comparison with the model in use."""
 
     metrics: ModelMetrics
     intervals: Mapping[str, Interval]
-    """Metric → interval of its value, of those that have one."""
+    """Metric → interval of its value, where there is one."""
     baseline: ModelMetrics | None
     changes: Mapping[str, Interval]
-    """Metric → interval of candidate less baseline, on the same examples; empty without one."""
+    """Metric → interval of candidate minus baseline, on the same examples; empty without one."""
     curves: tuple[ClassCurves, ...]
-    """Curves of the classes that are told apart worst."""
+    """Curves of the classes with the smallest areas."""
     slices: tuple[SliceMetrics, ...]
     """Ordered by slicing, then by value."""
     confused: tuple[ConfusedPair, ...]
-    """Pairs of most examples first."""
+    """Pairs with most examples first."""
 
 
 def measure(predictions: Predictions) -> ModelMetrics:
     """Compare the most probable class of each example, the first of equals, with its label.
 
-    Examples of labels that the model does not know are mistakes in all but `confusion`, which has
+    Examples with labels unknown to the model are mistakes in everything but `confusion`, which has
     no row for them.
     """
-    labels, counts = predictions.labels, MetricCounts.of(predictions.answers)
+    labels, stats = predictions.labels, predictions.stats
+    counts = Counts.of(stats)
     columns = sorted(range(len(labels)), key=labels.__getitem__)
     auc, average_precision = measure_areas(predictions.ids, predictions.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
-    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in counts.rates())
+    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in counts.rates)
     return ModelMetrics(
         labels=tuple(labels[column] for column in columns),
         scalars={metric: scalars[metric] for metric in METRICS},
-        confusion=_confuse(predictions.answers, len(labels))[np.ix_(columns, columns)],
+        confusion=_confuse(stats, len(labels))[np.ix_(columns, columns)],
         precision=precision[columns],
         recall=recall[columns],
         f1=f1[columns],
         auc=auc[columns],
         average_precision=average_precision[columns],
         reliability=bin_by_width(counts),
-        calibration=bin_by_count(predictions.answers),
+        calibration=bin_by_count(stats),
         roc=trace_roc(predictions),
     )
 
 
 def _spread(seen: Ints, values: Floats, classes: int) -> Floats:
-    """Return values [seen] as [classes], NaN for the others; -1 is none of them."""
+    """Return values [seen] as [classes], with NaN for the others; -1 is dropped."""
     spread = np.full(classes, np.nan)
     spread[seen[seen >= 0]] = values[seen >= 0]
     return spread
 
 
-def _confuse(answers: Answers, classes: int) -> Ints:
-    truth, predicted = answers.classes[answers.truth], answers.classes[answers.predicted]
+def _confuse(stats: PredictionStats, classes: int) -> Ints:
+    truth, predicted = stats.classes[stats.truth], stats.classes[stats.predicted]
     cells = (truth * classes + predicted)[truth >= 0]
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
@@ -165,28 +147,28 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
 
     Args:
         evaluated: at least one example; the models may differ in labels and in their order.
-        seed: seed of the resamples that `estimate_intervals` draws.
+        seed: seed of the bootstrap.
     """
     candidate, baseline = evaluated.candidate, evaluated.baseline
     metrics = measure(candidate)
     intervals, changes = estimate_intervals(candidate, baseline, seed=seed)
-    right = baseline.answers.right if baseline else None
+    right = baseline.stats.right if baseline else None
     return Comparison(
         metrics=metrics,
         intervals={metric: intervals[metric] for metric in METRICS if metric in intervals},
         baseline=measure(baseline) if baseline else None,
         changes={metric: changes[metric] for metric in METRICS if metric in changes},
         curves=_trace_worst(candidate, metrics),
-        slices=measure_slices(evaluated.slices, candidate.answers.right, right),
+        slices=measure_slices(evaluated.slices, candidate.stats.right, right),
         confused=find_confused(metrics.labels, metrics.confusion),
     )
 
 
 def _trace_worst(predictions: Predictions, metrics: ModelMetrics) -> tuple[ClassCurves, ...]:
-    """Return the curves of the 6 classes of least area, the least first.
+    """Return the curves of the 6 classes with the smallest areas, the smallest first.
 
-    Those that are told apart perfectly are left out: such curves have nothing to show. Of two
-    classes, the second tells all.
+    Perfectly separated classes are left out: their curves show nothing. Of two classes, the curves
+    of the second suffice.
     """
     perfect = np.minimum(metrics.auc, metrics.average_precision) >= _PERFECT
     worst = [column for column in np.argsort(metrics.auc, kind="stable") if not perfect[column]]

@@ -1,4 +1,4 @@
-"""How well scores tell classes apart at any threshold: ROC and precision-recall curves, areas."""
+"""ROC and precision-recall curves, and the areas under them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn import metrics
 
-from components.evaluation.metrics.metric_counts import mean_known
+from components.evaluation.metrics.counts import mean_known
 from components.evaluation.metrics.predictions import Flags, Floats, Ints, Predictions, Scores
 
 _MOST_POINTS = 100
@@ -15,7 +15,7 @@ _MOST_POINTS = 100
 
 @dataclass(frozen=True)
 class Roc:
-    """A receiver operating characteristic from (0, 0) to (1, 1), thinned to its shape."""
+    """A ROC curve from (0, 0) to (1, 1), thinned to its shape."""
 
     false_positive_rate: Floats
     """[points], never falling."""
@@ -24,26 +24,26 @@ class Roc:
     thresholds: Floats
     """[points], 0 to 1, never rising."""
     area: float
-    """Area under all points, before they were thinned."""
+    """Area under the curve before thinning."""
     positive: str | None
-    """The positive label; None for the micro-average of each class against the rest."""
+    """The positive label; None for the one-vs-rest micro-average."""
 
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """Precision over recall of one class against the rest, thinned to its shape."""
+    """A one-vs-rest precision-recall curve, thinned to its shape."""
 
     recall: Floats
-    """[points], never rising, as scikit-learn has it."""
+    """[points], never rising, as in scikit-learn."""
     precision: Floats
     """[points]."""
     average: float
-    """Average precision of all points, before they were thinned."""
+    """Average precision before thinning."""
 
 
 @dataclass(frozen=True)
 class ClassCurves:
-    """The curves of one class against the rest."""
+    """The one-vs-rest curves of a class."""
 
     label: str
     roc: Roc
@@ -51,20 +51,20 @@ class ClassCurves:
 
 
 def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
-    """Return ROC AUC and average precision of each class against the rest, [classes] each.
+    """Return the one-vs-rest ROC AUC and average precision of each class, [classes] each.
 
-    They are scikit-learn's `roc_auc_score` and `average_precision_score` of each column, which
+    Equal to scikit-learn's `roc_auc_score` and `average_precision_score` of each column, which
     take minutes for 50,000 examples and 1,000 classes.
 
     Args:
-        ids: [examples], the column of the right answer; -1 is none of them.
+        ids: [examples], column of the true class; -1 is none of them.
         probabilities: [examples, classes].
 
     Returns:
-        NaN for a class with no example, with all of them, or with scores that are not finite.
+        NaN for a class without examples or without others, or with scores that are not finite.
     """
     areas = np.full((probabilities.shape[1], 2), np.nan)
-    # Slices of many classes have examples of few.
+    # Of many classes, a slice holds few.
     for column in np.unique(ids[ids >= 0]):
         scores = probabilities[:, column]
         positive = scores[ids == column]
@@ -74,7 +74,7 @@ def measure_areas(ids: Ints, probabilities: Scores) -> tuple[Floats, Floats]:
 
 
 def _measure_areas(positive: Scores, everything: Scores) -> tuple[float, float]:
-    """Take both in ascending order; `positive` is a part of `everything`."""
+    """Both arguments are in ascending order; `everything` includes `positive`."""
     below, up_to = (np.searchsorted(everything, positive, side) for side in ("left", "right"))
     own_below, own_up_to = (np.searchsorted(positive, positive, side) for side in ("left", "right"))
     # Of equal scores, half count as below.
@@ -85,19 +85,17 @@ def _measure_areas(positive: Scores, everything: Scores) -> tuple[float, float]:
 
 
 def mean_auc(ids: Ints, probabilities: Scores) -> float:
-    """Return the mean of the ROC AUC of the classes; NaN where no class has one.
+    """Return the mean ROC AUC of the classes for which `measure_areas` is defined; else NaN.
 
-    It is scikit-learn's `roc_auc_score` with "ovr" and "macro", without the classes for which
-    `measure_areas`, which has the same arguments, gives NaN.
+    Equal to scikit-learn's `roc_auc_score` with "ovr" and "macro".
     """
     return mean_known(measure_areas(ids, probabilities)[0])
 
 
 def trace_roc(predictions: Predictions) -> Roc | None:
-    """Return the ROC curve of the second of two classes, by name, or of more the micro-average.
+    """Return the ROC curve of the second of two classes, or the micro-average of more classes.
 
-    Returns:
-        None where all examples are of one class, or probabilities are not finite.
+    None if all examples are of one class, or probabilities are not finite.
     """
     labels, ids, probabilities = predictions.labels, predictions.ids, predictions.probabilities
     if len(np.unique(ids)) < 2:
@@ -128,7 +126,7 @@ def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
 
 
 def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
-    """Return the curves of a class against the rest; None where `measure_areas` gives NaN."""
+    """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
     column = predictions.labels.index(label)
     roc = _trace_class(predictions, column)
     if not roc:
@@ -141,27 +139,27 @@ def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
 
 
 def _find_corners(truth: Flags, scores: Scores) -> tuple[Floats, Floats, Floats]:
-    """Return threshold, false positive rate and recall, [points] each; straight between them.
+    """Return threshold, false positive rate and recall, [points] each.
 
-    scikit-learn's `roc_curve` gives the same curve; it takes a minute for the scores of 50,000
-    examples and 1,000 classes, as it orders examples, not numbers.
+    scikit-learn's `roc_curve` gives the same curve, but takes a minute for 50,000 examples and
+    1,000 classes.
     """
     highest_first = np.unique(scores[truth])[::-1]
     rates = []
     for of_kind in (scores[~truth], scores[truth]):
         of_kind.sort()
-        # How many lie below, first for just above the threshold, then for the threshold itself.
+        # Scores below: first of just above the threshold, then of the threshold itself.
         below = [np.searchsorted(of_kind, highest_first, side) for side in ("right", "left")]
         fractions = (len(of_kind) - np.stack(below, axis=1).ravel()) / len(of_kind)
         rates.append(np.concatenate([[0.0], fractions, [1.0]]))
-    # A first threshold of infinity would be exact, but JSON has no such number.
+    # A first threshold of infinity would be exact, but JSON cannot hold it.
     inner = np.repeat(highest_first, 2).astype(np.float64).clip(0, 1)
     return np.concatenate([[1.0], inner, [0.0]]), rates[0], rates[1]
 
 
 def _thin(x: Floats, y: Floats, most: int = _MOST_POINTS) -> Ints:
-    """Return the points of a curve that keep its shape: both ends, then the farthest off it."""
-    # As a function of the length of the way, a curve is one also where it is vertical.
+    """Return the points that keep the shape of a curve: both ends, then the farthest off it."""
+    # A vertical stretch is a function of the arc length, too.
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     kept = np.array([0, len(x) - 1])
     while len(kept) < most:

@@ -1,4 +1,4 @@
-"""How far a metric may be from its value on all possible images: confidence intervals of 95 %."""
+"""95% confidence intervals of metrics."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from statistics import NormalDist
 import numpy as np
 from scipy import stats
 
+from components.evaluation.metrics.counts import Counts
 from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.metric_counts import TOP, MetricCounts
+from components.evaluation.metrics.metric_table import TOP
 from components.evaluation.metrics.predictions import MOST_LOSS, Flags, Floats, Ints, Predictions
 
 _CONFIDENCE = 0.95
 Z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-"""Half the width of all intervals, in standard errors of a normal distribution."""
+"""Half-width of the intervals, in standard errors of a normal distribution."""
 
-# Not ece: it grows with noise, and each resample adds some. The interval held the true value of a
-# well calibrated model in none of 300 simulations, of 300 and of 1,000 examples.
+# Not ece: it grows with noise, and each resample adds some, so the interval misses the true value
+# of a well calibrated model.
 _RESAMPLED = ("balanced_accuracy", "macro_precision", "macro_recall", "macro_f1", "loss", "auc")
-# Most classes, and most scores, that are sorted in each resample for the auc; it takes 2 s.
+# Limits for sorting scores in each resample for the auc; it takes 2 s.
 _MOST_SORTED_CLASSES, _MOST_SORTED_SCORES = 10, 10_000
 # As many resamples as examples × resamples allow; 50,000,000 take some seconds.
 _MOST_RESAMPLES, _LEAST_RESAMPLES, _MOST_DRAWN = 1000, 200, 50_000_000
@@ -29,19 +30,19 @@ _MOST_RESAMPLES, _LEAST_RESAMPLES, _MOST_DRAWN = 1000, 200, 50_000_000
 
 @dataclass(frozen=True)
 class Interval:
-    """Holds the true value with 95 % confidence."""
+    """A 95% confidence interval."""
 
     low: float
     high: float
 
 
 def wilson_interval(hits: Flags) -> Interval:
-    """Return Wilson's interval of a proportion, from at least one example, [examples]."""
+    """Return Wilson's interval of the fraction of hits, [examples], at least one."""
     return proportion_interval(int(np.count_nonzero(hits)), len(hits))
 
 
 def proportion_interval(hits: int, examples: int) -> Interval:
-    """Return Wilson's interval of the proportion of hits among examples, at least one."""
+    """Return Wilson's interval of `hits` out of `examples`, at least one."""
     test = stats.binomtest(hits, examples)
     low, high = test.proportion_ci(_CONFIDENCE, method="wilson")
     return Interval(float(low), float(high))
@@ -50,12 +51,12 @@ def proportion_interval(hits: int, examples: int) -> Interval:
 def f1_interval(right: int, either: int) -> Interval:
     """Return the interval of the F1 of a class.
 
-    Of the examples that are of the class or taken for it, a fraction J, the Jaccard index, is both.
-    F1 is 2 J / (1 + J), which rises with J, so that the ends of Wilson's interval of J are its own.
+    The Jaccard index J is the fraction of examples that are both, among those that are of the class
+    or predicted as it. F1 = 2 J / (1 + J) rises with J, so Wilson's interval carries over.
 
     Args:
-        right: examples that are both.
-        either: examples of the class, or taken for it, at least one.
+        right: examples that are of the class and predicted as it.
+        either: examples that are of the class or predicted as it, at least one.
     """
     jaccard = proportion_interval(right, either)
     return Interval(*(2 * end / (1 + end) for end in (jaccard.low, jaccard.high)))
@@ -68,16 +69,16 @@ def paired_interval(hits: Flags, baseline: Flags) -> Interval:
 
 
 def paired_interval_of_counts(examples: int, gained: int, lost: int) -> Interval:
-    """Return how much larger a proportion is than that of another model, on the same examples.
+    """Return the interval of the difference of two accuracies on the same examples.
 
     Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
-    Proportions Based on Paired Data": with one more example that only either hits, so that the
-    interval has a width even where the models agree on every example.
+    Proportions Based on Paired Data". It adds one disagreement in each direction, so the interval
+    has a width even if the models agree on every example.
 
     Args:
         examples: at least one.
         gained: examples that only this model is right about.
-        lost: examples that only the other one is right about.
+        lost: examples that only the other model is right about.
     """
     pairs = examples + 2
     more, less = (gained + 1) / pairs, (lost + 1) / pairs
@@ -88,9 +89,9 @@ def paired_interval_of_counts(examples: int, gained: int, lost: int) -> Interval
 def estimate_intervals(
     candidate: Predictions, baseline: Predictions | None, *, seed: int
 ) -> tuple[dict[str, Interval], dict[str, Interval]]:
-    """Return intervals of the candidate's metrics, and of how much they exceed the baseline's.
+    """Return intervals of the candidate's metrics, and of their differences to the baseline's.
 
-    Accuracies have `wilson_interval` and `paired_interval`, other metrics `bootstrap`. Left out are
+    Accuracies use `wilson_interval` and `paired_interval`, other metrics `bootstrap`. Left out are
     ece, auc above 10 classes or 10,000 examples × classes, top-k accuracy of at most k classes, and
     metrics for which `bootstrap` returns NaN.
 
@@ -115,15 +116,17 @@ def estimate_intervals(
 
 
 def _find_hits(model: Predictions) -> dict[str, Flags]:
-    answers, classes = model.answers, len(model.labels)
-    tops = {metric: answers.rank < most for metric, most in TOP.items() if most < classes}
-    return {"accuracy": answers.right, **tops}
+    stats, classes = model.stats, len(model.labels)
+    tops: dict[str, Flags] = {
+        metric: stats.rank < most for metric, most in TOP.items() if most < classes
+    }
+    return {"accuracy": stats.right, **tops}
 
 
 def _estimate(model: Predictions, rows: Ints) -> Floats:
     """Return the value of each of `_RESAMPLED` on examples drawn with replacement."""
     weights = np.bincount(rows, minlength=len(model.ids)).astype(np.float64)
-    scalars = {**MetricCounts.of(model.answers, weights).scalars(), "auc": np.nan}
+    scalars = {**Counts.of(model.stats, weights).scalars(), "auc": np.nan}
     few = len(model.labels) <= _MOST_SORTED_CLASSES
     if few and model.probabilities.size <= _MOST_SORTED_SCORES:
         scalars["auc"] = mean_auc(model.ids[rows], model.probabilities[rows])
@@ -131,7 +134,7 @@ def _estimate(model: Predictions, rows: Ints) -> Floats:
 
 
 def _name(low: Floats, high: Floats, *, least: float) -> dict[str, Interval]:
-    """Leave out NaN, and clip to what is possible: from `least` times the highest value to it."""
+    """Drop NaN, and clip to the possible range: from `least` times the highest value to it."""
     named: dict[str, Interval] = {}
     for metric, *ends in zip(_RESAMPLED, low.tolist(), high.tolist(), strict=True):
         if not np.isnan(ends).any():
@@ -140,28 +143,28 @@ def _name(low: Floats, high: Floats, *, least: float) -> dict[str, Interval]:
     return named
 
 
-# The intervals of scipy.stats.bootstrap are worse: of 60 simulations, "percentile" held the macro
+# The intervals of scipy.stats.bootstrap cover less: in 60 simulations, "percentile" held the macro
 # F1 of 150 classes of 5 examples in 45 %, "basic" the macro precision of 20 such classes in 78 %;
-# ours in 75 % and 83 %. "BCa" estimates once more for each example, 50,000 times.
+# ours in 75 % and 83 %. "BCa" needs another estimate for each example, 50,000 in all.
 def bootstrap(
     estimate: Callable[[Ints], Floats], examples: int, *, seed: int
 ) -> tuple[Floats, Floats]:
-    """Return intervals of the values that `estimate` returns, from their values on resamples.
+    """Return bootstrap intervals of the values that `estimate` returns.
 
-    The ends are the 2.5 % and the 97.5 % quantile of 1,000 resamples of the examples; of fewer
-    above 50,000 examples, and of 200 at least (Efron and Tibshirani 1993, "An Introduction to the
-    Bootstrap", chapters 10 and 13). From them goes the bias of the resamples, twice: they have it
-    against the value, as the value has it against the truth. It matters to means over classes of
-    few examples. The intervals are too narrow where the examples show but a few mistakes.
+    The ends are the 2.5 % and 97.5 % quantiles of 1,000 resamples, fewer above 50,000 examples, at
+    least 200 (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapters 10 and 13),
+    minus twice the bias: resamples are biased against the value, as the value is against the truth.
+    That matters for means over classes of few examples. The intervals are too narrow where the
+    examples show only a few mistakes.
 
     Args:
         estimate: returns [...] for the row numbers of a resample, [examples].
-        examples: number of examples, of which each resample has as many, with repetitions.
+        examples: number of examples, and size of each resample.
         seed: same seed, same intervals.
 
     Returns:
-        Low and high, [...] each; NaN where resamples tell nothing: for a value that is NaN in some
-        of them, the same in every one, or so biased that it lies outside of its interval.
+        Low and high, [...] each; NaN for a value that is NaN in some resample, equal in all, or
+        outside of its own interval because of the bias.
     """
     random = np.random.default_rng(seed)
     resamples = min(max(_MOST_DRAWN // examples, _LEAST_RESAMPLES), _MOST_RESAMPLES)
@@ -169,6 +172,6 @@ def bootstrap(
     value = estimate(np.arange(examples))
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0) - 2 * (drawn.mean(axis=0) - value)
-    # Apart by more than rounding.
+    # Further apart than rounding.
     told = (high - low > 1e-12) & (low <= value) & (value <= high)
     return np.where(told, low, np.nan), np.where(told, high, np.nan)

@@ -1,4 +1,4 @@
-"""What the model, and the one in use, answered to each example of the evaluated split."""
+"""Predictions of a model, and of the model in use, for each example of the evaluated split."""
 
 from __future__ import annotations
 
@@ -17,63 +17,63 @@ Flags = NDArray[np.bool_]
 Scores = NDArray[np.floating[Any]]
 
 EDGES = np.linspace(0, 1, 15 + 1)
-"""Edges of the bins of confidence, as in Guo et al. 2017, "On Calibration of Modern Neural
+"""Edges of the confidence bins, as in Guo et al. 2017, "On Calibration of Modern Neural
 Networks"."""
 
-# Keras's, so that the loss is that of training: float32 has probabilities of exactly 0.
+# As in Keras, so that the loss is the training loss: float32 has probabilities of exactly 0.
 _LEAST_PROBABILITY = 1e-7
 
 MOST_LOSS = -math.log(_LEAST_PROBABILITY)
-"""Loss, in nats, of an example whose class the model gives no chance."""
+"""Loss, in nats, of an example whose class gets a probability of 0."""
 
-# The rank of a class that the model does not rank.
+# Rank of a class that the model does not rank.
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """What metrics need to know of a model's predictions, one entry per example."""
+class PredictionStats:
+    """Per-example statistics of a model's predictions, from which metrics are computed."""
 
     classes: Ints
-    """[seen], ascending: the columns that are right or most probable for any example, and -1."""
+    """[seen], ascending: columns that are the true or predicted class of any example, and -1."""
     truth: Ints
     """[examples], index into `classes`."""
     predicted: Ints
     """[examples], index into `classes`."""
     rank: Ints
-    """[examples], how many classes the model ranks before the right one, if it ranks it at all."""
+    """[examples], number of classes ranked before the true one."""
     bins: Ints
     """[examples], bin of the confidence, which lies in (lower edge, upper edge]."""
     confidence: Floats
-    """[examples], probability of the most probable class, 0 to 1."""
+    """[examples], probability of the predicted class, 0 to 1."""
     loss: Floats
     """[examples], nats."""
 
     @property
     def right(self) -> Flags:
-        """Whether the most probable class is the right one, [examples]."""
+        """Whether the predicted class is the true one, [examples]."""
         right: Flags = self.truth == self.predicted
         return right
 
     @classmethod
-    def of(cls, ids: Ints, probabilities: Scores) -> Answers:
-        """Compare probabilities [examples, classes] with the columns of the right answers.
+    def of(cls, ids: Ints, probabilities: Scores) -> PredictionStats:
+        """Compare probabilities [examples, classes] with the columns of the true classes.
 
         Args:
-            ids: [examples], -1 for a label that the model does not know: the model is wrong about
-                it, with the highest possible loss.
-            probabilities: normalised here to a sum of 1 in each row.
+            ids: [examples]; -1 for a label unknown to the model: always wrong, with the highest
+                possible loss.
+            probabilities: normalized here to a sum of 1 in each row.
         """
         examples = np.arange(len(ids))
         predicted = probabilities.argmax(axis=1)
-        classes, places = np.unique(np.concatenate([ids, predicted]), return_inverse=True)
+        classes, columns = np.unique(np.concatenate([ids, predicted]), return_inverse=True)
         sums = probabilities.sum(axis=1, dtype=np.float64)
         confidence = probabilities[examples, predicted] / sums
         of_truth = np.where(ids >= 0, probabilities[examples, ids] / sums, 0)
         return cls(
             classes=classes,
-            truth=places[: len(ids)],
-            predicted=places[len(ids) :],
+            truth=columns[: len(ids)],
+            predicted=columns[len(ids) :],
             rank=_rank(ids, probabilities),
             bins=(EDGES.searchsorted(confidence) - 1).clip(0, len(EDGES) - 2),
             confidence=confidence,
@@ -84,7 +84,7 @@ class Answers:
 def _rank(ids: Ints, probabilities: Scores) -> Ints:
     of_truth = probabilities[np.arange(len(ids)), ids][:, np.newaxis]
     later = np.arange(probabilities.shape[1]) >= ids[:, np.newaxis]
-    # The right class itself is among these, unless it is unknown or its probability is NaN.
+    # Includes the true class itself, unless it is unknown or its probability is NaN.
     behind = (probabilities < of_truth) | (probabilities == of_truth) & later
     count = np.where(ids >= 0, np.count_nonzero(behind, axis=1), 0)
     return np.where(count, probabilities.shape[1] - count, _NEVER)
@@ -95,16 +95,16 @@ class Predictions:
     """A model's predictions, one row per example."""
 
     labels: tuple[str, ...]
-    """The text of each column, in the model's order."""
+    """Label of each column, in the model's order."""
     ids: Ints
-    """[examples], the column of the right answer; -1 for a label that the model does not know."""
+    """[examples], column of the true class; -1 for a label unknown to the model."""
     probabilities: NDArray[np.float32]
     """[examples, classes], each row adds up to 1."""
 
     @cached_property
-    def answers(self) -> Answers:
-        """The predictions compared with the right answers, once."""
-        return Answers.of(self.ids, self.probabilities)
+    def stats(self) -> PredictionStats:
+        """Statistics of each example, computed once."""
+        return PredictionStats.of(self.ids, self.probabilities)
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,6 @@ class Evaluated:
 
     filenames: tuple[str, ...]
     slices: Mapping[str, tuple[str, ...]]
-    """Slicing, such as "class" or "size" → the value of each example."""
+    """Slicing, such as "class" or "size" → value of each example."""
     candidate: Predictions
     baseline: Predictions | None

@@ -1,22 +1,24 @@
-"""Where a model is wrong: its accuracy on slices of the examples, and the classes it confuses."""
+"""Metrics on slices of the examples, and the classes that are confused most."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from components.evaluation.metrics.counts import OVERALL, SliceKey
+from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
-from components.evaluation.metrics.predictions import Flags, Ints
+from components.evaluation.metrics.predictions import Flags, Ints, Predictions
 
 _MOST_CONFUSED = 20
 
 
 @dataclass(frozen=True)
 class SliceMetrics:
-    """Accuracy on the examples that have something in common."""
+    """Accuracy on a slice."""
 
     slicing: str
     """Such as "size"."""
@@ -28,12 +30,12 @@ class SliceMetrics:
     baseline: float | None
     """Accuracy of the model in use on the same examples."""
     change: Interval | None
-    """Interval of accuracy less baseline, paired by example."""
+    """Interval of accuracy minus baseline, paired by example."""
 
 
 @dataclass(frozen=True)
 class ConfusedPair:
-    """A class that was predicted as another one."""
+    """Examples of one class that were predicted as another."""
 
     label: str
     predicted: str
@@ -76,16 +78,35 @@ def _measure_slice(slicing: str, value: str, right: Flags, baseline: Flags | Non
 
 
 def _order(value: str) -> tuple[list[tuple[str, int]], str]:
-    """Sort numbers by what they are: 64 to 127 comes before 128 to 255, under 64 before both."""
+    """Sort by number: 64 to 127 comes before 128 to 255, and under 64 before both."""
     parts = re.findall(r"(\D*)(\d*)", value.removeprefix("under "))
     return [(text, int(digits) if digits else -1) for text, digits in parts], value
 
 
-def find_confused(labels: tuple[str, ...], confusion: Ints) -> tuple[ConfusedPair, ...]:
-    """Return at most 20 pairs, by most examples, then by the largest fraction.
+def measure_slice_areas(
+    predictions: Predictions, slices: Mapping[str, Sequence[str]]
+) -> dict[SliceKey, float]:
+    """Return `mean_auc`, which does not follow from counts, overall and on each slice.
 
     Args:
-        labels: in ascending order, which is that of equal pairs.
+        predictions: of a model.
+        slices: slicing → value of each example.
+    """
+    areas = {OVERALL: mean_auc(predictions.ids, predictions.probabilities)}
+    for slicing, texts in slices.items():
+        values, of_example = np.unique(np.array(texts, object), return_inverse=True)
+        order = np.argsort(of_example, kind="stable")
+        ends = np.searchsorted(of_example[order], np.arange(1, len(values)))
+        for value, rows in zip(values, np.split(order, ends), strict=True):
+            areas[slicing, value] = mean_auc(predictions.ids[rows], predictions.probabilities[rows])
+    return areas
+
+
+def find_confused(labels: tuple[str, ...], confusion: Ints) -> tuple[ConfusedPair, ...]:
+    """Return at most 20 pairs, those with most examples first, then the largest fraction.
+
+    Args:
+        labels: in ascending order, which breaks ties.
         confusion: [classes, classes], examples; rows are true, columns predicted.
     """
     truth, predicted = np.nonzero(confusion * ~np.eye(len(labels), dtype=bool))

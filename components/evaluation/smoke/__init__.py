@@ -1,1 +1,1 @@
-"""The exported model in a process of its own, before it is pushed; `smoke_test.py` is the door."""
+"""The smoke test of the exported model in a separate process; start with `smoke_test.py`."""

@@ -1,7 +1,7 @@
-"""Loads a SavedModel and answers images, in a process that knows nothing of what made it.
+"""Loads a SavedModel and predicts images, in a process independent of the training code.
 
-Run by its path, as `fresh_process.py MODEL IMAGES ANSWERS`: it imports nothing of ours, and loads
-the model as TensorFlow Serving does, into a session. IMAGES is a list of files in base64, JSON.
+Run by path, as `fresh_process.py MODEL IMAGES PREDICTIONS`: it imports none of our modules, and
+loads the model into a session as TensorFlow Serving does. IMAGES is a JSON list of base64 files.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _OUTPUTS = ("labels", "probabilities")
 
 
-def answer(model: str, images: str, answers: str) -> None:
-    """Answer the images of a file; write labels, [classes], and probabilities, [images, classes].
+def predict(model: str, images: str, predictions: str) -> None:
+    """Predict images; write labels, [classes], and probabilities, [images, classes].
 
     Args:
         model: folder of the SavedModel, a path or a URL.
         images: file to read.
-        answers: file to write, JSON.
+        predictions: JSON file to write.
     """
     with open(images, encoding="utf-8") as file:
         encoded = [base64.b64decode(text) for text in json.load(file)]
@@ -41,16 +41,16 @@ def answer(model: str, images: str, answers: str) -> None:
         signature = loader.load(loaded, ["serve"], model).signature_def[_SIGNATURE]
         outputs = {name: signature.outputs[name].name for name in _OUTPUTS}
         found: Any = loaded.run(outputs, {signature.inputs[_INPUT].name: encoded})
-    with open(answers, "w", encoding="utf-8") as file:
+    with open(predictions, "w", encoding="utf-8") as file:
         labels = [label.decode("utf-8", "surrogateescape") for label in found["labels"][0]]
         json.dump({"labels": labels, "probabilities": found["probabilities"].tolist()}, file)
 
 
 def _leave_out_most_of_tensorflow() -> None:
-    """Let imports of TensorFlow's modules find them without running its `__init__`.
+    """Make TensorFlow's modules importable without running its `__init__`.
 
-    That imports all of its Python, Keras too: 5.1 s of CPU time on a 2-core machine, where the
-    modules that load and run a graph take 0.9 s.
+    That would import everything, Keras too: 5.1 s of CPU time on a 2-core machine. The modules that
+    load and run a graph take 0.9 s.
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.submodule_search_locations is None:
@@ -62,10 +62,7 @@ def _leave_out_most_of_tensorflow() -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the system kill this process when the one that started it has ended, however it did.
-
-    Source: PR_SET_PDEATHSIG in prctl(2); other systems than Linux have nothing like it.
-    """
+    """Have Linux kill this process when its parent ends: PR_SET_PDEATHSIG in prctl(2)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -77,9 +74,9 @@ def _main(arguments: list[str]) -> None:
         _leave_out_most_of_tensorflow()
         try:
             importlib.import_module("tensorflow.python.saved_model.loader")
-        except Exception:  # Of another version of TensorFlow, which cannot do without.
+        except Exception:  # This version of TensorFlow needs its `__init__`.
             os.execv(sys.executable, [sys.executable, __file__, _WHOLE, *arguments])
-    answer(*arguments)
+    predict(*arguments)
 
 
 if __name__ == "__main__":

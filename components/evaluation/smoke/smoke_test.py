@@ -1,9 +1,8 @@
-"""The smoke test: the exported model, in a fresh process, answers images as it was evaluated.
+"""The smoke test: the exported model, in a fresh process, must predict as in the evaluation.
 
 TFX's InfraValidator does this with a server in a container, which neither a laptop nor a step on
-Kubeflow can start. It is a part of the Evaluator, no step of its own: the probabilities to compare
-with are here, its verdict is what keeps a model from being pushed and what the report explains, and
-the process runs while the model is asked about all images.
+Kubeflow can start. It is part of the Evaluator because the probabilities to compare with and the
+verdict are there, and the process can run during the evaluation.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ import numpy as np
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.smoke import fresh_process
 
-_IMAGES, _ANSWERS, _LOG = "images.json", "answers.json", "log"
+_IMAGES, _PREDICTIONS, _LOG = "images.json", "predictions.json", "log"
 
-# The process computes on CPUs. A GPU rounds factors to 10 bits (TensorFloat-32); other weights,
-# other labels or other pixels differ by far more.
+# The process runs on the CPU. A GPU rounds factors to 10 bits (TensorFloat-32); other weights,
+# labels or pixels differ by far more.
 _TOLERANCE = 0.02
-# Bytes; what the process writes is far smaller.
+# Bytes; the process writes far less.
 _LEAST_SPACE = 2**20
 
 
 class SmokeTest:
-    """A process that answers images; end it with the block."""
+    """A process that predicts images; a context manager that ends it."""
 
     def __init__(self, model: str, images: Mapping[str, bytes], *, seconds: float) -> None:
         """Start the process.
 
         Args:
             model: folder of the SavedModel.
-            images: file name → image file, as examples have them. Of none nothing is tested.
-            seconds: after which it has failed.
+            images: file name → image file, as in the examples. Without any, the test passes.
+            seconds: timeout.
         """
         self._names = list(images)
         self._seconds = seconds
@@ -64,37 +63,34 @@ class SmokeTest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Kill the process if it still runs."""
+        """Kill the process if it is still running."""
         if self._process:
             self._process.kill()
             self._process.wait()
         self._folder.cleanup()
 
     def find_failure(self, read: Callable[[Sequence[str]], Evaluated]) -> str:
-        """Wait for the answers; return what is wrong with them, in a clause, or "".
+        """Wait for the predictions; return what is wrong with them, as a clause, or "".
 
         Args:
-            read: returns what the Evaluator has got from the model for images of these names.
+            read: returns the Evaluator's predictions for images of these names.
         """
         if self._process is None:
             return ""
         try:
             status = self._process.wait(max(0.0, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return f"in a process of its own it gave no answer within {self._seconds:g} s"
+            return f"the exported model made no predictions within {self._seconds:g} s"
         if status:
             self._check_space()
-            return f"in a process of its own it does not load and answer: {self._last_line()}"
-        answers = json.loads(self._path(_ANSWERS).read_text(encoding="utf-8"))
-        return compare(answers, self._names, read(self._names))
+            return f"the exported model cannot be loaded and run: {self._last_line()}"
+        predicted = json.loads(self._path(_PREDICTIONS).read_text(encoding="utf-8"))
+        return compare(predicted, self._names, read(self._names))
 
     def _check_space(self) -> None:
-        """Raise an error if it may be the disk that is to blame, which says nothing of the model.
-
-        The process cannot even log that, as its log lies there, too.
-        """
+        """Raise an error if the disk is full, which the process could not even log."""
         if shutil.disk_usage(self._folder.name).free < _LEAST_SPACE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path(_ANSWERS)))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path(_PREDICTIONS)))
 
     def _last_line(self) -> str:
         lines = self._path(_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -105,8 +101,8 @@ class SmokeTest:
 
 
 def _start(model: str, folder: Path) -> subprocess.Popen[bytes]:
-    paths = [model, *(str(folder / name) for name in (_IMAGES, _ANSWERS))]
-    # The Evaluator may hold all memory of the GPU.
+    paths = [model, *(str(folder / name) for name in (_IMAGES, _PREDICTIONS))]
+    # The Evaluator may hold all GPU memory.
     quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     with (folder / _LOG).open("wb") as log:
         return subprocess.Popen(
@@ -118,28 +114,28 @@ def _start(model: str, folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def compare(answers: Mapping[str, Any], names: list[str], evaluated: Evaluated) -> str:
-    """Say how answers differ from those of the evaluation; "" if they do not.
+def compare(predicted: Mapping[str, Any], names: list[str], evaluated: Evaluated) -> str:
+    """Say how predictions differ from those of the evaluation; "" if they do not.
 
     Args:
-        answers: `labels`, [classes], and `probabilities`, [images, classes].
-        names: of the images.
-        evaluated: of the same images and others.
+        predicted: `labels`, [classes], and `probabilities`, [images, classes].
+        names: names of the images.
+        evaluated: predictions of the evaluation for at least these images.
     """
     expected = evaluated.candidate
-    if tuple(answers["labels"]) != expected.labels:
-        return "in a process of its own it has other labels than in the evaluation"
+    if tuple(predicted["labels"]) != expected.labels:
+        return "the exported model has other labels than in the evaluation"
     rows = {name: row for row, name in enumerate(evaluated.filenames)}
     known = expected.probabilities[[rows[name] for name in names]]
-    found = np.array(answers["probabilities"], np.float64)
+    found = np.array(predicted["probabilities"], np.float64)
     if found.shape != known.shape:
-        return f"in a process of its own it gave {len(found)} answers to {len(known)} images"
+        return f"the exported model made {len(found)} predictions for {len(known)} images"
     distance = np.abs(found - known).max(axis=1)
-    # Not a number is no answer either.
+    # NaN is wrong, too.
     wrong = [name for name, far in zip(names, distance, strict=True) if not far <= _TOLERANCE]
     if not wrong:
         return ""
     return (
-        f"in a process of its own it answers {len(wrong)} of {len(names)} images otherwise than in "
-        f"the evaluation, such as {wrong[0]}: a probability is off by {distance.max():.3f}"
+        f"the exported model's predictions for {len(wrong)} of {len(names)} images differ from the "
+        f"evaluation, such as for {wrong[0]}: a probability is off by {distance.max():.3f}"
     )

@@ -1,1 +1,1 @@
-"""What plugs into TensorFlow Model Analysis: its configuration, our metrics and extractors."""
+"""The border to TensorFlow Model Analysis: its configuration and its files."""

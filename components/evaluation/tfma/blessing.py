@@ -1,4 +1,4 @@
-"""Reads from TFMA's files why a model was blessed or not."""
+"""Reads from TFMA's files why a model meets or misses its thresholds."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import eval_config_writer
 
-from components.evaluation.blessing_text import (
+from components.evaluation.metrics.counts import OVERALL, SliceKey
+from components.evaluation.threshold_text import (
     CANDIDATE,
     Bounds,
     Failure,
-    Metrics,
-    Slice,
+    ModelValues,
     describe_bounds,
     explain_failure,
     explain_success,
-    name_slice,
 )
 
 
-def read_metrics(evaluation_uri: str) -> Iterator[tuple[Slice, Metrics]]:
-    """Yield the metrics of every slice; `()` is the one of all examples."""
+def read_metrics(evaluation_uri: str) -> Iterator[tuple[SliceKey, ModelValues]]:
+    """Yield the metrics of every slice."""
     for of_slice in tfma.load_metrics(evaluation_uri):
         found: dict[str, dict[str, float]] = {}
         for item in of_slice.metric_keys_and_values:
             if item.value.WhichOneof("type") == "double_value" and not item.key.is_diff:
-                # TFMA names the model only where there are two.
+                # TFMA names the model only if there are two.
                 values = found.setdefault(item.key.model_name or CANDIDATE, {})
                 values[item.key.name] = item.value.double_value.value
         yield _slice(of_slice.slice_key), found
 
 
 def read_config(evaluation_uri: str) -> config_pb2.EvalConfig:
-    """Read the configuration of an evaluation, without all metrics and plots."""
+    """Read the configuration of an evaluation, without its metrics and plots."""
     config, *_ = eval_config_writer.load_eval_run(evaluation_uri)
     return config
 
@@ -47,7 +46,7 @@ def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str
 
     Args:
         evaluation_uri: output folder of the Evaluator.
-        majority_accuracy: accuracy of always answering with the most frequent class, 0 to 1.
+        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
     """
     result = tfma.load_validation_result(evaluation_uri)
     metrics = dict(read_metrics(evaluation_uri))
@@ -57,15 +56,16 @@ def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str
         for failure in of_slice.failures
     ]
     missing = sorted(
-        f"no image is in {name_slice(tuple(spec.feature_values.items()))}, which a threshold is for"
+        f"{slicing}={value} has a threshold but no images"
         for spec in result.missing_slices
+        for slicing, value in spec.feature_values.items()
     )
     if failures or missing:
-        texts = sorted((f.where, explain_failure(f, majority_accuracy)) for f in failures)
+        texts = sorted((f.slice, explain_failure(f, majority_accuracy)) for f in failures)
         return (*(text for _, text in texts), *missing)
     thresholds = [of for _, of in _list_thresholds(read_config(evaluation_uri))]
     return explain_success(
-        metrics[()],
+        metrics[OVERALL],
         # The first one, see `components.evaluation.tfma.eval_config`.
         least_accuracy=thresholds[0].threshold.value_threshold.lower_bound.value,
         majority_accuracy=majority_accuracy,
@@ -73,14 +73,14 @@ def explain_blessing(evaluation_uri: str, majority_accuracy: float) -> tuple[str
     )
 
 
-def _failure(failure: Any, where: Slice, metrics: Metrics) -> Failure:
-    key = failure.metric_key
+def _failure(failure: Any, key: SliceKey, metrics: ModelValues) -> Failure:
+    metric = failure.metric_key
     return Failure(
-        metric=key.name,
-        where=where,
-        value=metrics[CANDIDATE].get(key.name, math.nan),
+        metric=metric.name,
+        slice=key,
+        value=metrics[CANDIDATE].get(metric.name, math.nan),
         bounds=_bounds(failure.metric_threshold),
-        change=failure.metric_value.double_value.value if key.is_diff else None,
+        change=failure.metric_value.double_value.value if metric.is_diff else None,
     )
 
 
@@ -93,13 +93,13 @@ def _bounds(threshold: Any) -> Bounds:
     )
 
 
-def _slice(key: Any) -> Slice:
-    return tuple((part.column, _text(part)) for part in key.single_slice_keys)
-
-
-def _text(part: Any) -> str:
+def _slice(key: Any) -> SliceKey:
+    """Return a slice; we make none of several features."""
+    if not key.single_slice_keys:
+        return OVERALL
+    [part] = key.single_slice_keys
     value = getattr(part, part.WhichOneof("kind"))
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return part.column, value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _list_thresholds(config: Any) -> list[tuple[str, Any]]:
@@ -113,7 +113,7 @@ def _list_thresholds(config: Any) -> list[tuple[str, Any]]:
 
 
 def describe_thresholds(config: Any) -> dict[str, str]:
-    """Say what `config`, a `tfma.EvalConfig`, demands: metric and slice → bounds in words."""
+    """Describe the thresholds of a `tfma.EvalConfig`: metric and slice → bounds in words."""
     found: dict[str, str] = {}
     for metric, threshold in _list_thresholds(config):
         [where] = threshold.slicing_specs

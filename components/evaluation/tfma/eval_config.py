@@ -1,38 +1,49 @@
-"""TFMA's configuration: what is measured, on which slices, and what blesses a model."""
+"""TFMA's configuration: metrics, slices and thresholds."""
 
 from __future__ import annotations
 
 import json
-from typing import get_args
 
+import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 
 from components.contract.example import LABEL_ID
-from components.evaluation.config import EvaluationConfig, MetricName, Threshold
-from components.evaluation.metrics.classification_metrics import AUC, LOWER_IS_BETTER
-from components.evaluation.tfma.tfma_metrics import Counted, MeanAuc
+from components.evaluation.config import EvaluationConfig, Threshold
+from components.evaluation.metrics.metric_table import AUC, METRICS
+
+
+class CountedMetric(tfma.metrics.Metric):
+    """Names a metric of `METRICS` for TFMA; `result_files` writes its values."""
+
+    def __init__(self, name: str) -> None:
+        """Name a metric."""
+        super().__init__(lambda *args, **kwargs: [], name=name)
+
+
+metric_types.register_metric(CountedMetric)
 
 
 def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> config_pb2.EvalConfig:
-    """Measure everything on all slices; bless by the thresholds of `config`.
+    """Measure every metric on all slices; bless by the thresholds of `config`.
 
     Args:
         config: thresholds and slices.
-        with_auc: whether to measure the AUC even if no threshold is for it.
+        with_auc: whether to measure the AUC even if no threshold needs it.
     """
     accuracy = Threshold(
         "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
     )
-    # The accuracy comes first: `components.evaluation.tfma.blessing` expects it there.
+    # The accuracy comes first: `components.evaluation.tfma.blessing` relies on it.
     thresholds = [accuracy, *config.thresholds]
     needed = {threshold.metric for threshold in thresholds}
-    names = [name for name in get_args(MetricName) if name != AUC or with_auc or name in needed]
+    names = [name for name in METRICS if name != AUC or with_auc or name in needed]
     metrics = [
         *(_metric(name, thresholds) for name in names),
         config_pb2.MetricConfig(class_name="ExampleCount"),
         config_pb2.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
     ]
-    # TFX adds the baseline's specification itself, when there is a baseline.
+    # TFX adds the specification of the baseline, if there is one.
     model = config_pb2.ModelSpec(
         signature_name="serving_examples",
         preprocessing_function_names=["transform_features"],
@@ -47,18 +58,20 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> conf
 
 
 def measures_auc(config: config_pb2.EvalConfig) -> bool:
-    """Say whether a configuration asks for the AUC, which does not follow from counts."""
-    metrics = (metric for spec in config.metrics_specs for metric in spec.metrics)
-    return any(metric.class_name == MeanAuc.__name__ for metric in metrics)
+    """Say whether a configuration includes the AUC, which does not follow from counts."""
+    return any(
+        metric.class_name == CountedMetric.__name__ and json.loads(metric.config)["name"] == AUC
+        for spec in config.metrics_specs
+        for metric in spec.metrics
+    )
 
 
 def _metric(name: str, thresholds: list[Threshold]) -> config_pb2.MetricConfig:
-    kind = MeanAuc if name == AUC else Counted
     return config_pb2.MetricConfig(
-        class_name=kind.__name__,
-        module=kind.__module__,
+        class_name=CountedMetric.__name__,
+        module=CountedMetric.__module__,
         config=json.dumps({"name": name}),
-        # A plain `threshold` would hold for every slice as well.
+        # A plain `threshold` would apply to every slice as well.
         per_slice_thresholds=[_per_slice(t) for t in thresholds if t.metric == name],
     )
 
@@ -70,7 +83,7 @@ def _per_slice(threshold: Threshold) -> config_pb2.PerSliceMetricThreshold:
     if threshold.at_most is not None:
         bounds.value_threshold.upper_bound.value = threshold.at_most
     if threshold.max_worsening is not None:
-        lower = threshold.metric in LOWER_IS_BETTER
+        lower = METRICS[threshold.metric].lower_is_better
         directions = config_pb2.MetricDirection
         change = bounds.change_threshold
         change.direction = directions.LOWER_IS_BETTER if lower else directions.HIGHER_IS_BETTER

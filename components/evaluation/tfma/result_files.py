@@ -1,8 +1,7 @@
 """Writes TFMA's files from counts: metrics, plots, attributions, validation and configuration.
 
-TFMA would count each example in each of its slices on its own, in Python. Here the counts are made
-already, see `components.evaluation.metrics.sliced_counts`; thresholds are compared, and files
-are read, by TFMA itself.
+TFMA would count every example in every slice one by one, in Python. Here the counts come from
+`components.evaluation.metrics.counts`; TFMA itself compares thresholds and reads the files.
 """
 
 from __future__ import annotations
@@ -20,60 +19,59 @@ from tensorflow_model_analysis.proto import config_pb2, metrics_for_slice_pb2
 from tensorflow_model_analysis.version import VERSION
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
-from components.evaluation.metrics.classification_metrics import AUC
-from components.evaluation.metrics.metric_counts import MetricCounts
-from components.evaluation.metrics.sliced_counts import EVERYTHING, Place, SlicedCounts
+from components.evaluation.metrics.counts import OVERALL, SlicedCounts, SliceKey
+from components.evaluation.metrics.metric_table import AUC
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import make_folders, open_file
 
-Areas: TypeAlias = Mapping[Place, float]
+Areas: TypeAlias = Mapping[SliceKey, float]
 """Slice → mean ROC AUC of a model."""
 
 _Plot: TypeAlias = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds
 
 _COUNT, _PLOT = "example_count", "multi_class_confusion_matrix_plot"
-# As TFMA names the files of a single shard.
+# TFMA's name of a single shard.
 _SHARD = "-00000-of-00001.tfrecord"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What is written of a model."""
+class MeasuredModel:
+    """The measurements of a model."""
 
     name: str
-    """Empty where there is only one: that is TFMA's rule."""
+    """Empty if there is only one model, as TFMA demands."""
     path: str
-    """Of the SavedModel."""
+    """Path of the SavedModel."""
     counts: SlicedCounts
     areas: Areas | None = None
     """Of all slices; None if the AUC is not measured."""
 
 
 def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_pb2.EvalConfig:
-    """Name the models of a configuration; drop what compares if there is nothing to compare with.
+    """Name the models of a configuration; without a baseline, drop the thresholds of changes.
 
     Args:
-        config: of `make_eval_config`.
+        config: result of `make_eval_config`.
         compared: whether there is a model in use.
     """
-    # On a first run TFMA calls it a rubber stamp that changes are not looked at.
+    # Without it TFMA rejects thresholds of changes on a first run.
     return tfma.utils.update_eval_config_with_defaults(
         config, has_baseline=compared, rubber_stamp=True
     )
 
 
 def write_results(
-    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[Measured]
+    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[MeasuredModel]
 ) -> bool:
     """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
 
     Args:
         evaluation_uri: folder to write to.
-        config: of `resolve_config`.
+        config: result of `resolve_config`.
         models: the candidate and, if there is one, the model in use, on the same examples.
 
     Returns:
-        Whether every threshold of `config` holds.
+        Whether every threshold of `config` is met.
     """
     make_folders(evaluation_uri)
     validations = []
@@ -82,8 +80,8 @@ def write_results(
         RecordWriter(os.path.join(evaluation_uri, f"plots{_SHARD}")) as plots_file,
         RecordWriter(os.path.join(evaluation_uri, f"attributions{_SHARD}")) as attributions_file,
     ):
-        for index, place in enumerate(models[0].counts.places):
-            key = () if place == EVERYTHING else (place,)
+        for index, slice_key in enumerate(models[0].counts.slices):
+            key = () if slice_key == OVERALL else (slice_key,)
             metrics = dict(_list_metrics(models, index))
             of_slice = writer.convert_slice_metrics_to_proto((key, metrics), None)
             plots = writer.convert_slice_plots_to_proto((key, _draw(models, index)), None)
@@ -96,8 +94,8 @@ def write_results(
     return _write_validation(evaluation_uri, config, validations)
 
 
-def _list_metrics(models: Sequence[Measured], index: int) -> Iterator[tuple[Any, float]]:
-    """Yield key and value of the metrics of a slice, and of the changes against the last model."""
+def _list_metrics(models: Sequence[MeasuredModel], index: int) -> Iterator[tuple[Any, float]]:
+    """Yield key and value of the metrics of a slice, and of their differences to the baseline."""
     values = [dict(_measure(model, index)) for model in models]
     for model, of_model in zip(models, values, strict=True):
         for name, value in of_model.items():
@@ -107,15 +105,15 @@ def _list_metrics(models: Sequence[Measured], index: int) -> Iterator[tuple[Any,
         yield key, value - values[-1][name]
 
 
-def _measure(model: Measured, index: int) -> Iterator[tuple[str, float]]:
-    counts: MetricCounts = model.counts.of_place(index)
+def _measure(model: MeasuredModel, index: int) -> Iterator[tuple[str, float]]:
+    counts = model.counts.select(index)
     yield from counts.scalars().items()
     yield _COUNT, float(counts.examples)
     if model.areas is not None:
-        yield AUC, model.areas[model.counts.places[index]]
+        yield AUC, model.areas[model.counts.slices[index]]
 
 
-def _draw(models: Sequence[Measured], index: int) -> dict[Any, _Plot]:
+def _draw(models: Sequence[MeasuredModel], index: int) -> dict[Any, _Plot]:
     """Return the confusion matrix of each model."""
     return {
         metric_types.PlotKey(_PLOT, model_name=model.name): _plot(model.counts, index)
@@ -124,7 +122,7 @@ def _draw(models: Sequence[Measured], index: int) -> dict[Any, _Plot]:
 
 
 def _plot(counts: SlicedCounts, index: int) -> _Plot:
-    cells = counts.cells_of(index)
+    cells = counts.confusion(index)
     plot = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds()
     matrix = plot.matrices.add(threshold=0.0)
     for truth, predicted, examples in zip(*cells.tolist(), strict=True):
@@ -135,7 +133,7 @@ def _plot(counts: SlicedCounts, index: int) -> _Plot:
 
 
 def _write_config(
-    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[Measured]
+    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[MeasuredModel]
 ) -> None:
     run = config_pb2.EvalRun(
         eval_config=config,

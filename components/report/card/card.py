@@ -17,8 +17,8 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from components.contract.printable import format_duration
-from components.evaluation.metrics.classification_metrics import METRICS, NAMES
 from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.card.markdown import dump_yaml, escape, fence
 from components.report.facts import ReportFacts
@@ -41,7 +41,7 @@ def write_card(facts: ReportFacts) -> str:
         front_matter=_make_front_matter(facts),
         config=_plain(facts.header.config),
         epochs=max(map(len, facts.history.values()), default=0),
-        metrics=[(name, NAMES[name]) for name in METRICS if name in metrics.scalars],
+        metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),
         classes=_choose_classes(facts),
         slices=_choose_slices(facts),

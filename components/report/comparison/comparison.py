@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from components.evaluation.metrics.classification_metrics import METRICS, ModelMetrics, measure
+from components.evaluation.metrics.classification_metrics import ModelMetrics, measure
 from components.evaluation.metrics.intervals import (
     Interval,
     estimate_intervals,
     paired_interval,
 )
-from components.evaluation.metrics.metric_counts import TOP
+from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Flags, Ints, Predictions
 from components.evaluation.metrics.slice_metrics import SliceMetrics, measure_slices
 from components.images.picture import Picture
@@ -71,7 +71,7 @@ def _measure_pairs(
 ) -> Paired:
     first, second = evaluations
     before, after = _take(first.answers, pairs.first), _take(second.answers, pairs.second)
-    right, now_right = before.answers.right, after.answers.right
+    right, now_right = before.stats.right, after.stats.right
     _, changes = estimate_intervals(after, before, seed=0)
     names = tuple(second.labels[row] for row in pairs.second.tolist())
 
@@ -100,7 +100,7 @@ def _pair_metrics(
     pairs = []
     for metric in METRICS:
         values = first.scalars[metric], second.scalars[metric]
-        if TOP.get(metric, 0) < classes and not all(map(math.isnan, values)):
+        if METRICS[metric].top < classes and not all(map(math.isnan, values)):
             pairs.append(MetricPair(metric, *values, changes.get(metric)))
     return tuple(pairs)
 
@@ -122,7 +122,7 @@ def _show_changes(
     [places] = np.nonzero(changed)
     rows = pairs.first[places], pairs.second[places]
     sure = np.minimum(
-        first.answers.answers.confidence[rows[0]], second.answers.answers.confidence[rows[1]]
+        first.answers.stats.confidence[rows[0]], second.answers.stats.confidence[rows[1]]
     )
     order = np.argsort(-sure, kind="stable")[:most]
     chosen = list(zip(*(of[order].tolist() for of in rows), strict=True))
@@ -145,4 +145,4 @@ def _show_changes(
 def _answer(evaluation: Evaluation, row: int) -> Answer:
     predictions = evaluation.answers
     column = int(predictions.probabilities[row].argmax())
-    return Answer(predictions.labels[column], float(predictions.answers.confidence[row]))
+    return Answer(predictions.labels[column], float(predictions.stats.confidence[row]))

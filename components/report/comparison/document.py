@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from components.evaluation.metrics.classification_metrics import LOWER_IS_BETTER, NAMES
+from components.evaluation.metrics.metric_table import METRICS
 from components.report import page
 from components.report.comparison.differences import (
     list_differences,
@@ -65,7 +65,7 @@ def _templates() -> Environment:
 
 
 def _name_metric(metric: str) -> str:
-    return formatting.sentence(NAMES[metric])
+    return METRICS[metric].title
 
 
 def _describe_summary(facts: ComparisonFacts) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _describe_metrics(facts: ComparisonFacts) -> dict[str, Any]:
     rows = [
         Whisker(_name_metric(pair.metric), pair.second - pair.first, pair.change)
         for pair in (facts.paired.metrics if facts.paired else ())
-        if pair.metric not in LOWER_IS_BETTER and math.isfinite(pair.second - pair.first)
+        if not METRICS[pair.metric].lower_is_better and math.isfinite(pair.second - pair.first)
     ]
     better = f"right of the dashed line {facts.second.name} is better"
     return {"drawing": _draw(facts, rows, f"Differences of metrics: {better}", table="above")}

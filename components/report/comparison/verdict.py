@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.contract.example import EVAL
-from components.evaluation.verdict import say_images_needed
+from components.evaluation.verdict import estimate_images_needed
 from components.report.comparison.facts import ComparedRun, Outcome, Overlap, Paired
 from components.report.page.formatting import count, signed
 
@@ -62,7 +62,7 @@ def _say_how_many(paired: Paired) -> str:
     images = sum(part.examples for part in paired.recalls)
     disagreement = (paired.lost.total + paired.won.total) / images
     spread = disagreement - paired.difference**2
-    return say_images_needed(spread, abs(paired.difference), images)
+    return estimate_images_needed(spread, abs(paired.difference), images)
 
 
 def _describe_overlap(overlap: Overlap, names: dict[str, str]) -> list[str]:

@@ -9,29 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics.classification_metrics import (
-    LOWER_IS_BETTER,
-    METRICS,
-    NAMES,
-    ModelMetrics,
-)
+from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.intervals import Interval
+from components.evaluation.metrics.metric_table import METRICS
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
 from components.report.page.whiskers import Whisker, draw_whiskers
-
-_MEANINGS = {
-    "accuracy": "Fraction of the images whose class is found.",
-    "balanced_accuracy": "Mean recall: each class counts as much as any other.",
-    "top_3_accuracy": "Fraction of the images whose class is among the three most probable.",
-    "top_5_accuracy": "Fraction of the images whose class is among the five most probable.",
-    "macro_precision": "Mean over the classes of the fraction of right ones among its answers.",
-    "macro_recall": "Mean over the classes of the fraction of their images that is found.",
-    "macro_f1": "Mean over the classes of F1, the harmonic mean of precision and recall.",
-    "auc": "Mean area under the classes' ROC curves, each against the rest; 0.5 is chance.",
-    "ece": "Expected calibration error: how far confidence is from accuracy. Lower is better.",
-    "loss": "Cross-entropy, in nats. 0 is best.",
-}
 
 
 @dataclass(frozen=True)
@@ -48,13 +31,12 @@ class MetricRow:
     @property
     def title(self) -> str:
         """Its name in words."""
-        name = NAMES[self.metric]
-        return name[0].upper() + name[1:]
+        return METRICS[self.metric].title
 
     @property
     def meaning(self) -> str:
         """What it says."""
-        return _MEANINGS[self.metric]
+        return METRICS[self.metric].meaning
 
     @property
     def judgement(self) -> tuple[str, str]:
@@ -67,7 +49,7 @@ def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
     guesses = _guess(facts)
     rows = [_make_row(facts, metric, guesses) for metric in _choose(facts)]
     # What can be drawn on one axis, where right is better: a loss has no upper end.
-    drawn = [row for row in rows if row.metric not in LOWER_IS_BETTER]
+    drawn = [row for row in rows if not METRICS[row.metric].lower_is_better]
     drawings = (_draw_values(drawn), _draw_changes(drawn))
     return {"rows": rows, "drawings": [drawing for drawing in drawings if drawing]}
 
@@ -78,7 +60,7 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
         return "no interval", ""
     if change.low <= 0 <= change.high:
         return "no clear difference", ""
-    better = (change.low > 0) != (metric in LOWER_IS_BETTER)
+    better = (change.low > 0) != METRICS[metric].lower_is_better
     return ("▲ better", "good") if better else ("▼ worse", "bad")
 
 

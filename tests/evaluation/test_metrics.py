@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import pickle
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
-from components.evaluation.metrics.classification_metrics import METRICS, compare, measure
-from components.evaluation.metrics.metric_counts import MetricCounts
-from components.evaluation.metrics.predictions import Answers, Floats, Ints, Predictions, Scores
+from components.evaluation.metrics.calibration import undo_scaling
+from components.evaluation.metrics.classification_metrics import compare, measure
+from components.evaluation.metrics.metric_table import METRICS
+from components.evaluation.metrics.predictions import Floats, Ints, Predictions
 from components.evaluation.metrics.slice_metrics import find_confused
 from tests.evaluation.predictions_sample import (
     TABLE,
@@ -69,7 +67,7 @@ def test_scalars_are_those_of_scikit_learn(predictions: Predictions) -> None:
         )
         expected[f"top_{k}_accuracy"] = top
     scalars = measure(predictions).scalars
-    assert tuple(scalars) == METRICS
+    assert list(scalars) == list(METRICS)
     assert scalars == pytest.approx(expected, abs=1e-6)
 
 
@@ -90,42 +88,12 @@ def test_classes_are_measured_as_scikit_learn_does(predictions: Predictions) -> 
     np.testing.assert_array_equal(measured.confusion, matrix)
 
 
-def count(ids: Ints, probabilities: Scores) -> MetricCounts:
-    return MetricCounts.of(Answers.of(ids, probabilities))
-
-
-@pytest.mark.parametrize(
-    ("ends", "why"),
-    [
-        ([0, 50, 120], "halves"),
-        ([0, 1, 2, 119, 120], "single examples, as Beam may give them"),
-        ([0, 0, 120, 120], "empty batches"),
-        (range(121), "every example alone"),
-    ],
-)
-def test_counts_of_the_parts_add_up_to_those_of_the_whole(ends: Sequence[int], why: str) -> None:
-    predictions = draw_predictions([60, 0, 29, 31])
-    ids, probabilities = predictions.ids.copy(), predictions.probabilities
-    ids[::11] = -1
-    parts = [count(ids[a:b], probabilities[a:b]) for a, b in pairwise(ends)]
-    whole = count(ids, probabilities).scalars()
-    for order in (parts, parts[::-1]):
-        merged = pickle.loads(pickle.dumps(sum(order, start=MetricCounts())))
-        assert merged.examples == 120
-        assert merged.scalars() == pytest.approx(whole, rel=1e-12), why
-
-
-def test_no_examples_have_no_scalars() -> None:
-    empty = count(np.empty(0, np.int64), np.empty((0, 3), np.float32))
-    assert np.isnan(list((empty + MetricCounts()).scalars().values())).all()
-
-
-def test_a_label_that_the_model_does_not_know_is_a_mistake() -> None:
+def test_a_label_unknown_to_the_model_is_a_mistake() -> None:
     predictions = draw_predictions([30, 20, 10])
     unknown = np.arange(60) % 4 == 0
     ids = np.where(unknown, -1, predictions.ids)
     measured = measure(replace(predictions, ids=ids))
-    # What it would be, if the model knew the label and gave it next to nothing.
+    # As if the model knew the label and gave it next to no probability.
     scores = np.column_stack([normalise(predictions.probabilities), np.full(60, 1e-7)])
     truth, predicted = np.where(unknown, 3, ids), scores.argmax(axis=1)
     macro = metrics.precision_recall_fscore_support(
@@ -148,7 +116,7 @@ def test_a_label_that_the_model_does_not_know_is_a_mistake() -> None:
     assert measured.precision.mean() == pytest.approx(macro[0] * 4 / 3)
 
 
-def test_of_equal_probabilities_the_first_ones_are_on_top() -> None:
+def test_equal_probabilities_rank_by_column() -> None:
     equal = np.full((6, 6), 1 / 6, np.float32)
     scalars = measure(Predictions(make_labels(6), np.arange(6), equal)).scalars
     names = ("accuracy", "top_3_accuracy", "top_5_accuracy")
@@ -160,7 +128,7 @@ def test_loss_is_bounded_as_keras_bounds_it() -> None:
     assert measured.scalars["loss"] == pytest.approx((-np.log(1e-7) - np.log(1 - 1e-7)) / 2)
 
 
-def test_reliability_is_of_bins_without_their_lower_edge() -> None:
+def test_reliability_bins_exclude_their_lower_edge() -> None:
     confidence = np.array([0.6, 0.6, 0.61, 1.0])
     ids = np.array([0, 1, 0, 0])
     reliability = measure(
@@ -184,22 +152,20 @@ def test_reliability_is_of_bins_without_their_lower_edge() -> None:
         (np.full(3, np.nan), []),
     ],
 )
-def test_calibration_is_of_bins_of_about_as_many_examples(
-    confidence: Floats, examples: list[int]
-) -> None:
+def test_calibration_bins_are_of_about_equal_size(confidence: Floats, examples: list[int]) -> None:
     ids = np.arange(len(confidence)) % 2
     bins = measure(
         Predictions(("a", "b"), ids, np.column_stack([confidence, 1 - confidence]))
     ).calibration
     assert bins.examples.tolist() == examples
     assert len(bins.edges) == len(examples) + 1
-    # As many are right as without bins: those of the first class.
+    # The first class is predicted throughout.
     if examples:
         assert (bins.accuracy * bins.examples).sum() == pytest.approx(np.sum(ids == 0))
         assert (bins.confidence * bins.examples).sum() == pytest.approx(confidence.sum())
 
 
-def test_slices_are_in_the_order_of_their_numbers() -> None:
+def test_slices_are_sorted_by_number() -> None:
     sizes = ("128 to 255 px", "under 32 px", "32 to 63 px", "1024 and more px", "32 to 63 px")
     model = predict("ab", truth="aaaab", said="aabba")
     slices = {"size": sizes, "folder": ("b/10", "b/9", "a", "", "a")}
@@ -218,7 +184,7 @@ def test_slices_are_in_the_order_of_their_numbers() -> None:
     assert all(0 <= of.interval.low < of.interval.high <= 1 for of in found)
 
 
-def test_confused_pairs_are_those_of_most_examples_then_of_the_largest_share() -> None:
+def test_confused_pairs_are_sorted_by_examples_then_by_fraction() -> None:
     truth = "a" * 10 + "b" * 4 + "c" * 4 + "d" * 2
     said = "aaaaaaabbc" + "bbaa" + "ccba" + "dd"
     found = compare(as_evaluated(predict("dcba", truth=truth, said=said))).confused
@@ -238,7 +204,26 @@ def test_no_more_than_20_confused_pairs() -> None:
     assert [of.examples for of in found] == sorted(mistakes, reverse=True)[:20]
 
 
-def test_the_classes_of_most_mistakes() -> None:
+def test_classes_with_most_mistakes() -> None:
     measured = measure(predict("dcba", truth="aaabbccd", said="aacbbbcd"))
     np.testing.assert_array_equal(measured.most_mistaken(1), [2])
     np.testing.assert_array_equal(measured.most_mistaken(3), [0, 1, 2])
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
+def test_scaling_can_be_undone(temperature: float) -> None:
+    plain = draw_predictions([200, 200, 100])
+    scaled = draw_predictions([200, 200, 100], sharpness=1 / temperature)
+    found = undo_scaling(scaled, temperature=temperature, images=80)
+    expected = measure(plain).scalars
+    assert (found.temperature, found.images) == (temperature, 80)
+    assert found.ece == pytest.approx(expected["ece"], abs=1e-5)
+    assert found.loss == pytest.approx(expected["loss"], rel=1e-4)
+
+
+def test_scaling_of_zero_probabilities_can_be_undone() -> None:
+    sure = draw_predictions([5, 5])
+    rows = np.eye(2, dtype=np.float32)[sure.ids]
+    found = undo_scaling(replace(sure, probabilities=rows), temperature=2.0, images=10)
+    assert found.ece == pytest.approx(0, abs=1e-6)
+    assert np.isfinite(found.loss)

@@ -1,4 +1,4 @@
-"""Models whose answers are known, with the exported one's signatures, and examples for them."""
+"""Models with known predictions and the exported signatures, and examples for them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _BYTES = tf.io.FixedLenFeature([], tf.string)
 
 
 class Model(tf.Module):
-    """Takes an "image" for the float32 logits of `columns` classes, in the order of its labels."""
+    """Reads the float32 logits of `columns` classes from an "image", in the order of its labels."""
 
     def __init__(self, labels: Sequence[str], *, columns: int | None = None) -> None:
         super().__init__()
         self.labels = [label.encode("utf-8", "surrogateescape") for label in labels]
         self.columns = columns or len(labels)
-        # Lost with the model, if only its signatures were kept.
+        # Lost if only the signatures of the model are kept.
         self.scale = tf.Variable(1.0)
         ids = tf.lookup.KeyValueTensorInitializer(
             self.labels, tf.range(len(labels), dtype=tf.int64)
@@ -69,7 +69,7 @@ class Model(tf.Module):
 
 
 class ColourModel(Model):
-    """Tells blue, green and red pictures apart by their mean, but takes the dark ones for blue."""
+    """Classifies pictures as blue, green or red by their mean, and dark ones as blue."""
 
     def __init__(self, *, dark: float = 101.0) -> None:
         super().__init__(("red", "blue", "green"))
@@ -87,7 +87,7 @@ class ColourModel(Model):
 
 
 def write_examples(folder: Path, split: str, predictions: Predictions) -> types.Artifact:
-    """Two shards of examples to which `Model` answers with `predictions`, and a train split."""
+    """Write two shards of examples for which `Model` returns `predictions`, and a train split."""
     shards = {}
     for number, rows in enumerate(np.array_split(np.arange(len(predictions.ids)), 2)):
         path = folder / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-00002"
@@ -106,7 +106,7 @@ def write_examples(folder: Path, split: str, predictions: Predictions) -> types.
 
 
 def describe(artifact: types.Artifact, splits: list[str]) -> types.Artifact:
-    """Say of examples what ImageExampleGen says."""
+    """Set the properties of examples as ImageExampleGen does."""
     artifact.split_names = artifact_utils.encode_split_names(splits)
     examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
     examples_utils.set_file_format(artifact, "tfrecords_gzip")

@@ -1,4 +1,4 @@
-"""Counts of all slices at once, held against `MetricCounts` of each slice by itself."""
+"""Counts: from batches to all slices at once, and the files that shards leave."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.answering.split_counts import (
-    SplitCounts,
-    add_up_counts,
-    read_counts,
-    write_counts,
-)
+from components.evaluation.metrics.counts import OVERALL, Counts, SlicedCounts
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.intervals import paired_interval, paired_interval_of_counts
-from components.evaluation.metrics.metric_counts import MetricCounts
-from components.evaluation.metrics.predictions import Answers, Predictions
-from components.evaluation.metrics.slice_areas import measure_slice_areas
-from components.evaluation.metrics.sliced_counts import EVERYTHING, SlicedCounts, add_up
+from components.evaluation.metrics.predictions import Predictions, PredictionStats
+from components.evaluation.metrics.slice_metrics import measure_slice_areas
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts, open_part
+from components.evaluation.shard_counts import ShardCounts, read_counts, write_counts
 from components.evaluation.slices import SLICINGS
 from tests.evaluation.predictions_sample import TABLE, draw_predictions
 
@@ -29,22 +23,22 @@ def make_slices(examples: int) -> dict[str, list[str]]:
     rows = np.arange(examples)
     return {
         "size": [f"{number} px" for number in rows % 3],
-        # One of a single example, which has the name of another slicing's value.
+        # A slice of one example, named like a value of another slicing.
         "folder": ["0 px", *map(str, rows[1:] // 40)],
     }
 
 
-def answer(predictions: Predictions, rows: slice = slice(None)) -> Answers:
-    """Every seventh label is one that the model does not know."""
+def stats_of(predictions: Predictions, rows: slice = slice(None)) -> PredictionStats:
+    """Every seventh label is unknown to the model."""
     ids = np.where(np.arange(len(predictions.ids)) % 7, predictions.ids, -1)
-    return Answers.of(ids[rows], predictions.probabilities[rows])
+    return PredictionStats.of(ids[rows], predictions.probabilities[rows])
 
 
 KINDS = ("skewed", "a class without examples", "two classes")
 
 
 @pytest.mark.parametrize("predictions", [TABLE[kind] for kind in KINDS], ids=KINDS)
-@pytest.mark.parametrize("batch", [1000, 17], ids=["one batch", "batches that are added up"])
+@pytest.mark.parametrize("batch", [1000, 17, 1], ids=["one batch", "batches", "single examples"])
 def test_each_slice_has_the_metrics_of_its_examples(predictions: Predictions, batch: int) -> None:
     examples = len(predictions.ids)
     slices = make_slices(examples)
@@ -52,31 +46,36 @@ def test_each_slice_has_the_metrics_of_its_examples(predictions: Predictions, ba
     for start in range(0, examples, batch):
         rows = slice(start, start + batch)
         of_batch = {name: texts[rows] for name, texts in slices.items()}
-        parts.append(SlicedCounts.of(answer(predictions, rows), of_batch))
-    counts = add_up(parts)
-    assert list(counts.places) == sorted(counts.places)
-    assert len(counts.places) == 1 + 3 + len({*slices["folder"]})
+        parts.append(SlicedCounts.of(stats_of(predictions, rows), of_batch))
+    counts = SlicedCounts.add_up(parts)
+    assert list(counts.slices) == sorted(counts.slices)
+    assert len(counts.slices) == 1 + 3 + len({*slices["folder"]})
     ids = np.where(np.arange(examples) % 7, predictions.ids, -1)
-    for index, (slicing, value) in enumerate(counts.places):
+    for index, (slicing, value) in enumerate(counts.slices):
         texts = np.array(slices.get(slicing, [""] * examples))
         there = texts == value
-        expected = MetricCounts.of(Answers.of(ids[there], predictions.probabilities[there]))
-        found = counts.of_place(index)
+        expected = Counts.of(PredictionStats.of(ids[there], predictions.probabilities[there]))
+        found = counts.select(index)
         assert found.examples == there.sum()
         np.testing.assert_array_equal(found.classes, expected.classes)
-        np.testing.assert_array_equal(found.counts, expected.counts)
+        np.testing.assert_array_equal(found.per_class, expected.per_class)
         assert found.scalars() == pytest.approx(expected.scalars(), abs=1e-12, nan_ok=True)
         predicted = predictions.probabilities[there].argmax(axis=1)
         cells, number = np.unique([ids[there], predicted], axis=1, return_counts=True)
-        np.testing.assert_array_equal(counts.cells_of(index), [*cells, number])
+        np.testing.assert_array_equal(counts.confusion(index), [*cells, number])
 
 
-def test_what_one_of_two_models_is_right_about_and_files_of_counts(tmp_path: Path) -> None:
+def test_no_examples_have_no_scalars() -> None:
+    empty = PredictionStats.of(np.empty(0, np.int64), np.empty((0, 3), np.float32))
+    assert np.isnan(list(Counts.of(empty).scalars().values())).all()
+
+
+def test_files_of_counts_keep_who_is_right(tmp_path: Path) -> None:
     candidate, baseline = (draw_predictions([30, 20, 10], seed=0, sureness=s) for s in (2, 1))
     slices = make_slices(60)
     parts = [
-        SplitCounts.of(
-            [answer(candidate, rows), answer(baseline, rows)],
+        ShardCounts.of(
+            [stats_of(candidate, rows), stats_of(baseline, rows)],
             {name: texts[rows] for name, texts in slices.items()},
         )
         for rows in (slice(0, 50), slice(50, 60))
@@ -85,11 +84,11 @@ def test_what_one_of_two_models_is_right_about_and_files_of_counts(tmp_path: Pat
         write_counts(str(tmp_path), f"shard {number}", part)
     # A runner that repeats a shard does not count it twice.
     write_counts(str(tmp_path), "shard 1", parts[1])
-    found, expected = read_counts(str(tmp_path)), add_up_counts(parts)
-    right, before = answer(candidate).right, answer(baseline).right
+    found, expected = read_counts(str(tmp_path)), ShardCounts.add_up(parts)
+    right, before = stats_of(candidate).right, stats_of(baseline).right
     assert paired_interval_of_counts(60, found.gained, found.lost) == paired_interval(right, before)
     for model, wanted in zip(found.models, expected.models, strict=True):
-        assert model.places == wanted.places
+        assert model.slices == wanted.slices
         for name in ("cells", "bins", "top", "loss"):
             np.testing.assert_array_equal(getattr(model, name), getattr(wanted, name))
 
@@ -98,12 +97,12 @@ def test_areas_of_slices() -> None:
     predictions = TABLE["a class without examples"]
     slices = make_slices(len(predictions.ids))
     areas = measure_slice_areas(predictions, slices)
-    assert areas.keys() == {*SlicedCounts.of(predictions.answers, slices).places}
+    assert areas.keys() == {*SlicedCounts.of(predictions.stats, slices).slices}
     rows = np.arange(len(predictions.ids)) % 3 == 1
     area = mean_auc(predictions.ids[rows], predictions.probabilities[rows])
     assert areas["size", "1 px"] == area
     assert np.isnan(areas["folder", "0 px"])
-    assert areas[EVERYTHING] == mean_auc(predictions.ids, predictions.probabilities)
+    assert areas[OVERALL] == mean_auc(predictions.ids, predictions.probabilities)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -1,4 +1,4 @@
-"""What is counted of all models on the same examples, and the file of it that each shard leaves."""
+"""Counts of all models on the same examples, and the file of them that each shard leaves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Answers
-from components.evaluation.metrics.sliced_counts import SlicedCounts, add_up
+from components.evaluation.metrics.counts import SlicedCounts
+from components.evaluation.metrics.predictions import PredictionStats
 from components.evaluation.prediction_parts import FOLDER, write_file
 from components.storage.artifact_files import list_names, open_file
 
@@ -21,7 +21,7 @@ _ARRAYS = ("cells", "bins", "top", "loss")
 
 
 @dataclass(frozen=True)
-class SplitCounts:
+class ShardCounts:
     """Sums over a set of examples."""
 
     models: tuple[SlicedCounts, ...]
@@ -32,35 +32,37 @@ class SplitCounts:
     """Examples that only the model in use is right about."""
 
     @classmethod
-    def of(cls, answers: Sequence[Answers], slices: Mapping[str, Sequence[str]]) -> SplitCounts:
+    def of(
+        cls, stats: Sequence[PredictionStats], slices: Mapping[str, Sequence[str]]
+    ) -> ShardCounts:
         """Count a batch.
 
         Args:
-            answers: of each model to the same examples.
-            slices: slicing → the value of each example.
+            stats: of each model on the same examples.
+            slices: slicing → value of each example.
         """
-        right, before = answers[0].right, answers[-1].right
+        right, before = stats[0].right, stats[-1].right
         return cls(
-            models=tuple(SlicedCounts.of(model, slices) for model in answers),
+            models=tuple(SlicedCounts.of(model, slices) for model in stats),
             gained=int(np.count_nonzero(right & ~before)),
             lost=int(np.count_nonzero(before & ~right)),
         )
 
+    @classmethod
+    def add_up(cls, parts: Sequence[ShardCounts]) -> ShardCounts:
+        """Add up the counts of at least one set of examples."""
+        models = zip(*(part.models for part in parts), strict=True)
+        return cls(
+            models=tuple(SlicedCounts.add_up(of_model) for of_model in models),
+            gained=sum(part.gained for part in parts),
+            lost=sum(part.lost for part in parts),
+        )
 
-def add_up_counts(parts: Sequence[SplitCounts]) -> SplitCounts:
-    """Return the counts of several sets of examples, at least one, as if they were one."""
-    models = zip(*(part.models for part in parts), strict=True)
-    return SplitCounts(
-        models=tuple(add_up(of_model) for of_model in models),
-        gained=sum(part.gained for part in parts),
-        lost=sum(part.lost for part in parts),
-    )
 
-
-def write_counts(evaluation_uri: str, shard: str, counts: SplitCounts) -> None:
-    """Write the counts of a shard beside its predictions."""
+def write_counts(evaluation_uri: str, shard: str, counts: ShardCounts) -> None:
+    """Write the counts of a shard next to its predictions."""
     facts = {
-        "places": [model.places for model in counts.models],
+        "slices": [model.slices for model in counts.models],
         "gained": counts.gained,
         "lost": counts.lost,
     }
@@ -74,25 +76,25 @@ def write_counts(evaluation_uri: str, shard: str, counts: SplitCounts) -> None:
     write_file(os.path.join(evaluation_uri, FOLDER, shard + _SUFFIX), buffer.getvalue())
 
 
-def read_counts(evaluation_uri: str) -> SplitCounts:
+def read_counts(evaluation_uri: str) -> ShardCounts:
     """Add up the counts of all shards."""
-    return add_up_counts(list(_read_all(os.path.join(evaluation_uri, FOLDER))))
+    return ShardCounts.add_up(list(_read_all(os.path.join(evaluation_uri, FOLDER))))
 
 
-def _read_all(folder: str) -> Iterator[SplitCounts]:
+def _read_all(folder: str) -> Iterator[ShardCounts]:
     for name in list_names(folder):
         if name.endswith(_SUFFIX):
             with open_file(os.path.join(folder, name), "rb") as file:
                 yield _parse(np.load(io.BytesIO(file.read()), allow_pickle=False))
 
 
-def _parse(arrays: Any) -> SplitCounts:
+def _parse(arrays: Any) -> ShardCounts:
     facts = json.loads(arrays["facts"].tobytes())
     models = tuple(
         SlicedCounts(
-            tuple((slicing, value) for slicing, value in places),
+            tuple((slicing, value) for slicing, value in slices),
             *(arrays[f"{name}{number}"] for name in _ARRAYS),
         )
-        for number, places in enumerate(facts["places"])
+        for number, slices in enumerate(facts["slices"])
     )
-    return SplitCounts(models, facts["gained"], facts["lost"])
+    return ShardCounts(models, facts["gained"], facts["lost"])

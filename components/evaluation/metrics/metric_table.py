@@ -1,0 +1,122 @@
+"""The table of metrics: configuration, thresholds, reports and cards take their facts from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from components.evaluation.metrics.counts import Counts
+
+MetricName = Literal[
+    "accuracy",
+    "balanced_accuracy",
+    "top_3_accuracy",
+    "top_5_accuracy",
+    "macro_precision",
+    "macro_recall",
+    "macro_f1",
+    "auc",
+    "ece",
+    "loss",
+]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric over all examples, or over a slice of them."""
+
+    name: MetricName
+    text: str
+    """Name in running text."""
+    meaning: str
+    """Explanation for the report, a sentence."""
+    compute: Callable[[Counts], float] | None
+    """None: it depends on the order of all scores, which counts do not keep."""
+    lower_is_better: bool = False
+    top: int = 0
+    """Number of most probable classes that count as a match; 0 for other metrics."""
+
+    @property
+    def title(self) -> str:
+        """Name at the start of a line."""
+        return self.text[0].upper() + self.text[1:]
+
+
+ACCURACY, AUC = "accuracy", "auc"
+
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "accuracy",
+            "accuracy",
+            "Fraction of the images that are classified correctly.",
+            lambda counts: counts.accuracy,
+        ),
+        Metric(
+            "balanced_accuracy",
+            "balanced accuracy",
+            "Mean recall over the classes, so that rare classes count as much as frequent ones.",
+            lambda counts: counts.balanced_accuracy,
+        ),
+        Metric(
+            "top_3_accuracy",
+            "top-3 accuracy",
+            "Fraction of the images whose true class is among the three most probable.",
+            lambda counts: counts.top_accuracy(3),
+            top=3,
+        ),
+        Metric(
+            "top_5_accuracy",
+            "top-5 accuracy",
+            "Fraction of the images whose true class is among the five most probable.",
+            lambda counts: counts.top_accuracy(5),
+            top=5,
+        ),
+        Metric(
+            "macro_precision",
+            "macro precision",
+            "Mean precision over the classes.",
+            lambda counts: counts.macro_precision,
+        ),
+        Metric(
+            "macro_recall",
+            "macro recall",
+            "Mean recall over the classes.",
+            lambda counts: counts.macro_recall,
+        ),
+        Metric(
+            "macro_f1",
+            "macro F1",
+            "Mean F1 over the classes; F1 is the harmonic mean of precision and recall.",
+            lambda counts: counts.macro_f1,
+        ),
+        Metric(
+            "auc",
+            "macro ROC AUC",
+            "Mean area under the one-vs-rest ROC curves of the classes; 0.5 is chance.",
+            None,
+        ),
+        Metric(
+            "ece",
+            "calibration error",
+            "Expected calibration error: mean gap between confidence and accuracy. "
+            "Lower is better.",
+            lambda counts: counts.calibration_error,
+            lower_is_better=True,
+        ),
+        Metric(
+            "loss",
+            "loss",
+            "Cross-entropy, in nats. Lower is better.",
+            lambda counts: counts.mean_loss,
+            lower_is_better=True,
+        ),
+    )
+}
+"""Name → metric, in the order in which they are shown."""
+
+TOP: Mapping[str, int] = {metric.name: metric.top for metric in METRICS.values() if metric.top}
+"""Metric → among how many of the most probable classes the true one must be."""
