@@ -132,8 +132,7 @@ def _count(arguments: argparse.Namespace) -> dict[str, float]:
     from tfx.types import standard_artifacts
 
     from benchmarks.report import describe_examples
-    from components.validation.statistics import statistics_options
-    from components.validation.statistics_gen import Executor
+    from components.validation.statistics_gen import Executor, statistics_options
     from pipeline_def.config.config import Config
 
     examples = describe_examples(arguments.artifacts)

@@ -36,7 +36,7 @@ _OTHERS = {
     "TrainingConfig": "pipeline_def.config.training",
     "TransformConfig": "components.transform.config",
     "ValidationConfig": "components.validation.config",
-    "statistics_options": "components.validation.statistics",
+    "statistics_options": "components.validation.statistics_gen",
     "to_json": "components.contract.configuration",
 }
 _PLACES = COMPONENTS | _OTHERS
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from components.validation.config import ValidationConfig as ValidationConfig
     from components.validation.gate import AnomalyGate as AnomalyGate
     from components.validation.schema_gen import ImageSchemaGen as ImageSchemaGen
-    from components.validation.statistics import statistics_options as statistics_options
     from components.validation.statistics_gen import ImageStatisticsGen as ImageStatisticsGen
+    from components.validation.statistics_gen import statistics_options as statistics_options
     from components.validation.validator import ImageValidator as ImageValidator
     from pipeline_def.config.model import ModelConfig as ModelConfig
     from pipeline_def.config.trainer import TrainerConfig as TrainerConfig

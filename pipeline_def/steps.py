@@ -61,7 +61,7 @@ EXAMPLE_VALIDATOR = PipelineStep(
     id="ExampleValidator",
     component="ImageValidator",
     stage="data",
-    code=("components.validation.history_lookup", "components.validation.validator"),
+    code=("components.validation.lookup", "components.validation.validator"),
     settings=("validation",),
     opens=(STORAGE,),
 )

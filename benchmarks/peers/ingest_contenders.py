@@ -97,7 +97,7 @@ def ingested(source: str, target: str) -> None:
     from tfx.types import standard_artifacts
 
     from components.validation.schema_gen import Executor as SchemaGen
-    from components.validation.statistics import statistics_options
+    from components.validation.statistics_gen import statistics_options
 
     _ingest(source, target, "header")
     examples = _examples(target)

@@ -1,1 +1,1 @@
-"""Blessed models go to the folder that serves them; `component.py` is the door."""
+"""Push blessed models to the folder that serves them. Start with `component.py`."""

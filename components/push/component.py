@@ -1,4 +1,4 @@
-"""ImagePusher: TFX's Pusher, which puts the model card into the folder of the pushed model."""
+"""ImagePusher: TFX's Pusher that adds the model card to the pushed model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.push.executor import Executor
 
 
 class ImagePusherSpec(component_spec.ComponentSpec):
-    """Pusher's contract, with the card."""
+    """Pusher's spec with the card."""
 
     PARAMETERS = standard_component_specs.PusherSpec.PARAMETERS
     INPUTS = {
@@ -24,9 +24,9 @@ class ImagePusherSpec(component_spec.ComponentSpec):
 
 
 class ImagePusher(component.Pusher):
-    """Pushes a blessed model to a folder, a version each, with `MODEL_CARD.md` in it.
+    """Pushes a blessed model as a new version to a folder, with its `MODEL_CARD.md`.
 
-    TensorFlow Serving and `find_baseline` look at `saved_model.pb` and the variables alone.
+    TensorFlow Serving and `find_baseline` only read `saved_model.pb` and the variables.
 
     Example:
         >>> from components import ImagePusher
@@ -64,19 +64,19 @@ class ImagePusher(component.Pusher):
         """Push `model` if it is blessed.
 
         Args:
-            model: of ImageTrainer.
-            model_blessing: of ImageEvaluator.
-            push_destination: the folder of the versions.
-            card: of ImageReport; None: no `MODEL_CARD.md` is written.
+            model: model of ImageTrainer.
+            model_blessing: blessing of ImageEvaluator.
+            push_destination: folder of the versions.
+            card: card of ImageReport; None: do not write `MODEL_CARD.md`.
         """
         spec = ImagePusherSpec(
             model=model,
             model_blessing=model_blessing,
             card=card,
             push_destination=push_destination,
-            # Pusher would write the same.
+            # The value that Pusher writes.
             custom_config="null",
             pushed_model=types.Channel(type=standard_artifacts.PushedModel),
         )
-        # Pusher builds TFX's own spec; ours goes to the constructor above it.
+        # Pusher's constructor builds TFX's spec, so skip it and pass ours to its base class.
         super(component.Pusher, self).__init__(spec=spec)

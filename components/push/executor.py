@@ -23,20 +23,20 @@ from components.push.versions import push_model
 from components.storage.tfx_filesystem import CARD_FILE, read_text, register_object_stores
 
 PUSHED_CARD = "MODEL_CARD.md"
-"""Its name beside `saved_model.pb`."""
+"""Name of the card beside `saved_model.pb`."""
 
 
 class Executor(executor.Executor):
-    """Pushes as TFX does, but whole, no model twice in a row, and with the card beside it."""
+    """Pushes atomically, skips a model that is already the newest version, and adds the card."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Push a blessed model, its small versions and its card; do nothing for any other.
+        """Push a blessed model with its LiteRT versions and its card.
 
-        The newest version stays the newest when it holds the same model already, be it that only
-        the card has changed, that an earlier run was killed after the copy, or that another run has
-        pushed it in the meantime.
+        If the newest version already holds the same model, no new version is made: only the card
+        may have changed, an earlier run may have been killed after the copy, or another run may
+        have pushed it in the meantime.
         """
         register_object_stores()
         pushed = artifact_utils.get_single_instance(
@@ -45,7 +45,7 @@ class Executor(executor.Executor):
         if not self.CheckBlessing(input_dict):
             self._MarkNotPushed(pushed)
             return
-        # First, so that a card that cannot be read keeps its model from being pushed.
+        # Read the card first: if that fails, the model must not be pushed.
         text = _read_card(input_dict)
         model = self.GetModelPath(input_dict)
         io_utils.copy_dir(model, pushed.uri)
@@ -67,14 +67,14 @@ def _find_folder(exec_properties: dict[str, Any]) -> str:
 
 
 def _read_card(input_dict: Artifacts) -> str | None:
-    """Read the model card; None where the pipeline makes none."""
+    """Read the model card; None if the pipeline has none."""
     if not input_dict.get("card"):
         return None
     return read_text(artifact_utils.get_single_uri(input_dict["card"]), CARD_FILE)
 
 
 def _write_card(text: str, version: str) -> None:
-    """Write the card, or replace that of an earlier report in one step."""
+    """Write or replace the card atomically."""
     unfinished = os.path.join(version, f".{PUSHED_CARD}")
     with fileio.open(unfinished, "w") as file:
         file.write(text)
@@ -82,7 +82,7 @@ def _write_card(text: str, version: str) -> None:
 
 
 def _copy_lite(input_dict: Artifacts, version: str) -> None:
-    """Copy the small versions that are good enough, and their labels, into the model's folder."""
+    """Copy the accepted LiteRT versions and their labels into the model's folder."""
     blessing = artifact_utils.get_single_instance(input_dict["model_blessing"])
     kinds = blessing.get_string_custom_property(LITE_PROPERTY) or ""
     if not kinds:

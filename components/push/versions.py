@@ -1,4 +1,4 @@
-"""How a model becomes a version: whole or not at all, and once, despite kills and other runs."""
+"""Push a model as a version: atomically, and only once, despite kills and concurrent runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from components.storage.artifact_files import on_disk
 from components.storage.lock import locked
 from components.storage.saved_model import GRAPH, WEIGHTS, model_digest, whole_versions
 
-# Model servers look for numbers only.
+# Model servers ignore names that are not numbers.
 _STAGED = ".unfinished"
 
 
 def push_model(model: str, folder: str) -> str:
-    """Return the path of the version in `folder` that serves `model`; make one if none does.
-
-    The newest version stays the newest when it holds the same model already.
+    """Push `model` to `folder` unless it is the newest version; return the path of the version.
 
     Args:
         model: folder of the SavedModel.
-        folder: of the versions, a path or URL.
+        folder: folder of the versions, a path or URL.
     """
-    with _alone(folder):
+    with _exclusive(folder):
         newest = next(whole_versions(folder), None)
         if newest and model_digest(newest) == model_digest(model):
             return newest
@@ -39,8 +37,8 @@ def push_model(model: str, folder: str) -> str:
 
 
 @contextlib.contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Keep other processes from pushing to the folder; stores have nothing to do so by."""
+def _exclusive(folder: str) -> Iterator[None]:
+    """Keep other processes from pushing to a local folder; object stores have no locks."""
     if not on_disk(folder):
         yield
         return
@@ -50,7 +48,7 @@ def _alone(folder: str) -> Iterator[None]:
 
 
 def _copy_and_rename(model: str, folder: str) -> str:
-    """Copy to where nobody looks, and give the version its name in one step."""
+    """Copy to a hidden folder, then rename it to the version."""
     staged = os.path.join(folder, _STAGED)
     if fileio.exists(staged):
         fileio.rmtree(staged)
@@ -61,9 +59,9 @@ def _copy_and_rename(model: str, folder: str) -> str:
 
 
 def _copy_in_order(model: str, folder: str) -> str:
-    """Copy to a store, which renames nothing in one step: a version without its graph is not whole.
+    """Copy to a store, which has no atomic rename; a version without its graph is incomplete.
 
-    The checksums of the weights go first: by them an unfinished copy of this model is found again.
+    The checksums of the weights are copied first, to recognize an unfinished copy of this model.
     """
     version = os.path.join(folder, _find_unfinished(model, folder))
     for path in sorted(_list_files(model), key=lambda path: (path != WEIGHTS, path == GRAPH)):
@@ -73,14 +71,14 @@ def _copy_in_order(model: str, folder: str) -> str:
 
 
 def _list_files(folder: str) -> Iterator[str]:
-    """Yield the paths of all files below a folder, relative to it."""
+    """Yield the relative paths of all files in a folder."""
     for found, _, names in fileio.walk(folder):
         below = found[len(folder) :].strip("/")
         yield from (os.path.join(below, name) for name in names)
 
 
 def _find_unfinished(model: str, folder: str) -> str:
-    """Return the name of an unfinished copy of the model if it is the newest, else a new one."""
+    """Return the newest version if it is an unfinished copy of the model, else a new version."""
     numbers = _numbers(folder)
     newest = str(max(numbers, default=0))
     weights, graph = (os.path.join(folder, newest, name) for name in (WEIGHTS, GRAPH))
@@ -97,12 +95,12 @@ def _read(path: str) -> bytes:
 
 
 def _numbers(folder: str) -> list[int]:
-    """Return the numbers of all versions, whole or not."""
+    """Return the numbers of all versions, including incomplete ones."""
     names = fileio.listdir(folder) if fileio.isdir(folder) else []
     numbers = (read_number(name.rstrip("/")) for name in names)
     return [number for number in numbers if number is not None]
 
 
 def _next_number(numbers: list[int]) -> int:
-    """Return the time, as TFX does, but above all others, as servers take the largest."""
+    """Return the Unix time, as TFX does, or more, because servers take the largest number."""
     return max(int(time.time()), max(numbers, default=0) + 1)

@@ -22,7 +22,7 @@ from components.contract.properties import (
     FOLDER_PROPERTY,
     MAJORITY_PROPERTY,
     SPLIT_PROPERTY,
-    Properties,
+    PropertiesLike,
 )
 from components.evaluation.lite.result import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
@@ -36,7 +36,7 @@ from components.report.facts import ReportFacts
 from components.report.pictures.gathering import gather_pictures
 from components.report.run_header import ExportedModel, RunHeader
 from components.storage.artifact_files import open_file
-from components.validation.anomalies import read_anomalies
+from components.validation.findings import read_anomalies
 
 _PACKAGES = (
     "tfx",
@@ -53,7 +53,7 @@ _STEPS = 3
 
 
 def gather_facts(
-    given: Mapping[str, Properties], *, properties: Mapping[str, Any], model: str = ""
+    given: Mapping[str, PropertiesLike], *, properties: Mapping[str, Any], model: str = ""
 ) -> ReportFacts:
     """Read everything that the report shows.
 
@@ -105,7 +105,7 @@ def _find_scaling(training: Mapping[str, Any], evaluated: Evaluated) -> Scaling 
 
 
 def _make_header(
-    examples: Properties,
+    examples: PropertiesLike,
     evaluation_uri: str,
     training: Mapping[str, Any],
     properties: Mapping[str, Any],

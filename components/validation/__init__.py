@@ -1,1 +1,1 @@
-"""Statistics, schema, anomalies, drift, and the gate that stops a run."""
+"""Validation: statistics, schema, anomalies and drift, and the gate that stops a run."""

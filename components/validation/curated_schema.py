@@ -1,4 +1,4 @@
-"""Reads the schema that a person has reviewed, when the pipeline is created."""
+"""Read a curated schema when the pipeline is created."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from components.contract.example import ENCODED, LABEL
 from components.storage.folder import open_folder
 from components.storage.object_store import SCHEMES, explain_error
 
-_NEEDED = (ENCODED, LABEL)
+_REQUIRED = (ENCODED, LABEL)
 
 
 def read_schema(path: str) -> schema_pb2.Schema:
     """Read the text form of a schema from `path`, a path or URL.
 
     Raises:
-        DataError: it cannot be read or parsed, or does not describe labelled images.
+        DataError: the file cannot be read or parsed, or does not describe labeled images.
     """
     text = _read_text(path)
     try:
@@ -26,14 +26,14 @@ def read_schema(path: str) -> schema_pb2.Schema:
         line = f"line {error.GetLine()} of " if error.GetLine() else ""
         reason = str(error).split(" : ", 1)[-1].rstrip(".").replace("\n", " ")
         raise DataError(
-            f"validation.schema: {line}{path} is not the text of a schema: {reason}. "
-            "`local_runner.py schema` writes one to begin with."
+            f"validation.schema: {line}{path} is not a schema in text format: {reason}. "
+            "`local_runner.py schema` writes one to start from."
         ) from error
     names = {feature.name for feature in schema.feature}
-    if missing := [name for name in _NEEDED if name not in names]:
+    if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(
-            f"validation.schema: {path} has no feature {' and no feature '.join(missing)}, which "
-            "every example has; `local_runner.py schema` writes a schema with all of them."
+            f"validation.schema: {path} lacks the feature {' and the feature '.join(missing)}. "
+            "`local_runner.py schema` writes a schema with all features."
         )
     return schema
 
@@ -44,7 +44,7 @@ def _read_text(path: str) -> str:
         return bytes(fs.cat_file(name)).decode("utf-8-sig")
     except UserError:
         raise
-    except Exception as error:  # Each file system has errors of its own.
+    except Exception as error:  # Each file system raises its own exceptions.
         if path.startswith(SCHEMES) and (explained := explain_error(path, error)):
             raise explained from error
         if isinstance(error, FileNotFoundError):
@@ -53,5 +53,5 @@ def _read_text(path: str) -> str:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             wrong = f"cannot be read ({reason})"
         raise DataError(
-            f"validation.schema: {path} {wrong}: give the text file of a schema."
+            f"validation.schema: {path} {wrong}. Pass the text file of a schema."
         ) from error

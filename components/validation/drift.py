@@ -1,7 +1,7 @@
-"""Compares statistics with those of the span before, or of the train split, by TFDV's distances.
+"""Compare statistics with the previous span or the train split, by TFDV's distances.
 
-TFDV ignores how many examples there are: of ten images each, two samples of the same population
-differ by any threshold. So its thresholds are raised to what chance alone would make.
+TFDV ignores the number of examples: two samples of ten images from the same population exceed any
+threshold. So the thresholds are raised above what chance alone causes.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from components.validation.feature_statistics import (
 _Info: TypeAlias = anomalies_pb2.AnomalyInfo
 _Measurement: TypeAlias = anomalies_pb2.DriftSkewInfo.Measurement
 
-# Three were exceeded by up to 2 of 100 pairs of samples from one population, four by none.
+# Up to 2 of 100 pairs of samples from one population exceeded three, none exceeded four.
 _STANDARD_ERRORS = 4.0
 
-# Two histograms of ten quantiles each have 19 degrees of freedom when one is laid on the other.
-# The divergence, in bits, of samples of n and m from one population is then distributed as
-# (1/n + 1/m) / (8 ln 2) times chi-squared, which is below 43.8 in 999 of 1000 cases.
+# Two superimposed histograms of ten quantiles each have 19 degrees of freedom. The divergence in
+# bits of samples of sizes n and m from one population is distributed as (1/n + 1/m) / (8 ln 2)
+# times chi-squared, which is below 43.8 in 999 of 1000 cases.
 _CHANCE_DIVERGENCE = 43.8 / (8 * math.log(2))
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a split is compared with."""
+    """Statistics to compare a split with."""
 
     kind: Literal["drift", "skew"]
-    """drift: with the same split before. skew: with the train split of the same run."""
+    """drift: the same split of an earlier run. skew: the train split of the same run."""
     name: str
-    """As a sentence names it: "in span 3"."""
+    """Phrase for messages, such as "in span 3"."""
     statistics: Statistics
 
 
 def raise_thresholds(
     schema: schema_pb2.Schema, statistics: Statistics, reference: Reference
 ) -> schema_pb2.Schema:
-    """Return the schema with every threshold of drift or skew above what chance would make."""
+    """Return the schema with every drift or skew threshold above what chance causes."""
     raised = schema_pb2.Schema()
     raised.CopyFrom(schema)
     samples = (statistics, reference.statistics)
@@ -67,7 +67,7 @@ def _raise(distance: Any, by_chance: float) -> None:
 
 
 def _most_uncertain_fraction(name: str, *samples: Statistics) -> float:
-    """Return the fraction of a value in all samples together that is nearest to one half."""
+    """Return the fraction nearest to one half among all values of the pooled samples."""
     total: Counter[str] = Counter()
     for sample in samples:
         total.update(count_values(sample, name) or {})
@@ -78,7 +78,7 @@ def _most_uncertain_fraction(name: str, *samples: Statistics) -> float:
 def explain_drift(
     anomalies: anomalies_pb2.Anomalies, statistics: Statistics, reference: Reference
 ) -> None:
-    """Replace TFDV's texts on drift and skew, which name only distances, in place."""
+    """Replace TFDV's texts on drift and skew, which only name distances, in place."""
     for compared in anomalies.drift_skew_info:
         name = ".".join(compared.path.step)
         if name not in anomalies.anomaly_info:
@@ -103,7 +103,7 @@ def _explain_fractions(
     farthest = max(values, key=lambda value: abs(here.get(value, 0) - there.get(value, 0)))
     return (
         f"{here.get(farthest, 0):.1%} are {farthest!r}, {reference.name} "
-        f"{there.get(farthest, 0):.1%}; a difference of {distance.threshold:.1%} is allowed here."
+        f"{there.get(farthest, 0):.1%}; the limit is a difference of {distance.threshold:.1%}."
     )
 
 
@@ -124,4 +124,4 @@ def _explain_values(
     if here and there and here.WhichOneof("stats") == "num_stats":
         means = f"{here.num_stats.mean:.4g} on average, {reference.name} {there.num_stats.mean:.4g}"
         facts = f"{means}; {facts}"
-    return f"The values differ: {facts}, at most {divergence.threshold:.2f} is allowed here."
+    return f"The values differ: {facts}; the limit is {divergence.threshold:.2f}."

@@ -1,16 +1,32 @@
-"""What TFDV's statistics of a split say about its examples and their features."""
+"""Read facts about examples and features from TFDV's statistics of a split."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import TypeAlias
 
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.contract.example import FORMAT, LABEL
+from components.storage.folder import read_bytes
 
 Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
+
+
+def statistics_file(folder: str, split: str) -> str:
+    """Return the path of a split's statistics in the output of StatisticsGen."""
+    return os.path.join(folder, f"Split-{split}", "FeatureStats.pb")
+
+
+def read_statistics(folder: str, split: str) -> Statistics:
+    """Read the statistics of a split from the output of StatisticsGen.
+
+    Raises:
+        DecodeError: the file is damaged.
+    """
+    return Statistics.FromString(read_bytes(statistics_file(folder, split)))
 
 
 def count_examples(statistics: Statistics) -> int:
@@ -19,17 +35,17 @@ def count_examples(statistics: Statistics) -> int:
 
 
 def find_feature(statistics: Statistics, name: str) -> statistics_pb2.FeatureNameStatistics | None:
-    """Return the statistics of a feature; None where no example has it."""
+    """Return the statistics of a feature; None if no example has it."""
     features = statistics.datasets[0].features
     return next((feature for feature in features if feature.path.step == [name]), None)
 
 
 def count_values(statistics: Statistics, name: str) -> dict[str, int] | None:
-    """Return how often each value of a text feature occurs, in the order of the values.
+    """Return the count of each value of a text feature, sorted by value.
 
     Returns:
-        None where there is no such feature, or more than 1,000 values: TFDV keeps only the most
-        frequent ones then.
+        None if there is no such feature, or if it has more than 1,000 values, of which TFDV keeps
+        only the most frequent.
     """
     feature = find_feature(statistics, name)
     if feature is None:
@@ -41,9 +57,9 @@ def count_values(statistics: Statistics, name: str) -> dict[str, int] | None:
 
 
 def digest_statistics(statistics: Statistics) -> str:
-    """Return 16 hexadecimal digits that are the same for the same examples.
+    """Return 16 hexadecimal digits that are equal for equal examples.
 
-    Only counts and rounded means: TFDV's quantiles depend on the order in which Beam merges them.
+    The digest covers counts and rounded means. TFDV's quantiles depend on Beam's merge order.
     """
     facts: list[object] = [count_examples(statistics)]
     facts += [count_values(statistics, name) for name in (LABEL, FORMAT)]

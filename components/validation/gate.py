@@ -1,23 +1,37 @@
-"""AnomalyGate: stops the run for what ExampleValidator found, or warns and lets it go on.
+"""AnomalyGate: stops the run because of ExampleValidator's findings, or warns.
 
-ExampleValidator by itself only records a property; every node after it would run all the same.
+ExampleValidator itself only records a property; the steps after it would run anyway.
 """
 
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
+import json
 import logging
+import os
+import time
+from dataclasses import asdict
 
+from tfx import types
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputDict, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.types import standard_artifacts
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils, standard_artifacts
+from tfx.utils import io_utils
 
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
-from components.validation.anomalies import read_findings
+from components.contract.example import TRAIN
+from components.storage.tfx_filesystem import register_object_stores
 from components.validation.config import ValidationConfig
-from components.validation.finding import explain_stop
-from components.validation.statistics_history import add_to_history
+from components.validation.feature_statistics import (
+    digest_statistics,
+    read_statistics,
+    statistics_file,
+)
+from components.validation.findings import explain_stop, read_findings
+from components.validation.lookup import ENTRY_FILE, HistoryEntry, list_history
 
 _LOGGER = logging.getLogger(__name__)
+_MAX_ENTRIES = 30
 
 
 @component
@@ -27,9 +41,9 @@ def AnomalyGate(
     statistics_history: Parameter[str] = "",
     config: Parameter[str] = "{}",
 ) -> OutputDict(passed=int):  # type: ignore[valid-type]
-    """Let the run go on when nothing was found for which it must stop.
+    """Stop the run if a finding requires it; otherwise keep its statistics.
 
-    The statistics of such a run are added to a folder, for the next span to be compared with.
+    The statistics are added to a folder, so that the next run can be compared with them.
 
     Example:
         >>> from components import AnomalyGate, ImageExampleGen, statistics_options
@@ -45,24 +59,47 @@ def AnomalyGate(
         ['passed']
 
     Args:
-        anomalies: of ImageValidator or TFX's ExampleValidator.
-        statistics: that were validated.
+        anomalies: output of ImageValidator or TFX's ExampleValidator.
+        statistics: the statistics that were validated.
         statistics_history: folder that the statistics are added to. Empty: they are not kept.
-        config: a `ValidationConfig` as JSON: which findings stop the run.
+        config: a `ValidationConfig` as JSON, which decides what stops the run.
 
     Raises:
-        DataError: names the findings of every split.
+        DataError: findings stop the run; the message names them.
     """
     choices = from_json(ValidationConfig, config)
     found = read_findings(anomalies)
     if stopping := [finding for finding in found if finding.stops(choices)]:
         raise DataError(explain_stop(stopping))
     for finding in found:
-        _LOGGER.warning("The run goes on, although: %s.", finding)
+        _LOGGER.warning("The run continues despite: %s.", finding)
     if statistics_history:
         add_to_history(statistics_history, statistics)
     return {"passed": 1}
 
 
-# TFX leaves it with the function.
+# The decorator leaves the docstring on the function.
 AnomalyGate.__doc__ = AnomalyGate.test_call.__doc__
+
+
+def add_to_history(folder: str, statistics: types.Artifact) -> None:
+    """Copy statistics to `folder`, unless they equal the newest entry.
+
+    Only the newest 30 entries are kept.
+    """
+    register_object_stores()
+    entries = list_history(folder)
+    digest = digest_statistics(read_statistics(statistics.uri, TRAIN))
+    if entries and entries[-1].digest == digest:
+        return
+    # Keeps two runs within one second in order.
+    now = max([int(time.time()), *(entry.time + 1 for entry in entries)])
+    target = os.path.join(folder, str(now))
+    for split in artifact_utils.decode_split_names(statistics.split_names):
+        content = read_statistics(statistics.uri, split).SerializeToString(deterministic=True)
+        io_utils.write_bytes_file(statistics_file(target, split), content)
+    # The span is a double on Kubeflow.
+    facts = json.dumps(asdict(HistoryEntry(now, int(statistics.span or 0), digest)), sort_keys=True)
+    io_utils.write_string_file(os.path.join(target, ENTRY_FILE), facts)
+    for entry in entries[: max(0, len(entries) + 1 - _MAX_ENTRIES)]:
+        fileio.rmtree(os.path.join(folder, str(entry.time)))

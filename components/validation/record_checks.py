@@ -1,4 +1,4 @@
-"""What TFDV does not check of image records: labels that come and go, and unreadable images."""
+"""Check image records beyond TFDV: new and missing labels, and undecodable images."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from components.validation.feature_statistics import Statistics, count_values, f
 
 _Info: TypeAlias = anomalies_pb2.AnomalyInfo
 
-# TFDV counts the formats of the images only where there are this many, and this fraction of them
-# can be decoded; else it says nothing at all.
-_FEWEST_COUNTED = 100
-_SMALLEST_COUNTED_FRACTION = 0.8
+# TFDV counts image formats only if there are this many images, and if it knows the format of this
+# fraction of them. Otherwise it reports nothing.
+_MIN_COUNTED = 100
+_MIN_COUNTED_FRACTION = 0.8
 
-_NAMED = 10
+_MAX_NAMED = 10
 
 
 def check_labels(
     anomalies: anomalies_pb2.Anomalies, train: Statistics, schema: schema_pb2.Schema
 ) -> None:
-    """Add an anomaly for labels of the schema of which the train split has no image."""
+    """Add an anomaly for labels of the schema without an image in the train split."""
     counts = count_values(train, LABEL)
     if counts is None:
         return
@@ -44,24 +44,24 @@ def _allowed_labels(schema: schema_pb2.Schema) -> set[str]:
 def check_label_changes(
     anomalies: anomalies_pb2.Anomalies, train: Statistics, reference: Reference
 ) -> None:
-    """Add as drift the labels that came or went since the reference."""
+    """Report labels that appeared or disappeared since the reference as drift."""
     now, before = (count_values(sample, LABEL) for sample in (train, reference.statistics))
     if now is None or before is None:
         return
     if new := sorted(now.keys() - before.keys()):
         images = sum(now[label] for label in new)
-        text = f"{images:,} images have {_name(new)}, {reference.name} none has."
+        text = f"{images:,} images have {_name(new)}, but none did {reference.name}."
         _add(anomalies, LABEL, _Info.COMPARATOR_CONTROL_DATA_MISSING, "New labels", text)
     if gone := sorted(before.keys() - now.keys()):
         images = sum(before[label] for label in gone)
-        text = f"No image has {_name(gone)} any more, {reference.name} {images:,} have."
+        text = f"No image has {_name(gone)} anymore, but {images:,} did {reference.name}."
         _add(anomalies, LABEL, _Info.COMPARATOR_TREATMENT_DATA_MISSING, "Missing labels", text)
 
 
 def check_images(
     anomalies: anomalies_pb2.Anomalies, statistics: Statistics, schema: schema_pb2.Schema
 ) -> None:
-    """Add an anomaly where TFDV is silent because too few images can be decoded."""
+    """Add an anomaly if TFDV reports nothing because too few images have a known format."""
     encoded = find_feature(statistics, ENCODED)
     wanted = max(
         (
@@ -71,11 +71,11 @@ def check_images(
         ),
         default=0.0,
     )
-    if encoded is None or wanted < _SMALLEST_COUNTED_FRACTION:
+    if encoded is None or wanted < _MIN_COUNTED_FRACTION:
         return
     counted = any(stat.name == "image_format_histogram" for stat in encoded.custom_stats)
-    if not counted and encoded.bytes_stats.common_stats.num_non_missing >= _FEWEST_COUNTED:
-        text = f"Less than {_SMALLEST_COUNTED_FRACTION:.0%} are JPEG, PNG, GIF or BMP images."
+    if not counted and encoded.bytes_stats.common_stats.num_non_missing >= _MIN_COUNTED:
+        text = f"Fewer than {_MIN_COUNTED_FRACTION:.0%} are JPEG, PNG, GIF or BMP images."
         kind = _Info.LOW_SUPPORTED_IMAGE_FRACTION
         _add(anomalies, ENCODED, kind, "Low supported image fraction", text)
 
@@ -83,7 +83,7 @@ def check_images(
 def _add(
     anomalies: anomalies_pb2.Anomalies, feature: str, kind: int, title: str, text: str
 ) -> None:
-    """Add a reason, of TFDV's type `kind`, to the anomalies of a feature, the way TFDV does."""
+    """Add a reason of TFDV's type `kind` to the anomalies of a feature, as TFDV does."""
     info = anomalies.anomaly_info[feature]
     info.path.CopyFrom(path_pb2.Path(step=[feature]))
     info.severity = _Info.ERROR
@@ -93,7 +93,7 @@ def _add(
 
 
 def _name(labels: list[str]) -> str:
-    """Name the first few labels."""
-    named = ", ".join(repr(label) for label in labels[:_NAMED])
-    more = f" and {len(labels) - _NAMED:,} more" if len(labels) > _NAMED else ""
+    """List the first few labels."""
+    named = ", ".join(repr(label) for label in labels[:_MAX_NAMED])
+    more = f" and {len(labels) - _MAX_NAMED:,} more" if len(labels) > _MAX_NAMED else ""
     return f"the label{'s' if len(labels) > 1 else ''} {named}{more}"

@@ -1,7 +1,4 @@
-"""ImageSchemaGen: TFX's SchemaGen, corrected where it guesses wrongly about image records.
-
-Or the schema that a person has reviewed, exactly as it is.
-"""
+"""ImageSchemaGen: TFX's SchemaGen with corrections for image records, or a curated schema."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.example import TRAIN
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import Statistics, count_values
-from components.validation.statistics import read_statistics
+from components.validation.feature_statistics import Statistics, count_values, read_statistics
 
 _CURATED_KEY = "curated_schema"
 _CONFIG_KEY = "config"
@@ -39,12 +35,12 @@ _COMPARED = (example.FILE_SIZE, example.HEIGHT, example.LUMINANCE, example.WIDTH
 
 
 class Executor(executor.Executor):
-    """Infers the schema of the train split, so that the other splits are checked against it."""
+    """Infers the schema from the train split; the other splits are checked against it."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Write the curated schema, or the corrected one."""
+        """Write the curated schema, or the inferred and corrected one."""
         uri = artifact_utils.get_single_uri(output_dict["schema"])
         path = os.path.join(uri, executor.DEFAULT_FILE_NAME)
         if curated := exec_properties.get(_CURATED_KEY):
@@ -57,18 +53,18 @@ class Executor(executor.Executor):
         super().Do(input_dict, output_dict, {**exec_properties, key: others})
         schema = io_utils.parse_pbtxt_file(path, schema_pb2.Schema())
         limits = from_json(ValidationConfig, exec_properties.get(_CONFIG_KEY) or "{}")
-        correct_schema(schema, read_statistics(statistics, TRAIN), limits)
+        correct_schema(schema, read_statistics(statistics.uri, TRAIN), limits)
         io_utils.write_pbtxt_file(path, schema)
 
 
 def correct_schema(
     schema: schema_pb2.Schema, train: Statistics, limits: ValidationConfig | None = None
 ) -> None:
-    """Replace what TFDV infers from the values of features, and add the limits, in place.
+    """Correct the domains that TFDV infers, and add the limits, in place.
 
-    From a few images it infers that only their own file names are allowed; from labels that are
-    numbers, any integer; from more than a hundred labels, any label; and from gray images, whose
-    one channel it takes for a boolean, no colour.
+    TFDV would allow only the file names seen in a small dataset, any integer for numeric
+    labels, any label if there are more than a hundred, and no color images if all are gray,
+    because it takes one channel for a boolean.
     """
     limits = limits or ValidationConfig()
     formats = sorted(set(limits.formats or example.FORMATS))
@@ -88,7 +84,7 @@ def correct_schema(
 
 
 def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
-    """Bound the images' bytes, formats and sides."""
+    """Limit the size, format and sides of images."""
     if feature.name == example.ENCODED:
         feature.image_domain.minimum_supported_image_fraction = limits.min_supported_images
         if limits.max_image_bytes:
@@ -101,14 +97,14 @@ def _limit(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
 
 
 def _compare(feature: schema_pb2.Feature, limits: ValidationConfig) -> None:
-    """Bound how far a feature may move between spans (drift) and between splits (skew)."""
+    """Limit the distance between spans (drift) and between splits (skew)."""
     for comparator in ("drift_comparator", "skew_comparator"):
         if feature.name == example.LABEL:
             getattr(feature, comparator).infinity_norm.threshold = limits.max_label_drift
         if feature.name in _COMPARED:
             divergence = getattr(feature, comparator).jensen_shannon_divergence
             divergence.threshold = limits.max_property_drift
-            # TFDV's other histogram has buckets of equal width: one huge image spoils it.
+            # TFDV's other histogram has buckets of equal width, which one huge image distorts.
             divergence.source.type = schema_pb2.HistogramSelection.QUANTILES
 
 
@@ -135,13 +131,13 @@ class ImageSchemaGen(component.SchemaGen):
     ) -> None:
         """Write `curated`, or infer a schema with the limits of `config`.
 
-        The content of a curated schema is an execution property, not its path: it is part of the
-        key of the cache, and goes with the pipeline to a cluster.
+        The content of a curated schema is an execution property, so it is part of the cache key
+        and travels with the pipeline to a cluster.
 
         Args:
-            statistics: of ImageStatisticsGen, or of StatisticsGen with `statistics_options()`.
-            config: limits of the inferred schema; None: `ValidationConfig()`.
-            curated: a schema that a person has reviewed; None: one is inferred.
+            statistics: output of ImageStatisticsGen, or StatisticsGen with `statistics_options()`.
+            config: limits of the inferred schema; default: `ValidationConfig()`.
+            curated: a reviewed schema; default: infer one.
         """
         super().__init__(statistics=statistics)
         self.exec_properties[_CONFIG_KEY] = to_json(config or ValidationConfig())

@@ -1,7 +1,7 @@
-"""ImageValidator: TFX's ExampleValidator, which also compares splits and spans.
+"""ImageValidator: TFX's ExampleValidator that also compares splits and spans.
 
-Every split is checked against the schema; the train split also against that of the span or run
-before (drift), the others also against the train split (skew).
+Every split is checked against the schema. The train split is also compared with the previous span
+or run (drift), and the other splits with the train split (skew).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from components.contract.example import TRAIN
 from components.contract.lookup_driver import LookupDriver
 from components.validation.config import ValidationConfig
 from components.validation.drift import Reference, explain_drift, raise_thresholds
-from components.validation.feature_statistics import Statistics
-from components.validation.history_lookup import (
+from components.validation.feature_statistics import Statistics, read_statistics
+from components.validation.lookup import (
     CONFIG_KEY,
     FOUND_KEY,
     HISTORY_KEY,
@@ -35,12 +35,10 @@ from components.validation.history_lookup import (
     read_entry_statistics,
 )
 from components.validation.record_checks import check_images, check_label_changes, check_labels
-from components.validation.statistics import read_statistics
-from components.validation.statistics_history import span_of
 
 
 class Driver(LookupDriver):
-    """Finds earlier statistics before the cache is looked up, so that they are part of its key."""
+    """Finds earlier statistics before the cache lookup, so that they are part of the cache key."""
 
     lookup_function = staticmethod(look_up)
     lookup_properties = (HISTORY_KEY, CONFIG_KEY)
@@ -48,7 +46,7 @@ class Driver(LookupDriver):
 
 
 class Executor(executor.Executor):
-    """Validates each split with TFDV, and with `record_checks` what TFDV does not check."""
+    """Validates each split with TFDV and with `record_checks`."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
@@ -57,15 +55,15 @@ class Executor(executor.Executor):
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         self._skew = self._drift = None
         if not is_drift_off(exec_properties):
-            self._skew = Reference("skew", "in train", read_statistics(statistics, TRAIN))
+            self._skew = Reference("skew", "in train", read_statistics(statistics.uri, TRAIN))
             found = exec_properties.get(FOUND_KEY)
             if found is None:
                 found = Driver.look_up(input_dict, exec_properties)[FOUND_KEY]
-            self._drift = _read_reference(found, span_of(statistics)) if found else None
+            self._drift = _read_reference(found, int(statistics.span or 0)) if found else None
         return super().Do(input_dict, output_dict, exec_properties)
 
     def _Validate(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> anomalies_pb2.Anomalies:
-        """Validate one split; TFX's own calls TFDV without anything to compare with."""
+        """Validate one split. TFX's method calls TFDV without a reference."""
         folder = outputs[labels.SCHEMA_DIFF_PATH]
         is_train = os.path.basename(folder.rstrip("/")) == f"Split-{TRAIN}"
         statistics, schema = inputs["statistics"], inputs["schema"]
@@ -93,7 +91,7 @@ def _validate(
 
 
 def _read_reference(path: str, span: int) -> Reference | None:
-    """Return what the train split is to be compared with, named by its span, else by its date."""
+    """Return the reference for the train split, named by its span or else its date."""
     entry, statistics = read_entry(path), read_entry_statistics(path, TRAIN)
     if entry is None or statistics is None:
         return None
@@ -103,7 +101,7 @@ def _read_reference(path: str, span: int) -> Reference | None:
 
 
 class ImageValidator(component.ExampleValidator):
-    """ExampleValidator that knows labels, images, and the statistics of earlier runs.
+    """ExampleValidator that checks labels, images and drift from earlier runs.
 
     Example:
         >>> from components import ImageExampleGen, ImageSchemaGen, ImageStatisticsGen
@@ -131,10 +129,10 @@ class ImageValidator(component.ExampleValidator):
         """Compare every split with the schema, the train split and earlier runs.
 
         Args:
-            statistics: of ImageStatisticsGen, or of StatisticsGen with `statistics_options()`.
-            schema: of ImageSchemaGen, or any other.
-            statistics_history: folder that AnomalyGate adds to. Empty: there are no earlier runs.
-            config: what counts as drift; None: `ValidationConfig()`.
+            statistics: output of ImageStatisticsGen, or StatisticsGen with `statistics_options()`.
+            schema: output of ImageSchemaGen or any other SchemaGen.
+            statistics_history: folder that AnomalyGate adds to. Empty: no earlier runs.
+            config: drift thresholds; default: `ValidationConfig()`.
         """
         super().__init__(statistics=statistics, schema=schema)
         self.exec_properties[HISTORY_KEY] = statistics_history

@@ -94,9 +94,9 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
 
 def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
     """Say what validation found and the configuration lets pass."""
-    from components.validation.anomalies import Anomalies, describe_warnings
+    from components.validation.findings import AnomalyFiles, describe_warnings
 
-    found = Anomalies(anomalies.uri, anomalies.properties["split_names"])
+    found = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
     return describe_warnings(found, config.validation)
 
 

@@ -29,19 +29,23 @@ from components.contract.lookup import LookupInput
 from components.validation import schema_gen as image_schema_gen
 from components.validation import statistics_gen as image_statistics_gen
 from components.validation import validator as image_validator
-from components.validation.anomalies import describe_warnings, read_anomalies, read_findings
 from components.validation.config import ValidationConfig
 from components.validation.curated_schema import read_schema
-from components.validation.feature_statistics import Statistics, digest_statistics, find_feature
-from components.validation.gate import AnomalyGate
-from components.validation.history_lookup import (
+from components.validation.feature_statistics import (
+    Statistics,
+    digest_statistics,
+    find_feature,
+    read_statistics,
+)
+from components.validation.findings import describe_warnings, read_anomalies, read_findings
+from components.validation.gate import AnomalyGate, add_to_history
+from components.validation.lookup import (
     find_earlier,
     list_history,
     read_entry_statistics,
 )
 from components.validation.schema_gen import correct_schema
-from components.validation.statistics import read_statistics, statistics_options
-from components.validation.statistics_history import add_to_history, span_of
+from components.validation.statistics_gen import statistics_options
 from tests import nodes
 from tests.storage.s3_server import serve_s3
 
@@ -129,7 +133,7 @@ def test_statistics_without_the_images_are_those_that_tfx_would_write(
     theirs, ours = counted.values()
     assert (ours.split_names, ours.span) == (theirs.split_names, theirs.span)
     for split in artifact_utils.decode_split_names(theirs.split_names):
-        expected, found = (read_statistics(of, split) for of in (theirs, ours))
+        expected, found = (read_statistics(of.uri, split) for of in (theirs, ours))
         image = find_feature(found, example.ENCODED)
         assert image is not None
         assert image.bytes_stats.min_num_bytes > 200
@@ -224,7 +228,7 @@ class Run:
 
 
 def looked_at(statistics: types.Artifact) -> LookupInput:
-    return LookupInput(statistics.uri, span_of(statistics))
+    return LookupInput(statistics.uri, int(statistics.span))
 
 
 def finished(folder: Path, train: Statistics, *, span: int = 0) -> None:
@@ -286,7 +290,7 @@ OUTSIDE_LIMITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "most are no images": (
         {},
         {"ENCODED": [b"junk"] * 60 + [GOOD] * 60},
-        "image/encoded: Less than 80%",
+        "image/encoded: Fewer than 80%",
     ),
 }
 
@@ -343,13 +347,13 @@ def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
 
 BROKEN_SCHEMAS = {
     "unknown field": ("feature { name: 'a' }\nfeatures {}\n", r"line 2 of .*broken\.pbtxt is"),
-    "not closed": ("feature { name: 'a'\n", r"broken\.pbtxt is not the text of a schema"),
+    "not closed": ("feature { name: 'a'\n", r"broken\.pbtxt is not a schema in text format"),
     "binary": (b"\xff\xfe\x00", r"broken\.pbtxt cannot be read"),
     "another table": (
         "feature { name: 'age' }",
-        "no feature image/encoded and no feature image/cl",
+        "lacks the feature image/encoded and the feature image/cl",
     ),
-    "empty": ("", "no feature image/encoded and no feature image/class/text"),
+    "empty": ("", "lacks the feature image/encoded and the feature image/class/text"),
 }
 
 
@@ -380,7 +384,7 @@ def drift_cases() -> dict[str, Any]:
         "fractions change": (
             lambda: labelled(cat=500, dog=500),
             lambda: labelled(cat=800, dog=200),
-            [r"class/text: 80.0% are 'cat', in the run of .* 50.0%; a difference of 10.0%"],
+            [r"class/text: 80.0% are 'cat', in the run of .* 50.0%; the limit is a diff.* 10.0%"],
         ),
         "fractions change, but of few images": (
             lambda: labelled(cat=10, dog=10),
@@ -390,12 +394,12 @@ def drift_cases() -> dict[str, Any]:
         "a new label": (
             lambda: labelled(cat=500, dog=500),
             lambda: labelled(cat=500, dog=500, emu=2),
-            [r"class/text: 2 images have the label 'emu', in the run of .* none has"],
+            [r"class/text: 2 images have the label 'emu', but none did in the run of"],
         ),
         "a label is gone": (
             lambda: labelled(cat=500, dog=500, emu=2),
             lambda: labelled(cat=500, dog=500),
-            [r"class/text: No image has the label 'emu' any more, in the run of .* 2 have"],
+            [r"class/text: No image has the label 'emu' anymore, but 2 did in the run of"],
         ),
         "brighter": (
             lambda: lighter(300, 80),
@@ -517,7 +521,7 @@ def test_a_damaged_entry_is_named(tmp_path: Path, content: bytes) -> None:
     (entry / "Split-train").mkdir(parents=True)
     (entry / "kept.json").write_bytes(content)
     (entry / "Split-train" / "FeatureStats.pb").write_bytes(b"\xff")
-    with pytest.raises(StorageError, match=f"{entry} are damaged .*: remove that folder"):
+    with pytest.raises(StorageError, match=f"{entry} are damaged .*. Remove that folder"):
         list_history(str(tmp_path))
-    with pytest.raises(StorageError, match=f"{entry} are damaged .*: remove that folder"):
+    with pytest.raises(StorageError, match=f"{entry} are damaged .*. Remove that folder"):
         read_entry_statistics(str(entry), "train")

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from components.contract.properties import FOLDER_PROPERTY, Properties
+from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Evaluated
 from components.report.facts import MATRIX_CLASSES, ClassSample
@@ -22,7 +22,7 @@ _REJECTS, _SAME_IMAGES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
 
 
 def gather_pictures(
-    given: Mapping[str, Properties],
+    given: Mapping[str, PropertiesLike],
     evaluated: Evaluated,
     metrics: ModelMetrics,
     *,

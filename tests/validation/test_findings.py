@@ -3,7 +3,7 @@ from __future__ import annotations
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.validation.config import ValidationConfig
-from components.validation.finding import Finding, explain_stop, list_findings
+from components.validation.findings import Finding, explain_stop, list_findings
 
 NEW_LABEL = Finding("eval", "image/class/text", "a new label", "anomaly")
 MOVED = Finding("train", "image/height", "taller", "drift")
@@ -33,10 +33,10 @@ def test_the_configuration_decides_which_findings_stop_a_run() -> None:
 
 def test_a_stop_names_some_findings_and_the_ways_out() -> None:
     assert explain_stop([MOVED]) == (
-        "The examples have changed: train: image/height: taller. If the change is wanted, run once "
-        "with --validation.drift warn."
+        "The examples have changed: train: image/height: taller. If the change is intended, run "
+        "once with --validation.drift warn."
     )
     text = explain_stop([NEW_LABEL] * 6 + [MOVED])
     assert text.startswith("The examples do not fit their schema: eval: image/class/text: a new")
-    assert "| and 2 more. Repair the images" in text
-    assert text.endswith("If the change is wanted, run once with --validation.drift warn.")
+    assert "| and 2 more. Correct the images" in text
+    assert text.endswith("If the change is intended, run once with --validation.drift warn.")

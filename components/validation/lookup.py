@@ -1,7 +1,7 @@
-"""Finds statistics of an earlier run to compare with; imports neither TensorFlow nor TFX.
+"""Find the statistics of an earlier run to compare with, without importing TensorFlow or TFX.
 
-TFX would find them in ML Metadata, which open-source Kubeflow has no resolvers for. So they are
-kept in a folder, as pushed models are.
+TFX would find them in ML Metadata, but open-source Kubeflow has no resolvers. So they are kept in a
+folder, like pushed models.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from components.contract.kinds import read_number
 from components.contract.lookup import LookupInput
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig
-from components.validation.feature_statistics import Statistics, digest_statistics
+from components.validation.feature_statistics import (
+    Statistics,
+    digest_statistics,
+    read_statistics,
+    statistics_file,
+)
 
 FOUND_KEY = "found_statistics"
-"""The execution property that is looked up: the folder of earlier statistics, or ""."""
+"""Execution property set by the lookup: the folder of earlier statistics, or ""."""
 
 HISTORY_KEY = "statistics_history"
 CONFIG_KEY = "config"
 
-# Written last: an entry without it is incomplete.
+# Written last, so an entry without it is incomplete.
 ENTRY_FILE = "kept.json"
-
-# Where StatisticsGen puts a split's statistics.
-_STATISTICS_FILE = "FeatureStats.pb"
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A copy of what StatisticsGen wrote in one run."""
+    """A copy of one run's statistics."""
 
     time: int
-    """Seconds since 1970-01-01; also the name of its folder."""
+    """Unix time in seconds; also the name of the entry's folder."""
     span: int
-    """Span of the examples; 0 where the data has no spans."""
+    """Span of the examples; 0 if the data has no spans."""
     digest: str
     """Digest of the train split's statistics."""
 
@@ -56,20 +58,20 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 
 
 def is_drift_off(properties: Mapping[str, Any]) -> bool:
-    """Say whether nothing is to be compared."""
+    """Return whether the comparison is turned off."""
     return from_json(ValidationConfig, properties[CONFIG_KEY]).drift == "off"
 
 
 def find_earlier(folder: str, statistics: LookupInput) -> str:
     """Return the folder of the entry to compare `statistics` with, or "".
 
-    That is the newest entry of the latest span before; where there is none, the newest one with
-    other content, as a run on unchanged examples would otherwise be compared with itself.
+    This is the newest entry of the latest earlier span. Without one, it is the newest entry with
+    different content, so that a run on unchanged examples is not compared with itself.
     """
     entries = list_history(folder)
     if not entries:
         return ""
-    digest = digest_statistics(_read(split_file(statistics.uri, TRAIN)))
+    digest = digest_statistics(read_statistics(statistics.uri, TRAIN))
     others = [entry for entry in entries if entry.digest != digest]
     before = [entry for entry in others if entry.span < statistics.span]
     if before:
@@ -78,14 +80,14 @@ def find_earlier(folder: str, statistics: LookupInput) -> str:
 
 
 def list_history(folder: str) -> list[HistoryEntry]:
-    """Return the complete entries in `folder`, the oldest first."""
+    """Return the complete entries in `folder`, oldest first."""
     numbers = sorted(number for number in map(read_number, list_folders(folder)) if number)
     entries = (read_entry(os.path.join(folder, str(number))) for number in numbers)
     return [entry for entry in entries if entry]
 
 
 def read_entry(path: str) -> HistoryEntry | None:
-    """Return the entry in folder `path`; None when it is incomplete."""
+    """Return the entry in folder `path`; None if it is incomplete."""
     file = os.path.join(path, ENTRY_FILE)
     if not is_file(file):
         return None
@@ -97,10 +99,9 @@ def read_entry(path: str) -> HistoryEntry | None:
 
 
 def read_entry_statistics(path: str, split: str) -> Statistics | None:
-    """Return the statistics of a split in the entry at `path`; None when it has no such split."""
-    file = split_file(path, split)
+    """Return the statistics of a split in the entry at `path`; None if it has no such split."""
     try:
-        return _read(file) if is_file(file) else None
+        return read_statistics(path, split) if is_file(statistics_file(path, split)) else None
     except DecodeError as error:
         raise _damaged(path, error) from error
 
@@ -108,14 +109,5 @@ def read_entry_statistics(path: str, split: str) -> Statistics | None:
 def _damaged(path: str, error: Exception) -> StorageError:
     reason = str(error).rstrip(".")
     return StorageError(
-        f"The statistics of an earlier run in {path} are damaged ({reason}): remove that folder."
+        f"The statistics of an earlier run in {path} are damaged ({reason}). Remove that folder."
     )
-
-
-def split_file(folder: str, split: str) -> str:
-    """Return the path of a split's statistics, in an entry as in StatisticsGen's output."""
-    return os.path.join(folder, f"Split-{split}", _STATISTICS_FILE)
-
-
-def _read(file: str) -> Statistics:
-    return Statistics.FromString(read_bytes(file))
