@@ -1,12 +1,10 @@
-"""Compares ingest with other tools and with the limits of this machine, on the user's own images.
+"""Compares ingest with other tools and with the limits of this machine, on your own images.
 
     uv run -m benchmarks.ingest --data DIR
-    uv run --with webdataset==1.0.2 --with tensorflow-datasets==4.9.10 \
-        --with importlib-resources==7.1.0 --with mosaicml-streaming==0.13.0 \
-        -m benchmarks.ingest --data DIR --mode header --mode shrink
+    uv run --with webdataset==1.0.2 -m benchmarks.ingest --data DIR --mode header --mode shrink
 
-Each figure comes from a process of its own, which first does the same work once unmeasured. The
-contenders take turns, so that a slow minute of the machine meets all of them.
+Each figure comes from a fresh process, which first does the same work once unmeasured. Contenders
+take turns, so that a slow minute of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -26,21 +24,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, measure
 from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.peers.ingest_contenders import CONTENDERS, ingested, list_files, prepare
 from components.contract.errors import DataError
 
 _MODULE = "benchmarks.ingest"
 
-# Seconds on the clock and of CPUs, processes that were started included; images per second; and the
-# peak of the memory that stays with the process, MiB.
 Figure = dict[str, float]
+"""Wall and CPU seconds (child processes included), images per second, peak memory in MiB."""
 
 # Shorter side of images of about 20 KB, and of about 1 KB; pixels.
 _SMALL_SIDE, _TINY_SIDE = 180, 32
@@ -54,6 +49,15 @@ _RATES = {
     "shrink": 700,
     "transform": 500,
     "remote": 600,
+}
+
+_TITLES = {
+    "header": "Bytes kept, header checked",
+    "tiny": "Bytes kept, header checked, 32 pixels",
+    "pixels": "Bytes kept, every pixel checked",
+    "shrink": "Shrunk to 256 pixels, JPEG quality 95",
+    "transform": "Transform to canonical 224 x 224",
+    "remote": "From a bucket, 30 ms per request, 20 KB images",
 }
 
 # Beam's own reader needs a second for a few of the images that others read by the hundred.
@@ -74,11 +78,13 @@ def _compare(arguments: argparse.Namespace) -> None:
     modes = arguments.mode or list(CONTENDERS)
     announce(sum(_estimate(mode, arguments) for mode in modes))
     results: dict[str, dict[str, list[Figure]]] = {}
+    tables = []
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         for mode in modes:
             results[mode] = _measure_mode(mode, work, arguments)
-            _print_table(mode, results[mode])
-    options.write_json(results, arguments.json)
+            tables.append(_tabulate(mode, arguments.images, results[mode]))
+            tables[-1].show()
+    write_results(_MODULE, tables, results, arguments.json)
 
 
 def _estimate(mode: str, arguments: argparse.Namespace) -> float:
@@ -105,7 +111,6 @@ def _parser() -> argparse.ArgumentParser:
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
     )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
-    options.add_work(parser)
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--source", help=argparse.SUPPRESS)
     return parser
@@ -239,21 +244,28 @@ def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
         server.terminate()
 
 
-def _print_table(mode: str, figures: dict[str, list[Figure]]) -> None:
-    """Print medians with their range, what ours is as a multiple, and CPU time an image."""
-    table = Table("contender", "images/s", "range", "ours is", "CPU µs", "peak", title=mode)
+def _tabulate(mode: str, images: int, figures: dict[str, list[Figure]]) -> Figures:
+    """Return rates, our rate as a multiple of each, and CPU time per image."""
+    columns = ("contender", "images/s", "ours is", "CPU µs per image", "peak memory")
+    table = Figures(f"{_TITLES[mode]}, {images:,} images", columns)
     rates = {
         name: Spread.of([figure["images_per_second"] for figure in found])
         for name, found in figures.items()
     }
     ours = rates.get("ours")
     for name, rate in rates.items():
-        peak = statistics.median(figure["peak_mib"] for figure in figures[name])
-        ours_is = ratio(ours, rate) if ours and name != "ours" else ""
-        cpu = statistics.median(figure["cpu_microseconds"] for figure in figures[name])
-        facts = (f"{rate.median:,.0f}", rate.range(), ours_is, f"{cpu:,.0f}")
-        table.add_row(name, *facts, f"{peak:,.0f} MiB")
-    Console().print(table)
+        cpu, peak = (
+            statistics.median(figure[key] for figure in figures[name])
+            for key in ("cpu_microseconds", "peak_mib")
+        )
+        table.add(
+            "this component" if name == "ours" else name,
+            rate.show(),
+            ratio(ours, rate) if ours and name != "ours" else "",
+            f"{cpu:,.0f}",
+            f"{peak:,.0f} MiB",
+        )
+    return table
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, measure
 from benchmarks.measuring.progress import announce, say
+from benchmarks.measuring.results import write_results
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.input_pipeline"
@@ -51,38 +52,31 @@ def _climb(arguments: argparse.Namespace) -> None:
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     os.makedirs(arguments.output, exist_ok=True)
-    from benchmarks.ladder.data import compress, prepare
-    from benchmarks.ladder.rungs import GZIP
+    from benchmarks.ladder.data import prepare
 
-    rungs = _names(arguments)
-    announce(_estimate(arguments, len(rungs)))
+    announce(_estimate(arguments))
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         say(f"preparing {images:,} images of {arguments.data}")
         material = prepare(arguments.data, folder, size=arguments.size, images=images)
-        if GZIP in rungs:
-            compress(material)
         results = _measure(arguments, folder)
-    from benchmarks.ladder.verdict import judge, show
+    from benchmarks.ladder.verdict import judge, tabulate
 
     results |= {"found": material.found, "different": material.different, "data": arguments.data}
     results |= judge(results, target=_target(arguments))
-    show(results)
+    table = tabulate(results)
+    table.show()
+    print(*results["verdict"], sep="\n")
     _write(results, Path(arguments.output))
-    options.write_json(results, arguments.json)
+    write_results(_MODULE, [table], results, arguments.json)
 
 
-def _names(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of the rungs that are to be measured."""
+def _estimate(arguments: argparse.Namespace) -> float:
+    """Return the seconds that all of it takes on two cores."""
     from benchmarks.ladder.run import choose
 
-    rungs = choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None)
-    return [rung.name for rung in rungs]
-
-
-def _estimate(arguments: argparse.Namespace, rungs: int) -> float:
-    """Return the seconds that all of it takes, on two cores."""
-    # After all rounds, each rung is asked once more, by an accelerator that takes its time.
+    rungs = len(choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None))
+    # After all rounds each rung is asked once more, at the accelerator's rate.
     turns: int = rungs * (arguments.repeats + 1 + bool(arguments.profile))
     images: int = arguments.images
     return _START + images * _IMAGE + rungs * _RUNG + turns * _TURN
@@ -122,7 +116,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--profile", metavar="DIR", help="record a profile of each rung, for TensorBoard"
     )
-    options.add_work(parser)
     return parser
 
 

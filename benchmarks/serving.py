@@ -1,11 +1,11 @@
-"""`local_runner.py serve` against the pushed model called in a loop; and an hour's worth of abuse.
+"""Measures `local_runner.py serve` against the pushed model called in a loop, and under load.
 
-    uv run python -m benchmarks.serving --output output
-    uv run python -m benchmarks.serving --output output --load 60
+    uv run -m benchmarks.serving --output output
+    uv run -m benchmarks.serving --output output --load 60
 
-The first prints requests a second and their times for 1, 8 and 64 clients, in alternation with the
-loop. The second lets 64 clients ask for that many seconds, one in a hundred for a broken file; a
-new version is pushed meanwhile. It fails if an answer is wrong or missing, or memory grows.
+The first measures requests per second for 1, 8 and 64 clients, in turn with the loop. The second
+lets 64 clients send requests for that many seconds, one in a hundred with a broken file, while a
+new version is pushed. It fails if a prediction is wrong or missing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from urllib.request import urlopen
 
 from benchmarks.measuring import options
 from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
 from components.contract.errors import DataError, ModelError
@@ -109,7 +110,7 @@ def read_images(folder: Path) -> list[bytes]:
 def compare(
     model: SavedModel, server: Server, files: list[bytes], arguments: argparse.Namespace
 ) -> None:
-    """Print a table; measurements of a round follow each other, so that all suffer alike."""
+    """Print a table; the loop and the server take turns within each round."""
     loops: list[Load] = []
     loads: dict[int, list[Load]] = {clients: [] for clients in _CLIENTS}
     progress = Progress(arguments.repeats * len(loads))
@@ -125,22 +126,26 @@ def compare(
             found.append(put_load(server.port, files, clients=clients, seconds=arguments.seconds))
             progress.report(f"{clients} clients: {found[-1].rate:,.0f} requests/s")
     rate = Spread.of([load.rate for load in loops])
-    print("| | requests/s | of the loop | p50, ms | p99, ms |\n|---|---|---|---|---|")
+    table = Figures(
+        "One image per request", ("", "requests/s", "of the loop", "p50, ms", "p99, ms")
+    )
     rows = {"the model in a loop": loops}
     rows |= {f"the server, {clients} clients": found for clients, found in loads.items()}
     for name, row in rows.items():
-        print(_row(name, row, rate))
+        table.add(name, *_cells(row, rate))
+    table.show()
     lost = sum(len(load.lost) for found in loads.values() for load in found)
     print(f"\n{lost} requests lost")
     rates = {name: [load.rate for load in row] for name, row in rows.items()}
-    options.write_json({"requests_per_second": rates, "lost": lost}, arguments.json)
+    figures = {"requests_per_second": rates, "lost": lost}
+    write_results(_MODULE, [table], figures, arguments.json)
 
 
-def _row(name: str, loads: list[Load], loop: Spread) -> str:
+def _cells(loads: list[Load], loop: Spread) -> list[str]:
     rate = Spread.of([load.rate for load in loads])
     half, most = (statistics.median(load.percentile(p) for load in loads) for p in (50, 99))
     of_loop = "1.00 x" if rate == loop else ratio(rate, loop)
-    return f"| {name} | {rate.median:.0f} ({rate.range()}) | {of_loop} | {half:.1f} | {most:.1f} |"
+    return [rate.show(), of_loop, f"{half:.1f}", f"{most:.1f}"]
 
 
 def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
@@ -153,9 +158,9 @@ def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
 
 
 def abuse(
-    model: SavedModel, server: Server, files: list[bytes], output: str, seconds: float
-) -> int:
-    """Put load on a server and push a version meanwhile; print what came of it."""
+    model: SavedModel, server: Server, files: list[bytes], output: str, *, seconds: float, file: str
+) -> bool:
+    """Put load on a server and push a version meanwhile; return whether anything went wrong."""
     memory: list[float] = []
     done = threading.Event()
 
@@ -179,18 +184,16 @@ def abuse(
     )
     done.set()
     watching.join()
-    print(f"{load.rate:.0f} requests/s, p50 {load.percentile(50):.0f} ms, ", end="")
-    print(f"p99 {load.percentile(99):.0f} ms, the longest {load.percentile(100):.0f} ms")
-    print(f"{len(load.seconds):,} images answered, {load.refused:,} bad ones refused")
-    print(f"{len(load.wrong)} wrong, {len(load.lost)} lost: {(load.wrong + load.lost)[:3]}")
-    print(f"memory, MiB, at the end of each tenth: {[round(m) for m in _thin(memory)]}")
+    title = f"64 clients, one bad file in a hundred, a new version after {seconds / 3:.0f} s"
+    table = Figures(title, ("requests/s", "p99, ms", "refused", "wrong", "lost", "memory, MiB"))
+    counts = (f"{load.refused:,}", f"{len(load.wrong)}", f"{len(load.lost)}")
+    grown = f"{memory[0]:,.0f} to {memory[-1]:,.0f}"
+    table.add(f"{load.rate:,.0f}", f"{load.percentile(99):.0f}", *counts, grown)
+    table.show()
+    print(*(load.wrong + load.lost)[:3], sep="\n")
     print(f"versions: {server.versions}")
+    write_results(_MODULE, [table], {"memory": memory}, file)
     return bool(load.wrong or load.lost or len(server.versions) != 1)
-
-
-def _thin(values: list[float]) -> list[float]:
-    step = max(1, len(values) // 10)
-    return values[step - 1 :: step]
 
 
 def main() -> int:
@@ -214,7 +217,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         with started(copy) as server:
             if not arguments.load:
                 compare(model, server, files, arguments)
-            elif abuse(model, server, files, copy, arguments.load):
+            elif abuse(model, server, files, copy, seconds=arguments.load, file=arguments.json):
                 raise ModelError("Answers were wrong or missing, or a version was not taken up.")
 
 

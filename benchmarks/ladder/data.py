@@ -36,7 +36,7 @@ Image = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class Material:
-    """What there is to read below `root`: originals/, files/, jpeg/, raw/; if asked for, gzip/."""
+    """The images below `root`, in each form: originals/, files/, jpeg/, raw/."""
 
     root: str
     """A local folder or a gs:// URL."""
@@ -65,10 +65,6 @@ class Material:
     def shards(self, storage: str) -> Shards:
         """Return the shards of "jpeg" or "raw"."""
         return Shards.of_pattern(f"{self.root}/{storage}/Split-train/*")
-
-    def gzip_shards(self) -> list[str]:
-        """Return the paths of the compressed shards that `compress` writes."""
-        return [f"{self.root}/gzip/{shard:05d}.gz" for shard in range(_SHARDS)]
 
     @classmethod
     def load(cls, folder: str, root: str) -> Material:
@@ -103,15 +99,6 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
     write_shards(f"{folder}/raw", itertools.cycle(decoded_images(canonical, config)), images)
     Path(folder, _FACTS).write_text(json.dumps(asdict(material)))
     return material
-
-
-def compress(material: Material) -> None:
-    """Write the records of the JPEG shards as TFX and TensorFlow Transform do by themselves."""
-    os.makedirs(f"{material.root}/gzip")
-    for source, target in zip(material.shards("jpeg").paths, material.gzip_shards(), strict=True):
-        with tf.io.TFRecordWriter(target, "GZIP") as writer:
-            for record in tf.data.TFRecordDataset(source).as_numpy_iterator():
-                writer.write(record)
 
 
 def sample_images(data: str, most: int) -> tuple[int, list[Image]]:

@@ -1,9 +1,9 @@
-"""Draws the input benchmark: `python -m benchmarks.ladder.plot results.json OUT.png`."""
+"""Draws the ladder: a bar of images per second for each rung, with the range of its repeats."""
 
 from __future__ import annotations
 
-import argparse
-import sys
+import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,81 +12,70 @@ import matplotlib
 
 matplotlib.use("agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
-from benchmarks.measuring import options
-from benchmarks.measuring.bars import (
-    LIMIT,
-    OTHER,
-    OURS,
-    Bar,
-    draw_bars,
-    make_parser,
-    read_figures,
-    refusing,
-    save,
-)
 from benchmarks.measuring.spread import Spread
 
-_COLOURS = {
+# Matplotlib warns about every missing mathematical font, which no text here needs.
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+
+_INK = "#202124"
+_COLORS = {
     "files": ("#f29900", "a file for each image"),
-    "records": (OTHER, "TFRecord shards, TensorFlow's operations"),
-    "ours": (OURS, "this pipeline, JPEG"),
+    "records": ("#bdc1c6", "TFRecord shards, TensorFlow's operations"),
+    "ours": ("#1a73e8", "this pipeline, JPEG"),
     "raw": ("#12a4af", "this pipeline, pixels"),
-    "limit": (LIMIT, "limit of this machine"),
+    "limit": ("#5f6368", "limit of this machine"),
 }
 
 
-def main() -> int:
-    """Draw the results of an earlier run."""
-    parser = _parser()
-    arguments = parser.parse_args()
-
-    def work() -> None:
-        with refusing(arguments.figures):
-            draw(read_figures(arguments.figures[0]), Path(arguments.picture))
-
-    return options.run(parser, work)
-
-
-def _parser() -> argparse.ArgumentParser:
-    return make_parser("benchmarks.ladder.plot", __doc__, files=1)
-
-
 def draw(results: Mapping[str, Any], target: Path) -> None:
-    """Draw a bar for each rung, from the first at the top, with the range of its repeats."""
-    bars = [
-        Bar(
-            rung["name"],
-            Spread.of(rung["images_per_second"]),
-            _colour(rung["kind"]),
-            rung["change"],
-        )
-        for rung in results["rungs"]
+    """Write the picture as SVG or PNG; the same results give the same file."""
+    rows = [
+        (of["name"], of["images_per_second"], of["kind"], of["change"]) for of in results["rungs"]
     ]
-    limits = results["limits"].items()
-    bars += [Bar(name, Spread.of(values), _colour("limit")) for name, values in limits]
-    figure, axis = pyplot.subplots(figsize=(11, 0.45 * len(bars) + 2.2), layout="constrained")
-    draw_bars(axis, bars, logarithmic=True)
-    kinds = {rung["kind"] for rung in results["rungs"]} | {"limit"}
+    rows += [(name, values, "limit", "") for name, values in results["limits"].items()]
+    figure, axis = pyplot.subplots(figsize=(11, 0.45 * len(rows) + 2.2), layout="constrained")
+    for place, (_, values, kind, change) in enumerate(rows):
+        rate = Spread.of(values)
+        spread = [[rate.median - rate.low], [rate.high - rate.median]]
+        axis.barh(place, rate.median, color=_COLORS[kind][0], xerr=spread, ecolor=_INK, capsize=2)
+        text = f"  {rate.median:,.0f}   {change}".rstrip()
+        axis.text(rate.high, place, text, va="center", fontsize=8.5, color=_INK)
+    axis.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+    _scale(axis, min(min(values) for _, values, *_ in rows))
+    kinds = {kind for *_, kind, _ in rows}
     handles = [
-        pyplot.Rectangle((0, 0), 1, 1, color=colour, label=text)
-        for kind, (colour, text) in _COLOURS.items()
+        pyplot.Rectangle((0, 0), 1, 1, color=color, label=text)
+        for kind, (color, text) in _COLORS.items()
         if kind in kinds
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(_title(results), x=0.01, ha="left", fontsize=12)
-    save(figure, target)
+    metadata = {"Date": None} if target.suffix == ".svg" else {}
+    with matplotlib.rc_context({"svg.hashsalt": "benchmarks"}):
+        figure.savefig(target, dpi=110, metadata=metadata)
+    pyplot.close(figure)
 
 
-def _colour(kind: str) -> str:
-    return _COLOURS[kind][0]
+def _scale(axis: Axes, least: float) -> None:
+    """Use a logarithmic axis; it has no zero, so its label says where the bars begin."""
+    begin = 10 ** math.floor(math.log10(least * 0.9))
+    axis.set_xscale("log")
+    axis.set_xlim(begin, axis.get_xlim()[1] * 12)
+    axis.set_xlabel(
+        "images per second, median and range of the repeats; logarithmic, bars begin at "
+        f"{begin:g} and not at zero"
+    )
 
 
 def _title(results: Mapping[str, Any]) -> str:
     store = results.get("store")
     where = (
-        f"from a bucket, {store['latency_ms']:g} ms a request, {store['stream_mbps']:g} Mbit/s a "
-        "download"
+        f"from a bucket, {store['latency_ms']:g} ms per request, "
+        f"{store['stream_mbps']:g} Mbit/s per download"
         if store
         else "from local files in memory"
     )
@@ -94,7 +83,3 @@ def _title(results: Mapping[str, Any]) -> str:
         f"The same {results['images']:,} images, {results['size']} x {results['size']} pixels, "
         f"{where}; {results['cores']} cores"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

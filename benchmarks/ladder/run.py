@@ -1,7 +1,7 @@
-"""Measures the rungs of the input benchmark, in a process of its own; prints JSON.
+"""Measures the rungs of the input benchmark in a separate process; prints JSON.
 
-TensorFlow reads the address of a bucket's server when it is imported, hence the process. Each rung
-has a process besides, forked from this one, in which TensorFlow is imported and has done nothing.
+The process is separate because TensorFlow reads the address of a bucket's server on import. Each
+rung runs in a further process, forked from this one while TensorFlow is imported but still idle.
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ from benchmarks.measuring.limits import (
     decode_limit,
     on_every_core,
     process_per_core,
-    wait_floor,
 )
 from benchmarks.measuring.progress import Progress, say
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus
 from components.storage.artifact_files import on_disk
-from pipeline_def.config.input import InputConfig
-
-_FLOOR_SECONDS = 3.0
 
 Processes = dict[str, RungProcess]
 
@@ -60,14 +56,12 @@ def main() -> None:
             facts[name]["cpu_microseconds"] = times[name]
             facts[name]["wait_share"] = process.ask("wait share", steps, target)
             progress.report(f"{name}: waiting {facts[name]['wait_share']:.1%}")
-        floor = _floor(_reference(rates), options["batch"], target)
         if options["profile"]:
             _profile(processes, options["profile"])
     results = {
         "rungs": list(facts.values()),
         "limits": {name: rates[name] for name in (DECODE_LIMIT, COPY_LIMIT)},
         "accelerator_images_per_second": target,
-        "wait_floor": floor,
         **{key: options[key] for key in ("batch", "epochs", "repeats", "profile")},
         "images": material.images,
         "size": material.size,
@@ -77,10 +71,10 @@ def main() -> None:
 
 
 def choose(words: str | None, *, remote: bool) -> list[Any]:
-    """Return the rungs whose name has one of `words`, separated by commas, in it.
+    """Return the rungs whose name contains one of the comma-separated `words`.
 
     Raises:
-        ConfigurationError: none has.
+        ConfigurationError: no rung matches.
     """
     from benchmarks.ladder.rungs import REMOTE_RUNGS, RUNGS
 
@@ -89,7 +83,7 @@ def choose(words: str | None, *, remote: bool) -> list[Any]:
     if chosen := [rung for rung in rungs if any(word in rung.name for word in wanted)]:
         return chosen
     names = ", ".join(rung.name for rung in rungs)
-    raise ConfigurationError(f"no rung has {words} in its name; there are: {names}")
+    raise ConfigurationError(f"no rung is named like '{words}'; the rungs are: {names}")
 
 
 @contextmanager
@@ -107,7 +101,7 @@ def _processes(measurements: list[RungMeasurement]) -> Iterator[Processes]:
 
 
 def _start(measurements: list[RungMeasurement], processes: Processes) -> dict[str, dict[str, Any]]:
-    """Start each rung and check its pixels; return what there is to say of it."""
+    """Start each rung, check its pixels, and return its description."""
     facts: dict[str, dict[str, Any]] = {}
     expected = next(iter(processes.values())).ask("expected")
     for measurement in measurements:
@@ -125,7 +119,7 @@ def _start(measurements: list[RungMeasurement], processes: Processes) -> dict[st
 
 
 def _limits(material: Material) -> dict[str, Callable[[], float]]:
-    """Return what measures a limit on one core."""
+    """Return a function that measures each limit on one core."""
     files = tuple(material.files("files")[: material.different])
     return {
         DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
@@ -166,15 +160,6 @@ def _measure_all(
     return rates, times
 
 
-def _floor(rate: float, batch: int, target: float) -> float:
-    """Return the share that is waited for threads that only compute, at the rate of our reader.
-
-    The rungs' processes stand still meanwhile.
-    """
-    work = available_cpus() * batch / rate
-    return wait_floor(work, batch / target, ahead=InputConfig().prefetch, seconds=_FLOOR_SECONDS)
-
-
 def _profile(processes: Processes, folder: str) -> None:
     """Record a profile of each rung, in a folder that has its name."""
     for name, process in processes.items():
@@ -183,7 +168,7 @@ def _profile(processes: Processes, folder: str) -> None:
 
 
 def _reference(rates: dict[str, list[float]]) -> float:
-    """Return what our own reader gives without a cache."""
+    """Return the rate of our own reader without a cache."""
     for name in ("reader indexed", "+ prefetch: reader streamed", *rates):
         if name in rates:
             return float(np.median(rates[name]))

@@ -23,9 +23,6 @@ _BUFFER_BYTES = 8 * 2**20
 # Threads that wait for files: local files hardly keep one waiting, a bucket does.
 _LOCAL_POOL, _REMOTE_POOL = 16, 64
 
-GZIP = "the same with gzip"
-"""The rung that needs what `data.compress` writes."""
-
 # What Transform's own schema says of these features.
 FEATURE_SPEC = {
     ENCODED: tf.io.FixedLenFeature([], tf.string),
@@ -94,13 +91,11 @@ def _as_written(batches: tf.data.Dataset, threads: int | None = None) -> tf.data
     return batches.with_options(options)
 
 
-def _interleaved(material: Material, interleave: int, *, gzip: bool = False) -> tf.data.Dataset:
-    """Read so many shards at a time."""
-    paths = material.gzip_shards() if gzip else material.shards("jpeg").paths
+def _interleaved(material: Material, interleave: int) -> tf.data.Dataset:
+    """Read `interleave` shards at a time."""
+    paths = material.shards("jpeg").paths
     return tf.data.Dataset.from_tensor_slices(paths).interleave(
-        lambda path: tf.data.TFRecordDataset(
-            path, compression_type="GZIP" if gzip else "", buffer_size=_BUFFER_BYTES
-        ),
+        lambda path: tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES),
         cycle_length=interleave,
         num_parallel_calls=tf.data.AUTOTUNE if interleave > 1 else None,
     )
@@ -108,13 +103,6 @@ def _interleaved(material: Material, interleave: int, *, gzip: bool = False) -> 
 
 def _all_shards(material: Material) -> tf.data.Dataset:
     return _interleaved(material, INTERLEAVE)
-
-
-def _parallel_reads(material: Material) -> tf.data.Dataset:
-    """Read as many shards at a time, as `TFRecordDataset` offers."""
-    return tf.data.TFRecordDataset(
-        material.shards("jpeg").paths, buffer_size=_BUFFER_BYTES, num_parallel_reads=INTERLEAVE
-    )
 
 
 def _record_by_record(
@@ -150,7 +138,7 @@ def _ours(storage: str = "jpeg", **options: Any) -> Callable[[Material, int], tf
     return build
 
 
-def _batch_by_batch(*, gzip: bool = False) -> Callable[[Material, int], tf.data.Dataset]:
+def _batch_by_batch() -> Callable[[Material, int], tf.data.Dataset]:
     """Parse and decode a batch of records at a time, with TensorFlow's operations."""
     from components.images.canonical import decode
 
@@ -159,7 +147,7 @@ def _batch_by_batch(*, gzip: bool = False) -> Callable[[Material, int], tf.data.
             features = tf.io.parse_example(serialized, FEATURE_SPEC)
             return decode(features[ENCODED], material.config()), features[LABEL_ID]
 
-        records = _interleaved(material, INTERLEAVE, gzip=gzip).shuffle(SHUFFLE).repeat()
+        records = _interleaved(material, INTERLEAVE).shuffle(SHUFFLE).repeat()
         batches = records.batch(batch, drop_remainder=True)
         return _as_written(batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
 
@@ -202,14 +190,8 @@ RUNGS = (
         "records",
     ),
     Rung(
-        "num_parallel_reads",
-        "16 shards at a time",
-        _record_by_record(_parallel_reads, None),
-        "records",
-    ),
-    Rung(
         "+ interleave",
-        "the same with interleave and AUTOTUNE",
+        "16 shards at a time, AUTOTUNE",
         _record_by_record(_all_shards, None),
         "records",
     ),
@@ -217,7 +199,6 @@ RUNGS = (
         "+ parallel decode", "num_parallel_calls", _record_by_record(_all_shards, _AUTO), "records"
     ),
     Rung("+ parse by batch", "batch first, then parse and decode", _batch_by_batch(), "records"),
-    Rung(GZIP, "shards compressed", _batch_by_batch(gzip=True), "records"),
     Rung(
         "+ prefetch: reader streamed",
         "batches made ahead",
@@ -236,7 +217,7 @@ RUNGS = (
     Rung("cache decoded", "pixels in memory", _ours(cache="decoded"), "raw"),
 )
 
-# What reads local files only, and what compression costs, which is the same from a bucket.
-_LOCAL = ("reader indexed", "cache file", GZIP)
+# These read local files only.
+_LOCAL = ("reader indexed", "cache file")
 
 REMOTE_RUNGS = tuple(rung for rung in RUNGS if rung.name not in _LOCAL)

@@ -1,1 +1,1 @@
-"""What all benchmarks share: options, progress, fresh processes, spreads and bars."""
+"""Shared by all benchmarks: options, progress, fresh processes, spreads, results."""

@@ -1,13 +1,11 @@
-"""The limits of an input pipeline on this machine: every core decodes, or copies, nothing else."""
+"""The limits of this machine: all cores decode, or copy, and do nothing else."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import time
-import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -90,37 +88,3 @@ def copy_batches(pixels: Pixels, out: Pixels) -> int:
     for start in range(0, len(pixels) - batch + 1, batch):
         np.copyto(out, pixels[start : start + batch])
     return len(pixels) // batch * batch
-
-
-def wait_floor(work: float, pause: float, *, ahead: int, seconds: float = _SECONDS) -> float:
-    """Return the fraction of its time that a consumer waits for threads that only compute.
-
-    There are as many as cores, all of which the consumer needs as well, if only for a moment.
-
-    Args:
-        work: seconds of one core that a batch takes.
-        pause: seconds between two batches, in which the consumer needs no core.
-        ahead: batches that are made ahead, beside those in the making.
-        seconds: how long to measure.
-    """
-    content = bytes(int(work * _checksum_rate()))
-    running: collections.deque[Future[int]] = collections.deque()
-    waited, started = 0.0, time.perf_counter()
-    with ThreadPoolExecutor(available_cpus()) as pool:
-        while time.perf_counter() - started < seconds:
-            while len(running) < available_cpus() + ahead:
-                running.append(pool.submit(zlib.crc32, content))
-            asked = time.perf_counter()
-            running.popleft().result()
-            waited += time.perf_counter() - asked
-            time.sleep(pause)
-        elapsed = time.perf_counter() - started
-    return waited / elapsed
-
-
-def _checksum_rate() -> float:
-    """Return the bytes a second of a checksum, which does not hold the interpreter's lock."""
-    content = bytes(_COPIED_BYTES // 8)
-    started = time.perf_counter()
-    zlib.crc32(content)
-    return len(content) / (time.perf_counter() - started)

@@ -1,25 +1,22 @@
-"""The options that every benchmark has, and what happens to a mistake: one sentence, status 2."""
+"""The options that every benchmark has, and one sentence with status 2 for a mistake."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from components.contract.errors import UserError
 
 
 def make_parser(module: str, description: str | None, *, repeats: int) -> argparse.ArgumentParser:
-    """Return a parser with `--repeats` and `--json`.
+    """Return a parser with `--repeats`, `--json` and `--work`.
 
     Args:
-        module: that is run with `python -m`.
-        description: the docstring of the module, shown as it is written.
+        module: what `python -m` runs.
+        description: the module's docstring, shown as it is written.
         repeats: the default.
     """
     parser = argparse.ArgumentParser(
@@ -35,36 +32,22 @@ def make_parser(module: str, description: str | None, *, repeats: int) -> argpar
         help=f"measure everything N times, in turn; default: {repeats}",
     )
     parser.add_argument("--json", type=_file, metavar="FILE", help="write every figure there")
-    return parser
-
-
-def add_work(parser: argparse.ArgumentParser) -> None:
-    """Add `--work`, by default in memory: that keeps the disk out of the figures."""
+    # In memory, so that the disk does not show in the figures.
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
     parser.add_argument(
         "--work",
         type=_folder,
         default=memory,
         metavar="DIR",
-        help=f"folder for what is read and written, emptied at the end; default: {memory}",
+        help=f"folder for temporary files; default: {memory}",
     )
-
-
-def add_artifacts(parser: argparse.ArgumentParser) -> None:
-    """Add `--artifacts`, for what takes long to make and is the same for each run."""
-    parser.add_argument(
-        "--artifacts",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder for what is made to measure on; stays, and is used again by the next run",
-    )
+    return parser
 
 
 def at_least_one(text: str) -> int:
-    """Read a number of things of which there must be one."""
+    """Parse a positive whole number."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)
 
 
@@ -75,21 +58,14 @@ def _folder(text: str) -> str:
 
 
 def _file(text: str) -> str:
-    """Refuse a file that could not be written, before minutes of measuring."""
+    """Refuse a file that cannot be written before minutes of measuring."""
     if os.path.isdir(text) or not os.path.isdir(os.path.dirname(text) or "."):
-        raise argparse.ArgumentTypeError(f"{text} is not a file in a folder that exists")
+        raise argparse.ArgumentTypeError(f"{text} is not a file in an existing folder")
     return text
 
 
-def write_json(results: Any, file: str | None) -> None:
-    """Write all figures, if `--json` asks for them."""
-    if file:
-        Path(file).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        print(file)
-
-
 def run(parser: argparse.ArgumentParser, work: Callable[[], object]) -> int:
-    """Do the work of a command line; say in a sentence what the user can mend."""
+    """Run a benchmark; print a sentence for what the user can fix, and return the status."""
     try:
         work()
     except UserError as error:

@@ -1,8 +1,8 @@
-"""What repeated measurements say, and what they do not: differences within the noise.
+"""Median and range of repeated measurements, and whether two of them differ beyond the noise.
 
-The interval of a median goes from the least to the greatest measurement. Of five measurements it
-has the true median with a probability of 94 % (1 - 2 / 2⁵), of three with 75 %. Two things differ
-only if their intervals do not overlap; nothing follows from one measurement, as it has none.
+The range of five measurements contains the true median with a probability of 94 % (1 - 2 / 2⁵),
+of three with 75 %. Two results differ only if their ranges do not overlap; one measurement has no
+range and shows nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOISE = "within the noise"
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of some measurements, and their range."""
+    """The median and range of some measurements."""
 
     low: float
     median: float
@@ -25,11 +25,11 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Summarise measurements, of which there must be one."""
+        """Summarize at least one measurement."""
         return cls(min(values), statistics.median(values), max(values), len(values))
 
     def exceeds(self, other: Spread | float) -> bool:
-        """Whether it is greater beyond the noise than another, or than a number."""
+        """Return whether it is greater than another spread or a number, beyond the noise."""
         if self.count < 2:
             return False
         if isinstance(other, Spread):
@@ -37,16 +37,17 @@ class Spread:
         return self.low > other
 
     def differs(self, other: Spread) -> bool:
-        """Whether one of both is greater beyond the noise."""
+        """Return whether the two differ beyond the noise."""
         return self.exceeds(other) or other.exceeds(self)
 
-    def range(self) -> str:
-        """Return the interval as text."""
-        return f"{self.low:,.0f} to {self.high:,.0f}"
+    def show(self, digits: int = 0) -> str:
+        """Return the median and, of several measurements, their range as text."""
+        middle, low, high = (f"{value:,.{digits}f}" for value in (self.median, self.low, self.high))
+        return f"{middle} ({low} to {high})" if self.count > 1 else middle
 
 
 def ratio(new: Spread, old: Spread) -> str:
-    """Say how many times as large `new` is, or that it is not clear which is larger.
+    """Return how many times as large `new` is, with a note if it may be noise.
 
     >>> ratio(Spread(9, 10, 11, 3), Spread(4, 5, 6, 3))
     '2.00 x'

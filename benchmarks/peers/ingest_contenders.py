@@ -1,4 +1,4 @@
-"""What the ingest benchmark compares: this component, the limits of the machine, other tools."""
+"""Contenders of the ingest benchmark: this component, the machine's limits, other tools."""
 
 from __future__ import annotations
 
@@ -14,30 +14,24 @@ from typing import Any
 
 import google_crc32c
 
-from benchmarks.peers.ingest_peers import CORES, JPEG_QUALITY, PEERS, Files, find_obstacle
+from benchmarks.peers.ingest_peers import BEAM_ARGS, CORES, JPEG_QUALITY, PEERS, find_obstacle
 from components.contract.errors import ConfigurationError
 
 SHRINK = 256
 """Shorter side, pixels."""
 CANONICAL = 224
-_BATCH = 256
 """Side of Transform's images, pixels."""
+_BATCH = 256
 
-# From the folder of images to a new empty one.
 Run = Callable[[str, str], None]
-
-BEAM_ARGS = [
-    "--runner=FnApiRunner",
-    "--direct_running_mode=in_memory",
-    "--sdk_container_image=none",
-]
+"""From the folder of images to a new, empty one."""
 
 
 def prepare(name: str, mode: str) -> Run:
-    """Import what contender `name` needs, and return what is to be timed.
+    """Import what contender `name` needs, and return the function to time.
 
     Raises:
-        ConfigurationError: its packages are missing, or cannot be imported.
+        ConfigurationError: its packages are missing or cannot be imported.
     """
     if name == "ours":
         return _transform if mode == "transform" else partial(_ingest, mode=mode)
@@ -63,7 +57,7 @@ def _artifact(kind: Any, uri: str) -> Any:
 
 
 def _ingest(source: str, target: str, mode: str) -> None:
-    """Run ImageExampleGen's own executor, Beam and all."""
+    """Run ImageExampleGen's executor, Beam included."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
 
@@ -86,12 +80,12 @@ def _ingest(source: str, target: str, mode: str) -> None:
         "input_base": source,
         "config": to_json(configs.get(mode, IngestConfig())),
     }
-    context = BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
     Executor(context).Do({}, outputs, properties)
 
 
 def ingested(source: str, target: str) -> None:
-    """Ingest and infer a schema, for Transform to start from."""
+    """Ingest the images and infer a schema for Transform."""
     from tfx.components.statistics_gen.executor import Executor as StatisticsGen
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
@@ -103,7 +97,7 @@ def ingested(source: str, target: str) -> None:
     examples = _examples(target)
     statistics = _artifact(standard_artifacts.ExampleStatistics, f"{target}/statistics")
     schema = _artifact(standard_artifacts.Schema, f"{target}/schema")
-    context = BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
     options = {"stats_options_json": statistics_options().to_json()}
     StatisticsGen(context).Do({"examples": [examples]}, {"statistics": [statistics]}, options)
     SchemaGen().Do({"statistics": [statistics]}, {"schema": [schema]}, {})
@@ -122,7 +116,7 @@ def _examples(folder: str) -> Any:
 
 
 def _transform(source: str, target: str) -> None:
-    """Run ImageTransform's own executor on what `ingested` has left in `source`."""
+    """Run ImageTransform's executor on the output of `ingested`."""
     from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
     from tfx.types import standard_artifacts
 
@@ -140,7 +134,8 @@ def _transform(source: str, target: str) -> None:
         "disable_statistics": 1,
     }
     inputs = {"examples": [_examples(source)], "schema": [schema]}
-    Executor(BaseBeamExecutor.Context(beam_pipeline_args=BEAM_ARGS)).Do(inputs, outputs, properties)
+    context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
+    Executor(context).Do(inputs, outputs, properties)
 
 
 def _bare_graph(source: str, target: str) -> None:
@@ -163,7 +158,7 @@ def _bare_graph(source: str, target: str) -> None:
 
 
 def _in_processes(work: Callable[[Sequence[str], str], None]) -> Run:
-    """Deal the files out to a process per core."""
+    """Divide the files among a process per core."""
 
     def run(source: str, target: str) -> None:
         files = [path for path, _ in list_files(source)]
@@ -181,7 +176,7 @@ def _copy(files: Sequence[str], target: str) -> None:
 
 
 def _copy_and_digest(files: Sequence[str], target: str) -> None:
-    """Copy the bytes, and compute of each file what its record has to have."""
+    """Copy the bytes and compute the digest and checksum that a record needs."""
     with open(target, "wb", buffering=0) as sink:
         for file in files:
             data = Path(file).read_bytes()
@@ -224,7 +219,7 @@ def _read_matches(source: str, target: str) -> None:
     import apache_beam as beam
     from apache_beam.io import fileio
 
-    with beam.Pipeline(argv=BEAM_ARGS) as pipeline:
+    with beam.Pipeline(argv=list(BEAM_ARGS)) as pipeline:
         _ = (
             pipeline
             | fileio.MatchFiles(f"{source}/**")
@@ -265,6 +260,4 @@ CONTENDERS: dict[str, tuple[str, ...]] = {
     "transform": ("ours", "limit: the graph in bare tf.data"),
     "remote": ("ours", "limit: gcsfs, read and dropped", "Beam MatchFiles + ReadMatches"),
 }
-"""Mode → who takes part; the first is compared with each of the others."""
-
-__all__ = ["CONTENDERS", "Files", "ingested", "list_files", "prepare"]
+"""Mode → contenders; the first is compared with each of the others."""

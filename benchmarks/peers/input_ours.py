@@ -13,12 +13,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-import simplejpeg
 
 from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.measuring.limits import (
-    Pixels,
-    copy_batches,
     decode_files,
     decode_jpeg,
     measure,
@@ -87,14 +84,13 @@ def _batches(contender: str, job: Job) -> Iterator[Any]:
             cache="decoded" if "memory" in how else "none",
             reader="streamed" if how == "streamed" else "indexed",
         ),
-        order=_order(job, how),
+        order=_order(job),
     )
     return iter(dataset)
 
 
-def _order(job: Job, how: str = "") -> TrainingOrder:
-    flip = job.storage == "window" or (job.storage == "crop" and not how)
-    return TrainingOrder(seed=1, flip=flip, min_crop_area=MIN_AREA)
+def _order(job: Job) -> TrainingOrder:
+    return TrainingOrder(seed=1, flip=job.storage == "window", min_crop_area=MIN_AREA)
 
 
 def _measure_limit(job: Job) -> dict[str, float]:
@@ -117,16 +113,13 @@ def _limit_work(job: Job) -> Callable[[], int]:
     """Return what does the least that must be done for some images, and says for how many."""
     cv2.setNumThreads(0)
     samples = Samples(job)
-    out = np.empty((job.batch, job.size, job.size, 3), np.uint8)
-    if samples.raw is not None:
-        return functools.partial(copy_batches, np.array(samples.raw[: 8 * len(out)]), out)
     files = [samples.image(index).tobytes() for index in range(min(3200, len(samples)))]
-    decode = {"jpeg": decode_jpeg, "crop": _decode_crop, "original": _decode_square}
-    some = min(256, len(files))
     if job.storage == "window":
         config = TransformConfig(size=job.size, storage="originals")
         return functools.partial(_cut_windows, OriginalDecoder(config, _order(job)), files)
-    return lambda: decode_files(random.sample(files, some), out, decode[job.storage])
+    out = np.empty((job.batch, job.size, job.size, 3), np.uint8)
+    some = min(256, len(files))
+    return lambda: decode_files(random.sample(files, some), out, decode_jpeg)
 
 
 def _cut_windows(decoder: OriginalDecoder, files: list[bytes]) -> int:
@@ -134,23 +127,6 @@ def _cut_windows(decoder: OriginalDecoder, files: list[bytes]) -> int:
     numbers = np.random.default_rng().random((_AT_ONCE, NUMBERS), np.float32)
     decoder.decode(random.choices(files, k=_AT_ONCE), numbers)
     return _AT_ONCE
-
-
-def _decode_crop(file: bytes, out: Pixels) -> None:
-    image = simplejpeg.decode_jpeg(file, "RGB")
-    size = len(out)
-    height, width = image.shape[:2]
-    top, left = random.randrange(height - size + 1), random.randrange(width - size + 1)
-    out[:] = image[top : top + size, left : left + size]
-
-
-def _decode_square(file: bytes, out: Pixels) -> None:
-    image = simplejpeg.decode_jpeg(file, "RGB")
-    height, width = image.shape[:2]
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    square = image[top : top + side, left : left + side]
-    cv2.resize(square, out.shape[:2], dst=out, interpolation=cv2.INTER_LINEAR)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Compares the input pipeline with those of others and with the limits of this machine.
+"""Compares the input pipeline with other loaders and with the limits of this machine.
 
     uv run -m benchmarks.peers.input_versus --data DIR --storage jpeg \
-        --python ffcv=/tmp/peers/torch/bin/python --python torch=/tmp/peers/torch/bin/python
+        --python torch=/tmp/peers/torch/bin/python --python spdl=/tmp/peers/spdl/bin/python
 
-Everybody reads the same images, packed, in batches of the same size, and each peer has the number
-of workers that was best on two cores. Each figure comes from a process of its own, which
-reads for some seconds unmeasured first; the contenders take turns. A peer is left out unless
-`--python` says where its environment is; those of TensorFlow are in ours.
+All contenders read the same packed images in batches of the same size; each peer uses the number of
+workers that was fastest on two cores. Each figure comes from a fresh process, which first reads for
+some seconds unmeasured; contenders take turns. A peer is left out unless `--python` names the
+Python of its environment; tf.data runs in ours.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, measure
 from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.peers.readers.__main__ import PEERS
 from benchmarks.peers.readers.job import STORAGES
@@ -37,12 +35,9 @@ _PROCESS, _HUNDRED = 14, 0.3
 
 OURS = {
     "jpeg": ("ours", "ours, streamed", "ours, decoded in memory"),
-    "crop": ("ours", "ours, flip on the accelerator"),
     "window": ("ours", "ours, streamed"),
-    "raw": ("ours", "ours, decoded in memory"),
-    "original": (),
 }
-"""Storage → what this pipeline can do with it."""
+"""Storage → the readers of this pipeline."""
 
 Figure = dict[str, float]
 """Images per second, and CPU time of an image, of all processes of a contender."""
@@ -70,7 +65,6 @@ def _parser() -> argparse.ArgumentParser:
         "--contenders",
         help="only those with one of these words in their name, a,b,…",
     )
-    options.add_work(parser)
     return parser
 
 
@@ -98,9 +92,9 @@ def _compare(arguments: argparse.Namespace) -> None:
         prepare(arguments.data, folder, images=images, **sizes)
         task = {"data": folder, "batch": arguments.batch, **sizes}
         results, versions = _take_turns(names, task, pythons, arguments.repeats)
-    _show(arguments, results, versions)
-    found = {"figures": results, "versions": versions, "images": images}
-    options.write_json({**found, "batch": arguments.batch, **sizes}, arguments.json)
+    table = _tabulate(batch=arguments.batch, results=results, versions=versions, **sizes)
+    table.show()
+    write_results(_MODULE, [table], {"figures": results, "versions": versions}, arguments.json)
 
 
 def _choose(names: list[str], words: str | None) -> list[str]:
@@ -151,25 +145,23 @@ def _as_options(task: Mapping[str, Any]) -> list[str]:
     return [f"--{key}={value}" for key, value in task.items()]
 
 
-def _show(arguments: argparse.Namespace, results: Results, versions: Mapping[str, str]) -> None:
-    """Print a table; the CPU time of an image says something on a machine with other work, too."""
-    columns = ("contender", "images/s", "range", "first of ours is", "CPU µs", "range", "it takes")
-    title = f"{arguments.storage} {arguments.size}, batches of {arguments.batch}"
-    table = Table(*columns, title=title)
+def _tabulate(
+    storage: str, size: int, batch: int, results: Results, versions: Mapping[str, str]
+) -> Figures:
+    """Sort by CPU time per image, which is meaningful on a busy machine, too."""
+    title = f"{STORAGES[storage]}, {size} pixels, batches of {batch}"
+    table = Figures(title, ("contender", "images/s", "CPU µs per image", "of ours"))
     rates = _spreads(results, "images_per_second")
     times = _spreads(results, "cpu_microseconds")
-    ours = next((name for name in OURS[arguments.storage] if name in rates), None)
-    for name, rate in sorted(rates.items(), key=lambda item: times[item[0]].median):
-        table.add_row(
+    ours = next((name for name in OURS[storage] if name in rates), None)
+    for name, used in sorted(times.items(), key=lambda item: item[1].median):
+        table.add(
             f"{name} {versions[name]}".strip(),
-            f"{rate.median:,.0f}",
-            rate.range(),
-            ratio(rates[ours], rate) if ours and name != ours else "",
-            f"{times[name].median:,.1f}",
-            f"{times[name].low:,.1f} to {times[name].high:,.1f}",
-            ratio(times[name], times[ours]) if ours and name != ours else "",
+            rates[name].show(),
+            used.show(1),
+            ratio(used, times[ours]) if ours and name != ours else "",
         )
-    Console(width=130).print(table)
+    return table
 
 
 def _spreads(results: Results, key: str) -> dict[str, Spread]:

@@ -1,59 +1,12 @@
 from __future__ import annotations
 
-import collections
-import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import training, training_studies
-from benchmarks.training_studies import STUDIES, Images, write_images
+from benchmarks import runs, training
 from tests.pictures import write_folder
-
-IMAGES = [
-    (Path(f"{label}/{number}.png"), str(label)) for label in range(10) for number in range(100)
-]
-
-
-def count(images: Images) -> dict[str, int]:
-    return collections.Counter(label for _, label in images)
-
-
-def test_two_classes_become_rare() -> None:
-    kept = STUDIES["imbalance"].harden(IMAGES, random.Random(0))
-    assert count(kept) == {str(label): 5 if label in (3, 8) else 100 for label in range(10)}
-    assert set(kept) <= set(IMAGES)
-
-
-def test_a_rare_class_has_an_image_at_least() -> None:
-    few = [pair for pair in IMAGES if pair[0].stem < "1"]
-    assert min(count(STUDIES["imbalance"].harden(few, random.Random(0))).values()) == 1
-
-
-def test_a_fifth_of_the_labels_become_wrong() -> None:
-    mislabelled = STUDIES["noise"].harden(IMAGES, random.Random(0))
-    assert [path for path, _ in mislabelled] == [path for path, _ in IMAGES]
-    wrong = [label for path, label in mislabelled if label != path.parent.name]
-    assert len(wrong) == pytest.approx(200, abs=40)
-    assert set(wrong) == {str(label) for label in range(10)}
-
-
-@pytest.mark.slow
-def test_the_images_that_judge_are_not_changed(tmp_path: Path) -> None:
-    write_images(STUDIES["noise"], str(tmp_path / "noise"))
-    write_images(STUDIES["imbalance"], str(tmp_path / "rare"))
-    noise, rare = (
-        {path.relative_to(tmp_path / name / "test") for path in tmp_path.glob(f"{name}/test/*/*")}
-        for name in ("noise", "rare")
-    )
-    assert noise == rare
-    assert len(noise) == pytest.approx(1797 / 4, abs=1)
-    for split in ("train", "eval"):
-        files = [path.name for path in tmp_path.glob(f"noise/{split}/*/*")]
-        assert len(files) == len(set(files)), "each image has one label"
-        assert not set(files) & {path.name for path in noise}
 
 
 @pytest.mark.slow
@@ -82,51 +35,48 @@ def figures(rate: float, wait: float, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
-def show(
-    part: str,
-    results: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> str:
-    """Return the table of `part` for figures that nobody had to measure."""
-    monkeypatch.setattr(training, "_take_turns", lambda *_: results)
-    monkeypatch.setattr(sys, "argv", ["training", "--part", part, "--data", "images"])
-    assert training.main() == 0
-    return capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from benchmarks.training_run import BARE, DECODED, NAIVE
-
+def test_the_tables_compare_round_by_round_and_by_ranges() -> None:
     step = {
-        BARE: [{"images_per_second": [1000.0]}, {"images_per_second": [500.0]}],
-        DECODED: [{"images_per_second": [970.0]}, {"images_per_second": [495.0]}],
+        "bare": [{"images_per_second": [1000.0]}, {"images_per_second": [500.0]}],
+        "decoded": [{"images_per_second": [970.0]}, {"images_per_second": [495.0]}],
     }
-    assert "0.980 (0.970 to 0.990)" in show("step", step, monkeypatch, capsys)
-    naive = {NAIVE: figures(100, 0.4, 1046), DECODED: figures(200, 0.0, 709)}
-    printed = show("naive", naive, monkeypatch, capsys)
-    assert "32%" in printed
-    assert "40.0%" in printed
+    assert training._tabulate_step("", step).rows[1][2] == "0.980 (0.970 to 0.990)"
+    naive = {"naive": figures(100, 0.4, 1046), "decoded": figures(200, 0.0, 709)}
+    first, second = training._tabulate_naive("", naive).rows
+    assert first[1:] == ["1,046.0 (941.4 to 1,150.6)", "100 (90 to 110)", "", "40.0%"]
+    assert second[3] == "2.00 x"
 
 
-def test_the_table_of_a_study(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scores = {"none": [0.8, 0.9], "weights": [0.9, 0.94], "sampling": [0.7, 0.9]}
-    results = {arm: [{"balanced_accuracy": s} for s in values] for arm, values in scores.items()}
-    monkeypatch.setattr(training_studies, "run_study", lambda *_, **__: results)
-    monkeypatch.setattr(sys, "argv", ["training", "--part", "imbalance", "--repeats", "2"])
-    assert training.main() == 0
-    printed = capsys.readouterr().out
-    assert "0.9200" in printed
-    assert "+0.0700 (+0.0400 to +0.1000)" in printed
+def test_rare_classes_are_cut_in_train_and_eval_only(tmp_path: Path) -> None:
+    for label in ("1", "3"):
+        (tmp_path / "digits" / label).mkdir(parents=True)
+        for number in range(100):
+            (tmp_path / "digits" / label / f"{number}.png").touch()
+    runs.write_rare(tmp_path / "digits", tmp_path / "rare")
+    files = {
+        f"{split}/{label}": {path.name for path in (tmp_path / "rare" / split / label).iterdir()}
+        for split in ("train", "eval", "test")
+        for label in ("1", "3")
+    }
+    counts = {place: len(names) for place, names in files.items()}
+    assert counts == {
+        "train/1": 60,
+        "eval/1": 15,
+        "test/1": 25,
+        "train/3": 3,
+        "eval/3": 1,
+        "test/3": 25,
+    }
+    assert not files["test/3"] & (files["train/3"] | files["eval/3"])
 
 
-def test_images_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["training", "--part", "step"])
-    with pytest.raises(SystemExit, match="2"):
-        training.main()
-    assert "--data DIR says where they are" in capsys.readouterr().err
+def test_a_gain_counts_only_if_every_seed_shows_it() -> None:
+    scores = {"none": [0.8, 0.9], "weights": [0.9, 0.94], "sampling": [0.7, 0.92]}
+    found = {
+        f"balance: {name}": [{"balanced_accuracy": score} for score in values]
+        for name, values in scores.items()
+    }
+    none, weights, sampling = runs._tabulate_balances(found).rows
+    assert none[2] == "+0.000 (+0.000 to +0.000)"
+    assert weights == ["weights", "0.920 (0.900 to 0.940)", "+0.070 (+0.040 to +0.100)"]
+    assert sampling[2] == "-0.040 (-0.100 to +0.020), within the noise"

@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from benchmarks import ingest, input_pipeline, report, serving, training
+from benchmarks import ingest, input_pipeline, measurements, runs, serving, training
 from benchmarks.peers import input_versus
 from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
@@ -39,7 +39,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 @functools.cache
 def _known_options() -> set[str]:
-    programs = (ingest, input_pipeline, input_versus, report, serving, training, e2e)
+    programs = (ingest, input_pipeline, input_versus, measurements, runs, serving, training, e2e)
     parsers = [
         *(make() for make in (check_parser, *PARSERS)),
         *(program._parser() for program in programs),

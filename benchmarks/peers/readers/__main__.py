@@ -1,4 +1,4 @@
-"""Measures the input pipeline of one peer, in an environment of the peer's own; prints JSON.
+"""Measures the input pipeline of one peer, in the peer's own environment; prints JSON.
 
     /tmp/peers/torch/bin/python -m benchmarks.peers.readers torch --data DIR --storage jpeg
 
@@ -8,7 +8,6 @@ Run from the root of this repository; DIR is what `benchmarks.peers.input_data` 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
@@ -16,20 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.peers.readers.compiled import dali_epochs, ffcv_epochs
 from benchmarks.peers.readers.job import LABELS, STORAGES, Epoch, Job
-from benchmarks.peers.readers.loaders import (
-    grain_epochs,
-    litdata_epochs,
-    spdl_epochs,
-    torch_epochs,
-    webdataset_epochs,
-)
+from benchmarks.peers.readers.loaders import grain_epochs, spdl_epochs, torch_epochs
 from benchmarks.peers.readers.tf_data import tf_data_epochs
 
 _WARM_UP, _SECONDS = 3.0, 2.0
@@ -39,16 +29,12 @@ PEERS: dict[str, tuple[Callable[[Job], Epoch], str, int]] = {
     "ffcv": (ffcv_epochs, "ffcv", 2),
     "dali": (dali_epochs, "nvidia-dali-cuda120", 2),
     "torch": (torch_epochs, "torch", 2),
-    "webdataset": (webdataset_epochs, "webdataset", 3),
-    "litdata": (litdata_epochs, "litdata", 2),
     "grain": (grain_epochs, "grain", 2),
     "spdl": (spdl_epochs, "spdl-core", 2),
     "tf.data": (tf_data_epochs, "tensorflow", 0),
     "tf.data-cache": (partial(tf_data_epochs, cache=True), "tensorflow", 0),
 }
-"""Each peer, the package whose version counts, and the workers that were best on two cores."""
-RAW_WORKERS = {"torch": 0, "grain": 0}
-"""The best for raw images where it differs: passing them between processes costs most."""
+"""Each peer, the package whose version is shown, and the workers that were best on two cores."""
 
 
 def main() -> None:
@@ -57,8 +43,6 @@ def main() -> None:
     if not (arguments.data / LABELS).exists():
         sys.exit(f"{arguments.data} is not a folder that benchmarks.peers.input_data has written")
     make, package, best = PEERS[arguments.peer]
-    if arguments.storage == "raw":
-        best = RAW_WORKERS.get(arguments.peer, best)
     workers = best if arguments.workers is None else arguments.workers
     job = Job(arguments.data, arguments.storage, arguments.size, arguments.batch, workers)
     epoch = make(job)
@@ -66,7 +50,6 @@ def main() -> None:
         "version": metadata.version(package),
         "workers": workers,
         **measure(epoch),
-        "checksum": checksum(epoch) if arguments.check else {},
     }
     print(json.dumps(result), flush=True)
 
@@ -84,12 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
     parser.add_argument("--batch", type=int, default=128, help="images per batch")
     parser.add_argument("--workers", type=int, help="default: the peer's best on two cores")
-    parser.add_argument("--check", action="store_true", help="digest all pixels of an epoch")
     return parser
 
 
 def measure(epoch: Epoch) -> dict[str, float]:
-    """Return images per second, and CPU time per image, of epochs after at least one to warm up."""
+    """Return images per second and CPU time per image, after at least one epoch to warm up."""
     end = time.perf_counter() + _WARM_UP
     while _images(epoch) and time.perf_counter() < end:
         pass
@@ -103,18 +85,6 @@ def measure(epoch: Epoch) -> dict[str, float]:
 
 def _images(epoch: Epoch) -> int:
     return sum(len(labels) for _, labels in epoch())
-
-
-def checksum(epoch: Epoch) -> dict[str, Any]:
-    """Return what an epoch holds in any order: counts, labels, and a digest of all pixels."""
-    digests: list[bytes] = []
-    labels = 0
-    for images, numbers in epoch():
-        labels += int(np.asarray(numbers).sum())
-        pixels = np.asarray(images).astype(np.uint8)
-        digests += [hashlib.sha256(image.tobytes()).digest() for image in pixels]
-    digest = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-    return {"images": len(digests), "labels": labels, "pixels": digest}
 
 
 if __name__ == "__main__":

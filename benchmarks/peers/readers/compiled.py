@@ -1,4 +1,4 @@
-"""Peers that decode with code of their own, over threads: FFCV and DALI."""
+"""Peers that decode with compiled code of their own, over threads: FFCV and DALI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.peers.readers.job import (
 
 
 def ffcv_epochs(job: Job) -> Epoch:
-    """FFCV: one file that the system keeps in memory, compiled loops over threads."""
+    """FFCV: one file in the system's page cache, compiled loops over threads."""
     loader = import_module("ffcv.loader")
     path = job.target(f"ffcv/{job.storage}.beton")
     if not path.exists():
@@ -43,47 +43,35 @@ def ffcv_epochs(job: Job) -> Epoch:
 
 def _ffcv_operations(job: Job) -> list[Any]:
     fields = import_module("ffcv.fields.rgb_image")
-    shape = (job.size, job.size)
-    if job.storage == "original":
-        return [fields.CenterCropRGBImageDecoder(shape, ratio=1)]
-    if job.storage not in ("crop", "window"):
+    if job.storage == "jpeg":
         return [fields.SimpleRGBImageDecoder()]
-    scale, ratio = (MIN_AREA, 1.0), ASPECTS
-    if job.storage == "crop":
-        # FFCV has no plain random crop; a fixed area and ratio make its resize a copy.
-        side, _ = _jpeg_size(Samples(job).image(0))
-        scale, ratio = ((job.size / side) ** 2,) * 2, (1.0, 1.0)
-    crop = fields.RandomResizedCropRGBImageDecoder(shape, scale=scale, ratio=ratio)
+    shape = (job.size, job.size)
+    crop = fields.RandomResizedCropRGBImageDecoder(shape, scale=(MIN_AREA, 1.0), ratio=ASPECTS)
     return [crop, import_module("ffcv.transforms").RandomHorizontalFlip(0.5)]
 
 
 def _write_beton(job: Job, path: Path) -> None:
-    """Write FFCV's file; the bytes of JPEGs stay as they are, where FFCV would encode anew."""
+    """Write FFCV's file with the bytes of the JPEGs, which FFCV would encode again."""
     fields = import_module("ffcv.fields")
-    image = fields.RGBImageField(write_mode="raw" if job.is_raw else "jpg")
-    if not job.is_raw:
-        image.encode = _encode_beton
+    image = fields.RGBImageField(write_mode="jpg")
+    image.encode = _encode_beton
     columns = {"image": image, "label": fields.IntField()}
     writer = import_module("ffcv.writer").DatasetWriter(str(path), columns, num_workers=1)
     writer.from_indexed_dataset(Samples(job))
 
 
 def _encode_beton(destination: Any, data: Any, malloc: Any) -> None:
+    from PIL import Image
+
     destination["mode"] = 0  # JPEG
-    destination["width"], destination["height"] = _jpeg_size(data)
+    with Image.open(io.BytesIO(data.tobytes())) as image:
+        destination["width"], destination["height"] = image.size
     destination["data_ptr"], storage = malloc(len(data))
     storage[:] = data
 
 
-def _jpeg_size(data: Any) -> tuple[int, int]:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data.tobytes())) as image:
-        return image.size
-
-
 def dali_epochs(job: Job) -> Epoch:
-    """NVIDIA DALI on the CPU: its reader of TFRecord, on our own shards, over threads."""
+    """NVIDIA DALI on the CPU: its TFRecord reader on our own shards, over threads."""
     dali = import_module("nvidia.dali")
     pipeline = dali.Pipeline(
         batch_size=job.batch, num_threads=job.workers, device_id=None, prefetch_queue_depth=2
@@ -116,7 +104,15 @@ def _dali_graph(job: Job) -> tuple[Any, Any]:
         initial_fill=SHUFFLE,
         pad_last_batch=True,
     )
-    return _dali_images(job, records[ENCODED]), records[LABEL]
+    if job.storage == "jpeg":
+        return fn.decoders.image(records[ENCODED]), records[LABEL]
+    types = import_module("nvidia.dali.types")
+    part = fn.decoders.image_random_crop(
+        records[ENCODED], random_area=[MIN_AREA, 1.0], random_aspect_ratio=list(ASPECTS)
+    )
+    size = [job.size, job.size]
+    resized = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+    return fn.flip(resized, horizontal=fn.random.coin_flip()), records[LABEL]
 
 
 def _write_indices(job: Job) -> list[str]:
@@ -130,7 +126,7 @@ def _write_indices(job: Job) -> list[str]:
 
 
 def _places(shard: Path) -> Iterator[tuple[int, int]]:
-    """Yield start and size of the records of a shard, with their lengths and checksums."""
+    """Yield start and size of a shard's records, with their lengths and checksums."""
     start, end = 0, shard.stat().st_size
     with shard.open("rb") as file:
         while start < end:
@@ -138,27 +134,3 @@ def _places(shard: Path) -> Iterator[tuple[int, int]]:
             [length] = struct.unpack("<Q", file.read(8))
             yield start, length + 16
             start += length + 16
-
-
-def _dali_images(job: Job, data: Any) -> Any:
-    fn = import_module("nvidia.dali.fn")
-    if job.is_raw:
-        return fn.reinterpret(data, shape=[job.size, job.size, 3], layout="HWC")
-    if job.storage == "jpeg":
-        return fn.decoders.image(data)
-    if job.storage == "crop":
-        x, y = fn.random.uniform(range=[0.0, 1.0]), fn.random.uniform(range=[0.0, 1.0])
-        crop = fn.decoders.image_crop(data, crop=[job.size, job.size], crop_pos_x=x, crop_pos_y=y)
-        return fn.flip(crop, horizontal=fn.random.coin_flip())
-    types, size = import_module("nvidia.dali.types"), [job.size, job.size]
-    if job.storage == "window":
-        part = fn.decoders.image_random_crop(
-            data, random_area=[MIN_AREA, 1.0], random_aspect_ratio=list(ASPECTS)
-        )
-        resized = fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
-        return fn.flip(resized, horizontal=fn.random.coin_flip())
-    shape = fn.peek_image_shape(data)
-    side = import_module("nvidia.dali.math").min(shape[0], shape[1])
-    side = fn.cast(side, dtype=types.FLOAT)
-    square = fn.decoders.image_crop(data, crop_w=side, crop_h=side)
-    return fn.resize(square, size=size, interp_type=types.INTERP_LINEAR, antialias=False)

@@ -1,6 +1,6 @@
-"""What every peer is given: the same packed images, the same batch, and a way to decode.
+"""What every peer gets: the same packed images, the same batch size, and a way to decode.
 
-Imports nothing but NumPy: the environment is the peer's own.
+Imports only NumPy, as it runs in the peer's environment.
 """
 
 from __future__ import annotations
@@ -16,17 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 STORAGES = {
-    "jpeg": "JPEGs of exactly the size, decoded",
-    "crop": "larger JPEGs, a random crop of the size and a random flip",
-    "original": "JPEGs of any size, the central square resized bilinearly",
+    "jpeg": "JPEGs of the exact size, decoded",
     "window": "JPEGs of any size, a random-resized crop and a random flip",
-    "raw": "uint8 records, no decoding",
 }
-LABELS, PACKED, OFFSETS, RAW = "labels.npy", "packed.bin", "offsets.npy", "raw.npy"
+LABELS, PACKED, OFFSETS = "labels.npy", "packed.bin", "offsets.npy"
 ENCODED, LABEL = "image/encoded", "image/class/label"
 """Features of our own shards, which peers that know TFRecord read."""
-SHARDS = 16
-"""Of peers that read shards of their own format."""
 SHUFFLE = 2048
 """Records in the buffer of a peer that reads in sequence, as our own reader has them."""
 
@@ -51,11 +46,6 @@ class Job:
     workers: int
     """Threads or processes of the peer that decode; tf.data chooses for itself."""
 
-    @property
-    def is_raw(self) -> bool:
-        """Whether there is nothing to decode."""
-        return self.storage == "raw"
-
     def shards(self) -> list[Path]:
         """Return our own shards of these images."""
         return sorted((self.data / "Split-train").glob("*tfrecord*"))
@@ -68,65 +58,51 @@ class Job:
 
 
 class Samples(Sequence[tuple[Any, int]]):
-    """All images in one file that is mapped into memory, each with the number of its label."""
+    """All images in one memory-mapped file, each with its label id."""
 
     def __init__(self, job: Job) -> None:
         """Map the file."""
         self.labels: NDArray[np.int64] = np.load(job.data / LABELS)
-        # "c", as torch warns of arrays that cannot be written to; nobody writes.
-        self.raw = np.load(job.data / RAW, mmap_mode="c") if job.is_raw else None
-        if self.raw is None:
-            self._bytes = np.memmap(job.data / PACKED, np.uint8, "c")
-            self._offsets: list[int] = np.load(job.data / OFFSETS).tolist()
+        # "c", because torch warns about read-only arrays; nothing writes to it.
+        self._bytes = np.memmap(job.data / PACKED, np.uint8, "c")
+        self._offsets: list[int] = np.load(job.data / OFFSETS).tolist()
 
     def __len__(self) -> int:
         """Return the number of images."""
         return len(self.labels)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return an image, encoded or as pixels, and its label."""
+        """Return an encoded image and its label."""
         return self.image(index), int(self.labels[index])
 
     def image(self, index: int) -> Pixels:
-        """Return the bytes of a JPEG, or pixels, without a copy."""
-        if self.raw is not None:
-            pixels: Pixels = self.raw[index]
-            return pixels
+        """Return the bytes of a JPEG without a copy."""
         return self._bytes[self._offsets[index] : self._offsets[index + 1]]
 
 
 def fill_image(job: Job, data: Any, out: Pixels) -> None:
     """Decode with simplejpeg and OpenCV, for peers that leave that to the user."""
-    if job.is_raw:
-        out[:] = np.frombuffer(data, np.uint8).reshape(out.shape)
-        return
     from simplejpeg import decode_jpeg
 
     if job.storage == "jpeg":
         decode_jpeg(data, buffer=out)
         return
-    image: Pixels = decode_jpeg(data)
-    height, width = image.shape[:2]
-    if job.storage == "crop":
-        top, left = random.randint(0, height - job.size), random.randint(0, width - job.size)
-        crop = image[top : top + job.size, left : left + job.size]
-        out[:] = crop[:, ::-1] if random.random() < 0.5 else crop
-        return
     import cv2
 
-    top, left, rows, columns = window_of(height, width, draw=job.storage == "window")
+    image: Pixels = decode_jpeg(data)
+    top, left, rows, columns = draw_window(*image.shape[:2])
     part = image[top : top + rows, left : left + columns]
     cv2.resize(part, (job.size, job.size), dst=out, interpolation=cv2.INTER_LINEAR)
-    if job.storage == "window" and random.random() < 0.5:
+    if random.random() < 0.5:
         cv2.flip(out, 1, dst=out)
 
 
-def window_of(height: int, width: int, *, draw: bool) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of a random window, or of the central square.
+def draw_window(height: int, width: int) -> tuple[int, int, int, int]:
+    """Return top, left, height and width of a random window.
 
-    Drawn as torchvision's RandomResizedCrop draws it, ten times at most.
+    Drawn as torchvision's RandomResizedCrop does: up to ten tries, then the central square.
     """
-    for _ in range(_TRIES if draw else 0):
+    for _ in range(_TRIES):
         area = random.uniform(MIN_AREA, 1) * height * width
         aspect = math.exp(random.uniform(*map(math.log, ASPECTS)))
         columns, rows = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
@@ -146,9 +122,7 @@ def decode_all(job: Job, files: Sequence[Any], out: Pixels | None = None) -> Pix
 
 
 def read_batch(job: Job, samples: Samples, indices: Any) -> Batch:
-    """Read a whole batch: pixels in one gather, JPEGs decoded where they belong."""
-    if samples.raw is not None:
-        return samples.raw[np.asarray(indices)], samples.labels[indices]
+    """Read and decode a whole batch."""
     return decode_all(job, [samples.image(index) for index in indices]), samples.labels[indices]
 
 

@@ -1,0 +1,129 @@
+"""Measures everything in docs/measurements.md, or writes that page from earlier results.
+
+    uv run -m benchmarks.measurements --photos DIR --thumbnails DIR
+    uv run -m benchmarks.measurements
+
+The first takes 20 minutes on two idle cores and writes `benchmarks/results/NAME.json`, from which
+the page is made; the second only makes the page. measurements.yaml lists what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.measuring.progress import say
+
+_ROOT = Path(__file__).parents[1]
+RESULTS = _ROOT / "benchmarks" / "results"
+PAGE = _ROOT / "docs" / "measurements.md"
+PICTURES = {"reading": "reading.svg", "bucket": "reading-bucket.svg"}
+"""Name of a measurement of the ladder → its picture in docs/."""
+
+_LISTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+MEASUREMENTS: dict[str, dict[str, str]] = {of["name"]: of for of in _LISTED["measurements"]}
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Name of a measurement → what it wrote with `--json`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure if `--photos` says on what; write the page unless this is a test."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    failed = list(_measure_all(arguments)) if arguments.photos else []
+    if not arguments.tiny:
+        write_page()
+    if failed:
+        print(f"{parser.prog}: error: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.measurements",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--photos", metavar="DIR", help="folder of label/photograph.jpg")
+    parser.add_argument("--thumbnails", metavar="DIR", help="folder of small images; --photos")
+    parser.add_argument("--output", default="output", help="output folder of a run, for the server")
+    parser.add_argument("--only", default=",".join(MEASUREMENTS), help="only these: a,b,...")
+    parser.add_argument("--tiny", action="store_true", help="test the commands, keep no results")
+    return parser
+
+
+def _measure_all(arguments: argparse.Namespace) -> Iterator[str]:
+    """Measure one after the other; yield the names of those that fail."""
+    RESULTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        places = {
+            "photos": Path(arguments.photos).resolve(),
+            "thumbnails": Path(arguments.thumbnails or arguments.photos).resolve(),
+            "output": Path(arguments.output).resolve(),
+            "scratch": scratch,
+        }
+        for name in arguments.only.split(","):
+            measurement = MEASUREMENTS[name]
+            options = measurement.get("tiny") if arguments.tiny else measurement["options"]
+            if options is None:
+                continue
+            words = shlex.split(f"{measurement['command']} {options}")
+            file = f"{scratch if arguments.tiny else RESULTS}/{name}.json"
+            command = [sys.executable, "-m", *(word.format(**places) for word in words)]
+            say(f"\n{name}: {shlex.join(command[1:])}")
+            started = time.monotonic()
+            if subprocess.run([*command, "--json", file], cwd=_ROOT, check=False).returncode:
+                yield name
+            say(f"{name}: {time.monotonic() - started:.0f} s")
+
+
+def write_page() -> None:
+    """Write docs/measurements.md and its pictures from the results that exist."""
+    results = read_results()
+    PAGE.write_text(render(results), encoding="utf-8")
+    for name in PICTURES.keys() & results:
+        from benchmarks.ladder.plot import draw
+
+        draw(results[name]["figures"], PAGE.parent / PICTURES[name])
+
+
+def read_results() -> Results:
+    """Return the results that exist, in the order of the page."""
+    files = (RESULTS / f"{name}.json" for name in MEASUREMENTS)
+    return {file.stem: json.loads(file.read_text()) for file in files if file.exists()}
+
+
+def render(results: Results) -> str:
+    """Return the page in Markdown."""
+    sections = (_render_section(MEASUREMENTS[name], found) for name, found in results.items())
+    return "\n".join([_LISTED["introduction"], *sections])
+
+
+def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) -> str:
+    name, heading = measurement["name"], measurement["heading"]
+    lines = [f"## {heading}", "", *textwrap.wrap(measurement["text"], 116), "", "```sh"]
+    lines += [found["command"], "```", ""]
+    measured = f"{found['date']}, commit {found['commit']}; {found['machine']}."
+    lines += [*textwrap.wrap(measured, 116), ""]
+    if name in PICTURES:
+        lines += [f"![{heading}: images per second of each rung]({PICTURES[name]})", ""]
+    for table in found["tables"]:
+        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+        lines += [f"**{table['title']}**", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Results of a benchmark: tables for the terminal and docs/measurements.md, and every figure."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH = 140
+
+
+@dataclass
+class Figures:
+    """A table of text cells."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """Add a row."""
+        self.rows.append(list(cells))
+
+    def show(self) -> None:
+        """Print the table."""
+        table = Table(*self.columns, title=self.title)
+        for row in self.rows:
+            table.add_row(*row)
+        console = Console(highlight=False)
+        # Without a terminal, rich would cut the table at 80 columns.
+        console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+        console.print(table)
+
+
+def write_results(module: str, tables: Sequence[Figures], figures: Any, file: str | None) -> None:
+    """Write tables and figures with machine, date and command, if `--json` names a file."""
+    if not file:
+        return
+    results = {
+        "command": shlex.join(["uv", "run", "-m", module, *_options(sys.argv[1:])]),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": _commit(),
+        "machine": describe_machine(),
+        "tables": [asdict(table) for table in tables],
+        "figures": figures,
+    }
+    Path(file).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(file)
+
+
+def _options(arguments: Sequence[str]) -> list[str]:
+    """Return the options that somebody else would give: `DIR` for paths, no `--json`."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word in ("--json", "--work"):
+            next(words, None)
+        else:
+            kept.append("DIR" if os.path.isabs(word) else word)
+    return kept
+
+
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def describe_machine() -> str:
+    """Return processor, cores, memory and the versions that matter, in a line."""
+    model = platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(": ")[2] if names else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    versions = f"Python {platform.python_version()}, TensorFlow {metadata.version('tensorflow')}"
+    return f"{cores} cores of {model}, {memory:.0f} GiB, {versions}"

@@ -1,0 +1,250 @@
+"""Measures whole runs of `local_runner.py`: time, CPU time, memory, and the time of each step.
+
+    uv run -m benchmarks.runs --part digits --part buckets
+    uv run -m benchmarks.runs --part many --images 60000 --classes 1000
+    uv run -m benchmarks.runs --part balance --repeats 5
+
+digits: the built-in sample, first into an empty folder, then again, all from the cache. buckets:
+the first run with images and output in an emulated Cloud Storage, under TLS, which shares the
+machine. many: small images in many classes. balance: the digits with two rare classes, for each way
+to balance them; a repeat is a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import options
+from benchmarks.measuring.process import QUIET, MeasurementError
+from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.results import Figures, write_results
+from benchmarks.measuring.spread import NOISE, Spread
+from pipeline_def.layout import Layout
+from pipeline_def.local.sample import write_digits
+
+_MODULE = "benchmarks.runs"
+_ROOT = Path(__file__).parents[1]
+_SMALL = ("--transform.size=16", "--model.name=cnn", "--training.epochs=1")
+_RARE, _KEPT = ("3", "8"), 0.05
+_BALANCES = ("none", "weights", "sampling")
+# Seconds of a run of the digits on two cores.
+_RUN = 30
+
+Figure = dict[str, Any]
+"""Of one run: wall and CPU seconds, peak MiB of its largest process, and its summary."""
+
+
+def main() -> int:
+    """Measure what the command line asks for; print a table per part."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    return options.run(parser, lambda: _measure(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = options.make_parser(_MODULE, __doc__, repeats=3)
+    parts = ("digits", "buckets", "many", "balance")
+    parser.add_argument("--part", action="append", required=True, choices=parts)
+    parser.add_argument("--latency-ms", type=float, default=0, help="of a request to the buckets")
+    many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
+    for name, (default, what) in many.items():
+        parser.add_argument(name, type=options.at_least_one, default=default, help=what)
+    return parser
+
+
+def _measure(arguments: argparse.Namespace) -> None:
+    figures: dict[str, list[Figure]] = {}
+    tables = []
+    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        write_digits(f"{folder}/digits")
+        if {"digits", "buckets"} & set(arguments.part):
+            figures |= _run_digits(arguments, Path(folder))
+            tables.append(_tabulate("Whole runs of the 1,797 digits", figures))
+        if "many" in arguments.part:
+            many = {"many": [_run_many(arguments, Path(folder))]}
+            title = f"{arguments.images:,} images of 16 pixels in {arguments.classes:,} classes"
+            tables.append(_tabulate(title, many))
+            figures |= many
+        if "balance" in arguments.part:
+            balanced = _run_balances(arguments, Path(folder))
+            tables.append(_tabulate_balances(balanced))
+            figures |= balanced
+    for table in tables:
+        table.show()
+    write_results(_MODULE, tables, figures, arguments.json)
+
+
+def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
+    """Run the digits from and to the disk, again from the cache, and from and to buckets."""
+    names = ["first run", "again, from the cache"] if "digits" in arguments.part else []
+    names += ["first run, from and to buckets"] if "buckets" in arguments.part else []
+    announce(arguments.repeats * len(names) * _RUN)
+    progress = Progress(arguments.repeats * len(names))
+    figures: dict[str, list[Figure]] = {name: [] for name in names}
+    for _ in range(arguments.repeats):
+        for name in names:
+            output = folder / ("working_copy" if "buckets" in name else "output")
+            if "again" not in name:
+                shutil.rmtree(output, ignore_errors=True)
+                output.mkdir()
+            run = _run_in_buckets if "buckets" in name else _run_on_disk
+            figures[name].append(run(folder, output, arguments.latency_ms))
+            progress.report(f"{name}: {figures[name][-1]['seconds']:.1f} s")
+    return figures
+
+
+def _run_on_disk(folder: Path, output: Path, _: float) -> Figure:
+    return _run(["--data", f"{folder}/digits", "--output", str(output)], output)
+
+
+def _run_in_buckets(folder: Path, output: Path, latency_ms: float) -> Figure:
+    from benchmarks.gcs_server.tls_proxy import TlsGcsServer
+
+    with TlsGcsServer({"data": folder / "digits"}, latency_ms=latency_ms) as server:
+        server.add_bucket("out")
+        places = ("--data", "gs://data", "--output", "gs://out/run", "--working_copy", str(output))
+        return _run(places, output, server.python_environment(folder))
+
+
+def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:
+    """Write images of noise, so that no two are the same, and run the pipeline on them."""
+    import numpy as np
+    import simplejpeg
+
+    pixels = np.random.default_rng(0).integers(0, 255, (arguments.images, 16, 16, 3), np.uint8)
+    for number, image in enumerate(pixels):
+        label = folder / "many" / f"class {number % arguments.classes:05d}"
+        label.mkdir(parents=True, exist_ok=True)
+        (label / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
+    announce(_RUN + arguments.images / 200)
+    output = folder / "of_many"
+    return _run(["--data", f"{folder}/many", "--output", str(output), *_SMALL], output)
+
+
+def _run_balances(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
+    write_rare(folder / "digits", folder / "rare")
+    announce(arguments.repeats * len(_BALANCES) * _RUN)
+    figures: dict[str, list[Figure]] = {f"balance: {name}": [] for name in _BALANCES}
+    progress = Progress(arguments.repeats * len(_BALANCES))
+    # All runs share an output, so that only the first one reads the images.
+    output = folder / "balanced"
+    for seed, name in itertools.product(range(arguments.repeats), _BALANCES):
+        given = (f"--training.seed={seed}", f"--training.balance={name}")
+        found = _run(["--data", f"{folder}/rare", "--output", str(output), *given], output)
+        figures[f"balance: {name}"].append(found)
+        progress.report(f"balance: {name}, seed {seed}")
+    return figures
+
+
+def write_rare(digits: Path, target: Path) -> None:
+    """Copy the digits into splits; of two classes keep one in twenty, but for the test split."""
+    chance = random.Random(0)
+    for label in sorted(path.name for path in digits.iterdir()):
+        files = sorted((digits / label).iterdir())
+        chance.shuffle(files)
+        ends = (round(0.6 * len(files)), round(0.75 * len(files)), len(files))
+        for split, start, end in zip(("train", "eval", "test"), (0, *ends), ends, strict=False):
+            kept = files[start:end]
+            if label in _RARE and split != "test":
+                kept = kept[: max(1, round(len(kept) * _KEPT))]
+            place = target / split / label
+            place.mkdir(parents=True)
+            for file in kept:
+                shutil.copy(file, place)
+
+
+def _run(
+    arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
+) -> Figure:
+    """Run the pipeline in a process of its own; return what it took, and its summary."""
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "local_runner.py", "run", *arguments],
+            cwd=_ROOT,
+            env={**os.environ, **QUIET, **(environment or {})},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        if status:
+            said.seek(0)
+            last = said.read()[-500:].decode(errors="replace")
+            raise MeasurementError(f"a run failed: {last}")
+    summary = json.loads(Path(Layout(str(output)).summary).read_text())
+    return {
+        "seconds": time.monotonic() - started,
+        "cpu": used.ru_utime + used.ru_stime,
+        "mib": used.ru_maxrss / 1024,
+        "accuracy": summary["metrics"]["accuracy"],
+        "balanced_accuracy": summary["metrics"]["balanced_accuracy"],
+        "nodes": summary["nodes"],
+        "report_mb": (output / "report.html").stat().st_size / 1e6,
+    }
+
+
+def _tabulate(title: str, figures: Mapping[str, list[Figure]]) -> Figures:
+    columns = (
+        "run",
+        "seconds",
+        "CPU seconds",
+        "peak memory",
+        "accuracy",
+        "report",
+        "longest steps",
+    )
+    table = Figures(title, columns)
+    for name, runs in figures.items():
+        table.add(
+            name,
+            Spread.of([run["seconds"] for run in runs]).show(1),
+            Spread.of([run["cpu"] for run in runs]).show(1),
+            f"{max(run['mib'] for run in runs):,.0f} MiB",
+            f"{runs[-1]['accuracy']:.3f}",
+            f"{runs[-1]['report_mb']:.1f} MB",
+            _longest(runs),
+        )
+    return table
+
+
+def _longest(runs: list[Figure]) -> str:
+    """Return the three steps that took longest, by their medians."""
+    medians = {
+        name: Spread.of([run["nodes"][name]["seconds"] or 0.0 for run in runs]).median
+        for name in runs[0]["nodes"]
+    }
+    steps = sorted(medians, key=lambda name: -medians[name])[:3]
+    return ", ".join(f"{name} {medians[name]:.1f} s" for name in steps)
+
+
+def _tabulate_balances(figures: Mapping[str, list[Figure]]) -> Figures:
+    title = f"Digits, classes {' and '.join(_RARE)} cut to {_KEPT:.0%} of train and eval"
+    table = Figures(title, ("training.balance", "balanced accuracy", "against none, per seed"))
+    scores = {name: [run["balanced_accuracy"] for run in runs] for name, runs in figures.items()}
+    [reference, *_] = scores.values()
+    for name, values in scores.items():
+        gains = [ours - none for ours, none in zip(values, reference, strict=True)]
+        same_sign = len(gains) > 1 and (min(gains) > 0 or max(gains) < 0)
+        noise = "" if same_sign or not any(gains) else f", {NOISE}"
+        table.add(
+            name.removeprefix("balance: "),
+            Spread.of(values).show(3),
+            f"{Spread.of(gains).median:+.3f} ({min(gains):+.3f} to {max(gains):+.3f}){noise}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

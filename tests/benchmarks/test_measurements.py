@@ -1,0 +1,54 @@
+"""docs/measurements.md is what the results say, and the commands that make them work."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from benchmarks import measurements
+from tests.pictures import write_folder
+
+RESULT = {
+    "command": "uv run -m benchmarks.runs --part digits",
+    "date": "2026-11-23",
+    "commit": "abc",
+    "machine": "2 cores",
+    "tables": [{"title": "Runs", "columns": ["run", "s"], "rows": [["first", "31 (30 to 32)"]]}],
+    "figures": {},
+}
+
+
+def test_the_page_is_current() -> None:
+    page = measurements.PAGE.read_text(encoding="utf-8")
+    assert page == measurements.render(measurements.read_results()), "run benchmarks.measurements"
+
+
+def test_a_result_becomes_a_section() -> None:
+    page = measurements.render({"runs": RESULT})
+    assert "## A whole run\n" in page
+    command = "```sh\nuv run -m benchmarks.runs --part digits\n```"
+    assert f"{command}\n\n2026-11-23, commit abc; 2 cores." in page
+    assert "**Runs**\n\n| run | s |\n| --- | --- |\n| first | 31 (30 to 32) |\n" in page
+
+
+def test_every_command_and_option_exists() -> None:
+    for measurement in measurements.MEASUREMENTS.values():
+        for options in (measurement["options"], measurement.get("tiny", "")):
+            command = re.sub(r"{\w+}", "x", f"{measurement['command']} {options}")
+            module, *words = shlex.split(command)
+            importlib.import_module(module)._parser().parse_args(words)
+
+
+@pytest.mark.slow
+def test_every_measurement_works_on_a_few_images(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    photos = write_folder(tmp_path / "photos", each=10)
+    tiny = [name for name, of in measurements.MEASUREMENTS.items() if "tiny" in of]
+    without_a_run = ",".join(name for name in tiny if name not in ("serving", "load"))
+    arguments = ["--tiny", "--photos", str(photos), "--only", without_a_run]
+    assert measurements.main(arguments) == 0, capfd.readouterr().err
