@@ -27,9 +27,9 @@ from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.model.networks import build_model
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
-from pipeline_def.training.tensorboard.log import TrainingLog
 
 BARE = "bare step, one batch in memory"
 NAIVE = "naive: a file after the other, then the step"

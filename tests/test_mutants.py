@@ -42,16 +42,15 @@ MUTANTS = {
     ),
     "the checkpoint goes before the model is exported": Mutant(
         "pipeline_def/training/run_fn.py",
-        "    export_model(\n",
-        "    remove_checkpoints(checkpoints)\n    export_model(\n",
+        "    _export(model,",
+        "    remove_checkpoints(checkpoints)\n    _export(model,",
         "tests/training/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(
-        "pipeline_def/training/checkpoint_key.py",
-        'code_digest("Trainer", model.build_fn)',
+        "pipeline_def/training/checkpoint.py",
+        "code_digest(TRAINER.id, model.build_fn)",
         '""',
-        "tests/training/test_run_fn.py::"
-        "test_a_checkpoint_is_that_of_the_same_code_configuration_and_data",
+        "tests/training/test_run_fn.py::test_same_code_configuration_and_data_share_checkpoints",
     ),
     "a model below the majority class is blessed": Mutant(
         "components/evaluation/executor.py",

@@ -8,7 +8,7 @@ HISTORY_FILE = "history.json"
 """Metric → its value in every epoch."""
 
 INPUT_FILE = "input.json"
-"""How well the input pipeline kept up: `pipeline_def.training.input_report.InputReport`."""
+"""How the input kept up: `images_per_second`, `input_wait_fraction`, `cache` and `advice`."""
 
 TRAINING_FILE = "training.json"
 """`started`, ISO 8601 in UTC; `seconds`; `config`: section → field → value, as given;

@@ -1,18 +1,20 @@
-"""The door to the networks: uint8 images in, one logit per class out, in plain Keras.
+"""Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
 (`own_networks.py`), of keras.applications (`applications.py`) or of the user (`build_fn.py`), and
-starts from random weights or from those of a file (`weights.py`).
+starts from random weights or from a file (`weights.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
-# TensorFlow Transform's layers are tf_keras layers, and so the whole model is: Keras 3 could
-# neither track them nor train under MultiWorkerMirroredStrategy.
+# The layers of TensorFlow Transform are tf_keras layers, and so is the whole model: Keras 3 could
+# neither track them nor train with MultiWorkerMirroredStrategy.
 import tf_keras
 from tf_keras import layers
 
@@ -25,7 +27,19 @@ from pipeline_def.model.own_networks import build_cnn, build_resnet9
 from pipeline_def.model.parts import join, make_backbone, make_head
 from pipeline_def.model.weights import load_weights
 
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _RESNET9_SCALE = 1 / 9
+
+
+@contextlib.contextmanager
+def precision(name: Literal["float32", "bfloat16", "float16"]) -> Iterator[None]:
+    """Let layers that are created within the block compute in `name`; weights stay float32."""
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(_POLICIES[name])
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
 
 
 def build_model(
@@ -41,37 +55,38 @@ def build_model(
     """Build the network that `config` names; `Parts.of` divides it.
 
     Args:
-        config: with `name` or `build_fn` filled in.
-        size: side of the images, pixels.
-        classes: number of them.
-        mean: of each channel over the training pixels, 0 to 255. A network that starts from random
-            weights normalises with it; one that starts from a file, as it was trained.
+        config: with `name` or `build_fn` set.
+        size: side of the images in pixels.
+        classes: number of classes.
+        mean: of each channel over the training pixels, 0 to 255. Normalizes the input of a network
+            with random weights; one that starts from a file keeps the normalization of its own.
         variance: likewise.
         patches: covariance [12, 12] of patches of two by two training pixels, 0 to 255, by row,
-            column and channel; for resnet9. None: pixels next to each other are independent.
-        seed: of the features that dropout leaves out in training.
+            column and channel, for resnet9; None: neighboring pixels are independent.
+        seed: of dropout.
 
     Returns:
         A model from uint8 [batch, size, size, 3] to float32 logits [batch, classes].
 
     Raises:
-        ConfigurationError: the images are too small for it, or `build_fn` is wrong.
-        ModelError: its weights cannot be read, or do not fit.
+        ConfigurationError: the images are too small, or `build_fn` is wrong.
+        ModelError: the weights cannot be read, or do not fit.
     """
     images = layers.Input([size, size, CHANNELS], dtype="uint8", name="image")
     if config.build_fn:
         model = build_own(config.build_fn, images, classes)
     else:
-        pixels = _pixels(config, mean, variance)
-        backbone = _backbone(config, size=size, pixels=pixels, patches=patches, seed=seed)
-        head = _head(config, features=backbone.output_shape[-1], classes=classes, seed=seed)
+        pixels = _choose_pixels(config, mean, variance)
+        backbone = _build_backbone(config, size=size, pixels=pixels, patches=patches, seed=seed)
+        features = backbone.output_shape[-1]
+        head = _build_head(config, features=features, classes=classes, seed=seed)
         model = join(images, backbone, head, config.name)
     if config.weights not in ("none", "imagenet"):
         load_weights(model, config)
     return model
 
 
-def _pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float]) -> Pixels:
+def _choose_pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float]) -> Pixels:
     application = APPLICATIONS.get(config.name)
     if application and config.weights != "none":
         return application.pixels
@@ -79,7 +94,7 @@ def _pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float
     return Pixels(tuple(mean), deviation, application is not None and application.pixels.reverse)
 
 
-def _backbone(
+def _build_backbone(
     config: ModelConfig,
     *,
     size: int,
@@ -90,17 +105,17 @@ def _backbone(
     if config.name == "cnn":
         network = build_cnn(size, config.width or 32)
     elif config.name == "resnet9":
-        network = build_resnet9(size, config.width or 64, _standardized(patches, pixels))
+        network = build_resnet9(size, config.width or 64, _standardize(patches, pixels))
     else:
         network = build_application(config.name, size=size, weights=config.weights, seed=seed)
     images = layers.Input([size, size, CHANNELS], dtype="uint8")
     return make_backbone(images, network(Standardization(pixels)(images)))
 
 
-def _standardized(
+def _standardize(
     patches: Sequence[Sequence[float]] | None, pixels: Pixels
 ) -> Sequence[Sequence[float]]:
-    """Return the covariance of patches of pixels that are divided by their deviation."""
+    """Return the covariance of patches of standardized pixels."""
     if patches is None:
         identity: list[list[float]] = np.eye(2 * 2 * CHANNELS).tolist()
         return identity
@@ -109,7 +124,7 @@ def _standardized(
     return scaled
 
 
-def _head(config: ModelConfig, *, features: int, classes: int, seed: int) -> tf_keras.Model:
+def _build_head(config: ModelConfig, *, features: int, classes: int, seed: int) -> tf_keras.Model:
     inputs = layers.Input([features], dtype="float32")
     outputs = Dropout(config.dropout, seed, name="dropout")(inputs)
     if config.name == "resnet9":

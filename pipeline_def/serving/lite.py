@@ -23,7 +23,7 @@ from components.contract.configuration import to_dict
 from components.contract.model_files import LABELS_FILE, MANIFEST_FILE, LiteKind, lite_file
 from components.transform.config import TransformConfig
 from pipeline_def.serving import lite_process
-from pipeline_def.serving.signatures import answer
+from pipeline_def.serving.signatures import predict_logits
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR")
@@ -64,7 +64,7 @@ def export_lite(
         autograph=False,
     )
     def probabilities(images: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax(answer(model, images, views) / temperature)
+        return tf.nn.softmax(predict_logits(model, images, views) / temperature)
 
     served = tf.Module()
     served.weights = model.variables

@@ -33,8 +33,8 @@ def export_model(
 ) -> None:
     """Save `model` with the transform graph in front of it, as a SavedModel.
 
-    It answers with the mean of its logits of 1, 2 or 6 views of an image, see `answer`, divided by
-    `temperature`.
+    It predicts with the mean logits of 1, 2 or 6 views of an image, see `predict_logits`, divided
+    by `temperature`.
 
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
@@ -79,7 +79,7 @@ def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) 
         tf.io.gfile.rename(unfinished, target)
 
 
-def answer(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
+def predict_logits(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
     """Return the mean of the logits of several views of each image, float32 [batch, classes].
 
     After the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498: the moved views count
@@ -145,7 +145,7 @@ class _Graph:
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
         """Return the probabilities of the classes, float32 [batch, classes]."""
-        return tf.nn.softmax(answer(self._model, images, self._views) / self._temperature)
+        return tf.nn.softmax(predict_logits(self._model, images, self._views) / self._temperature)
 
 
 def _make_signatures(

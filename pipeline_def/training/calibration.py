@@ -1,4 +1,4 @@
-"""Temperature scaling: one number that makes probabilities mean what they say, after training."""
+"""Temperature scaling: one number, fitted after training, that calibrates the probabilities."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from pipeline_def.serving.signatures import answer
+from pipeline_def.serving.signatures import predict_logits
 
-# Of a model that is always right the best temperature is zero, of one that knows nothing infinite.
+# The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What temperature scaling does to the answers to the images that it is fitted on."""
+    """The fitted temperature and its effect on the images that it was fitted on."""
 
     temperature: float
-    """The logits are divided by it: above 1 it makes the model less sure."""
+    """Divisor of the logits: above 1 it makes the model less confident."""
     images: int
-    """That it was fitted on."""
     loss: float
-    """Mean cross-entropy before, nats."""
+    """Mean cross-entropy before, in nats."""
     calibrated_loss: float
-    """Likewise, after."""
+    """Mean cross-entropy after."""
 
 
 def calibrate(model: tf_keras.Model, images: tf.data.Dataset, views: int) -> Calibration:
-    """Fit the temperature of an exported model.
+    """Fit the temperature of a model that is served with `views` of each image.
 
     Args:
         model: uint8 [batch, size, size, 3] → logits.
-        images: batches of them and their label ids, of images that it was not trained on.
-        views: of each image, as the model will be served.
+        images: batches of images and label ids that the model was not trained on.
+        views: as in `predict_logits`.
     """
-    ask = tf.function(lambda batch: answer(model, batch, views), autograph=False)
-    answers = [(ask(batch).numpy(), ids.numpy()) for batch, ids in images]
-    logits, ids = (np.concatenate(column) for column in zip(*answers, strict=True))
+    predict = tf.function(lambda batch: predict_logits(model, batch, views), autograph=False)
+    predicted = [(predict(batch).numpy(), ids.numpy()) for batch, ids in images]
+    logits, ids = (np.concatenate(column) for column in zip(*predicted, strict=True))
     return fit_temperature(logits, ids)
 
 
 def fit_temperature(logits: NDArray[np.floating[Any]], ids: NDArray[np.int64]) -> Calibration:
-    """Find the temperature of the least cross-entropy (Guo et al., 2017), 0.05 to 20.
+    """Find the temperature with the lowest cross-entropy (Guo et al., 2017), from 0.05 to 20.
 
     Args:
         logits: [images, classes].
-        ids: column of the right class, [images].
+        ids: true label ids, [images].
     """
     logits = logits.astype(np.float64)
     rows = np.arange(len(ids))

@@ -1,11 +1,14 @@
-"""Checkpoints of training: enough to go on as if it had never been interrupted."""
+"""Checkpoints, from which a training resumes as if it had never been interrupted."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
 import math
+import os
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,15 +18,25 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from pipeline_def.training.distribution.workers import own_directory, require_agreement, settle
+from components.contract.configuration import from_dict
+from components.storage.object_store import SCHEMES
+from pipeline_def.code_digest import code_digest
+from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.model.weights_file import weights_version
+from pipeline_def.steps import TRAINER
+from pipeline_def.training.distribution.workers import (
+    own_directory,
+    require_agreement,
+    sync_replicas,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
 _LOSS = "val_loss"
 
-# What TensorFlow and NumPy raise for files that are damaged, or of another model; and what of that
-# means that a store does not answer, whose checkpoint may be sound.
-_UNFIT = (AssertionError, ValueError, LookupError, zipfile.BadZipFile, tf.errors.OpError)
+# Errors of TensorFlow and NumPy for a damaged checkpoint or one of another model, and those among
+# them that mean an unreachable store, whose checkpoint may be sound.
+_UNUSABLE = (AssertionError, ValueError, LookupError, zipfile.BadZipFile, tf.errors.OpError)
 _UNREACHABLE = (
     *(tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError),
     *(tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError),
@@ -32,35 +45,35 @@ _UNREACHABLE = (
 
 @dataclass
 class Progress:
-    """Where training is, beside what the model's and the optimizer's variables say."""
+    """The state of a training beside the variables of model and optimizer."""
 
     watched: str = _LOSS
-    """Metric by which epochs are compared; of a loss lower is better, of all others higher."""
+    """Metric that chooses the best epoch: the lowest loss, or the highest of any other metric."""
     history: dict[str, list[float]] = field(default_factory=dict)
     """Metric → its value in every epoch."""
     best_epoch: int = 0
-    """The best one, from 1 on; 0: there was none with a finite loss on the eval split yet."""
+    """From 1 on; 0 while no epoch had a finite loss on the eval split."""
     best_weights: list[Any] = field(default_factory=list)
-    """Weights at the end of that epoch, as Keras's `get_weights` gives them."""
+    """Weights at the end of that epoch, as Keras's `get_weights` returns them."""
     steps: int = 0
-    """Steps of the current epoch that are done."""
+    """Steps done in the current epoch."""
     seconds: float = 0.0
-    """Time that these steps took."""
+    """Duration of these steps."""
     waited: float = 0.0
-    """Part of these seconds spent waiting for input."""
+    """Seconds of it spent waiting for input."""
 
     @property
     def epochs(self) -> int:
-        """Epochs that are over."""
+        """Number of completed epochs."""
         return len(self.history.get(self.watched, []))
 
     @property
     def epochs_since_best(self) -> int:
-        """Epochs that were no better than an earlier one, since then."""
+        """Number of epochs since the best one."""
         return self.epochs - self.best_epoch
 
     def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
-        """Note the metrics of an epoch, and the weights if they are the best so far."""
+        """Record the metrics of an epoch, and the weights if they are the best so far."""
         better = self._is_better(values)
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
@@ -70,7 +83,7 @@ class Progress:
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
 
     def _is_better(self, values: dict[str, float]) -> bool:
-        # A network whose loss is not a number still has an accuracy: that of its first class.
+        # A network whose loss is NaN still has an accuracy, that of predicting the first class.
         if not all(math.isfinite(values[name]) for name in (_LOSS, self.watched)):
             return False
         if not self.best_epoch:
@@ -80,27 +93,27 @@ class Progress:
 
 
 class _SavedProgress(tf.train.experimental.PythonState):
-    """Puts `Progress` into the checkpoint, so that both are of the same step."""
+    """Stores `Progress` in the checkpoint, so that both are of the same step."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
         self._progress = progress
 
     def serialize(self) -> bytes:
-        facts = dict(vars(self._progress))
-        weights = facts.pop("best_weights")
+        fields = dict(vars(self._progress))
+        weights = fields.pop("best_weights")
         buffer = io.BytesIO()
-        np.savez(buffer, json.dumps(facts), *weights)
+        np.savez(buffer, json.dumps(fields), *weights)
         return buffer.getvalue()
 
     def deserialize(self, value: bytes) -> None:
         with np.load(io.BytesIO(value), allow_pickle=False) as arrays:
-            facts, *weights = (arrays[name] for name in arrays.files)
-        vars(self._progress).update(json.loads(str(facts)), best_weights=weights)
+            fields, *weights = (arrays[name] for name in arrays.files)
+        vars(self._progress).update(json.loads(str(fields)), best_weights=weights)
 
 
 class Checkpoints:
-    """The latest checkpoint of a training; it appears whole, or not at all."""
+    """The latest checkpoint of a training, written atomically."""
 
     def __init__(
         self,
@@ -110,32 +123,29 @@ class Checkpoints:
         optimizer: tf_keras.optimizers.Optimizer,
         parts: Mapping[str, tf.Module],
         watched: str = _LOSS,
-        strategy: tf.distribute.Strategy | None = None,
     ) -> None:
-        """Keep the variables of `model`, `optimizer` and `parts`, and a progress, there.
+        """Keep all variables and the progress of a training of the current strategy's scope.
 
         Args:
-            directory: a path or URL. Of several workers each restores what the chief has saved; all
-                must see it.
+            directory: path or URL, visible to all workers: each restores what the chief saved.
             model: built.
             optimizer: built for the model's trainable variables.
-            parts: name → what else has variables.
-            watched: metric by which epochs are compared.
-            strategy: under which all this was made; None: the current one.
+            parts: name → module with further variables.
+            watched: metric that chooses the best epoch.
         """
         self.progress = Progress(watched)
         checkpoint = tf.train.Checkpoint(
             progress=_SavedProgress(self.progress), model=model, optimizer=optimizer, **parts
         )
-        # The model's own list, and that of an optimizer with loss scaling, lack some.
-        everything = tf.train.TrackableView(checkpoint).descendants()
-        self._variables = [part for part in everything if hasattr(part, "assign")]
-        self._strategy, self._directory = strategy or tf.distribute.get_strategy(), directory
+        # The lists of the model and of an optimizer with loss scaling are incomplete.
+        tracked = tf.train.TrackableView(checkpoint).descendants()
+        self._variables = [part for part in tracked if hasattr(part, "assign")]
+        self._strategy, self._directory = model.distribute_strategy, directory
         own = own_directory(directory, self._strategy)
         self._manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=1)
 
     def restore(self) -> None:
-        """Restore everything from the latest checkpoint, if there is one that fits.
+        """Restore the latest checkpoint, if there is one that fits.
 
         Raises:
             ConfigurationError: the workers have not restored the same.
@@ -152,17 +162,17 @@ class Checkpoints:
         )
 
     def _restore(self, path: str) -> bool:
-        untrained = [variable.numpy() for variable in self._variables]
+        initial = [variable.numpy() for variable in self._variables]
         try:
             self._manager.checkpoint.restore(path).assert_existing_objects_matched()
         except _UNREACHABLE:
             raise
-        except _UNFIT as error:
+        except _UNUSABLE as error:
             _LOGGER.warning(
-                "Training starts afresh, as the checkpoint %s is damaged or of another model: %s",
+                "Training starts over, as checkpoint %s is damaged or belongs to another model: %s",
                 *(path, str(error).partition("\n")[0]),
             )
-            for variable, value in zip(self._variables, untrained, strict=True):
+            for variable, value in zip(self._variables, initial, strict=True):
                 variable.assign(value)
             vars(self.progress).update(vars(Progress(self.progress.watched)))
             return False
@@ -170,11 +180,39 @@ class Checkpoints:
 
     def save(self) -> None:
         """Write a checkpoint, then remove the one before."""
-        settle(self._variables, self._strategy)
+        sync_replicas(self._variables, self._strategy)
         self._manager.save()
 
 
+def checkpoint_dir(fn_args: Any) -> str:
+    """Return a folder that only further attempts at the same training find.
+
+    The same training has the same data, which the URIs of its artifacts identify, configuration,
+    code and weights file. Without `checkpoints` in the configuration, the folder is in the output
+    of this attempt.
+
+    Args:
+        fn_args: `tfx.components.FnArgs`, with the fields of `TrainerConfig` in `custom_config`.
+
+    Raises:
+        ModelError: the file of `model.weights` is missing.
+    """
+    config = dict(fn_args.custom_config)
+    folder = config.pop("checkpoints", "")
+    if not folder:
+        return os.path.join(fn_args.model_run_dir, "checkpoints")
+    data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
+    model = from_dict(TrainerConfig, fn_args.custom_config).model
+    key = [*data, config, code_digest(TRAINER.id, model.build_fn), weights_version(model)]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    # TensorFlow has no file system for these.
+    if folder.startswith(SCHEMES):
+        _LOGGER.warning("Checkpoints cannot be kept in %s and end with this container.", folder)
+        folder = os.path.join(tempfile.gettempdir(), "checkpoints")
+    return os.path.join(folder, digest)
+
+
 def remove_checkpoints(directory: str) -> None:
-    """Remove the checkpoints of a training whose model needs them no more."""
+    """Remove the checkpoints of a training whose model is exported."""
     if tf.io.gfile.exists(directory):
         tf.io.gfile.rmtree(directory)

@@ -1,4 +1,4 @@
-"""ImageTrainer: TFX's Trainer with our run_fn, on what ImageTransform has written."""
+"""ImageTrainer: TFX's Trainer with our run_fn, on the output of ImageTransform."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from components.transform.component import ImageTransform
 from components.transform.config import TransformConfig
 from pipeline_def.config.trainer import TrainerConfig
 
-# Named, not imported: a pipeline is made without the code that trains.
+# A name, so that creating a pipeline does not import the training code.
 _RUN_FN = "pipeline_def.training.run_fn.run_fn"
 
 
 class ImageTrainer(component.Trainer):
-    """Trains a network on the images that ImageTransform has written, and exports it.
+    """Trains a network on the images that ImageTransform wrote, and exports it.
 
     Example:
         >>> from components import ImageExampleGen, ImageTrainer, ImageTransform
@@ -41,7 +41,7 @@ class ImageTrainer(component.Trainer):
 
     Outputs:
         model: `Model`, a SavedModel that takes image files.
-        model_run: `ModelRun`, logs for TensorBoard, the history, and the weights of the backbone.
+        model_run: `ModelRun`, TensorBoard logs, the history, and the weights of the backbone.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class ImageTrainer(component.Trainer):
         transform_graph: types.BaseChannel,
         config: TrainerConfig | None = None,
     ) -> None:
-        """Fit to the split `train`, choose the epoch on the split `eval`.
+        """Train on the split `train`, and choose the best epoch on the split `eval`.
 
         Args:
-            examples: the transformed ones.
+            examples: transformed examples.
             transform_graph: of the same ImageTransform.
-            config: all choices. Without `transform.size`, its `transform` is what ImageTransform
-                was told; without a network, one that suits the images is taken.
+            config: without `transform.size`, `transform` is taken from the ImageTransform; without
+                a network, one is chosen for the images.
 
         Raises:
-            ConfigurationError: nobody says how the images were transformed.
+            ConfigurationError: it is unknown how the images were transformed.
         """
         config = config or TrainerConfig()
         if config.transform.size is None:
@@ -76,11 +76,11 @@ class ImageTrainer(component.Trainer):
 
 
 def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
-    """Return what the ImageTransform that writes `transform_graph` was told."""
+    """Return the configuration of the ImageTransform that writes `transform_graph`."""
     producer = getattr(transform_graph, "producer_component", None)
     if not isinstance(producer, ImageTransform):
         raise ConfigurationError(
-            "transform_graph is not that of an ImageTransform of this pipeline: say how the images "
-            "were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
+            "transform_graph does not come from an ImageTransform of this pipeline: configure how "
+            "the images were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
         )
     return from_json(TransformConfig, producer.exec_properties["custom_config"])

@@ -1,7 +1,7 @@
-"""What a frozen backbone makes of all images, computed once, for training the head on it.
+"""Features of all images, computed once by a frozen backbone, to train the head on.
 
-Images are taken as evaluation sees them, in the order of the shards; then features are only copied,
-in the order in which training would take the images.
+Images are taken as in evaluation, in the order of the shards. Training then only copies features,
+in the order in which it would read the images.
 """
 
 from __future__ import annotations
@@ -33,41 +33,38 @@ Features = npt.NDArray[np.float32]
 
 
 class FeatureCache:
-    """Features of both splits, of each when they are first read.
+    """Features of both splits, each computed when it is first read.
 
-    A phase that was over before the training was killed reads none, and has none computed.
+    A phase that was completed before the training was interrupted reads none.
     """
 
     def __init__(self, backbone: tf_keras.Model, data: TrainingInput) -> None:
-        """Cache what `backbone` makes of `data`.
+        """Cache the features of `data`.
 
         Args:
-            backbone: from uint8 images [batch, size, size, 3] to features [batch, d]; not to be
-                changed from now on.
-            data: of the training. Every worker of a distributed one computes all features.
+            backbone: from uint8 images [batch, size, size, 3] to features [batch, d]; must not
+                change from now on.
+            data: of the training. In a distributed one, every worker computes all features.
         """
         self._backbone, self._data = backbone, data
 
     @property
     def fits(self) -> bool:
-        """Whether the features of both splits take no more than half of the available memory.
-
-        On every worker: all must do the same.
-        """
+        """Whether all features fit into half of the available memory, on every worker."""
         records = self._data.train.total + self._data.evaluation.total
         needed, available = records * self._width * 4, available_memory()
         fits = float(fits_in_memory(needed, available))
         if mean_of_workers(fits, self._backbone.distribute_strategy) == 1:
             return True
         _LOGGER.warning(
-            "transfer.cache_features is left aside, as the features of all images take %s, and %s "
-            "of memory are available: the network runs for every image of every epoch.",
+            "Features of all images take %s, but only %s of memory are available: "
+            "transfer.cache_features is ignored, and every epoch runs the network on all images.",
             *(gib(needed), gib(available)),
         )
         return False
 
     def read(self, step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
-        """Return the endless batches of one input pipeline after `step` steps.
+        """Return the endless batches of one input pipeline from `step` on.
 
         Returns:
             Batches of (float32 [batch, d], int64 [batch]).
@@ -99,31 +96,31 @@ class FeatureCache:
         size: int,
         order: TrainingOrder | None = None,
     ) -> tf.data.Dataset:
-        choices = self._data.choices
-        plan = ReadPlan(shards, choices.transform, {}, size, choices.input, order)
-        # Shares the memory, where tf.constant() would copy it.
+        config = self._data.config
+        plan = ReadPlan(shards, config.transform, {}, size, config.input, order)
+        # Shares the memory that tf.constant() would copy.
         features = tf.experimental.dlpack.from_dlpack(table[0].__dlpack__())
         labels = tf.constant(table[1])
 
         def gather(records: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, records), tf.gather(labels, records)
 
-        return plan.map(plan.record_batches(table[1]), gather).prefetch(choices.input.prefetch)
+        return plan.map(plan.record_batches(table[1]), gather).prefetch(config.input.prefetch)
 
     def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
         """Run the backbone on all images of a split, in the order of the shards."""
-        # Aligned, as TensorFlow asks for; of bytes, as which it is allocated.
+        # TensorFlow shares aligned memory only.
         features = empty_aligned((shards.total, self._width * 4)).view(np.float32)
         labels = np.empty(shards.total, np.int64)
         strategy, done = self._backbone.distribute_strategy, 0
-        images_of = strategy.distribute_datasets_from_function(lambda _: self._images(shards))
-        for images, ids in images_of:
+        batches = strategy.distribute_datasets_from_function(lambda _: self._images(shards))
+        for images, label_ids in batches:
             parts = strategy.experimental_local_results(self._forward(images))
-            label_ids = strategy.experimental_local_results(ids)
-            # Batches go to the replicas in turn, the last of them empty at the end.
-            for of_part, ids_of_part in zip(parts, label_ids, strict=True):
-                end = done + len(ids_of_part)
-                features[done:end], labels[done:end] = of_part.numpy(), ids_of_part.numpy()
+            ids_of_parts = strategy.experimental_local_results(label_ids)
+            # Replicas get batches in turn, the last ones an empty batch at the end.
+            for part, ids in zip(parts, ids_of_parts, strict=True):
+                end = done + len(ids)
+                features[done:end], labels[done:end] = part.numpy(), ids.numpy()
                 add_progress(
                     f"features of {shards.uri} {shards.split}",
                     end - done,
@@ -135,27 +132,27 @@ class FeatureCache:
 
     @functools.cached_property
     def _forward(self) -> Any:
-        """The backbone on every replica, as a function of a batch of each."""
+        """The backbone on every replica, as a function of a batch for each."""
         strategy = self._backbone.distribute_strategy
         images = tf.TensorSpec([None, *self._backbone.input_shape[1:]], tf.uint8)
 
-        # Traced once, which takes seconds, for batches of any size.
+        # Tracing takes seconds: once for batches of any size.
         @tf.function(input_signature=[images], autograph=False)
         def forward(images: tf.Tensor) -> tf.Tensor:
             return tf.cast(self._backbone(images, training=False), tf.float32)
 
-        # In a function that has no signature: strategies wrap one that they are given directly.
+        # A strategy would wrap a function with a signature that it is given directly.
         def on_replica(images: tf.Tensor) -> tf.Tensor:
             return forward(images)
 
         return tf.function(lambda batch: strategy.run(on_replica, (batch,)), autograph=False)
 
     def _images(self, shards: Shards) -> tf.data.Dataset:
-        # Read once only: nothing to cache.
-        options = InputConfig(cache="none", reader=self._data.choices.input.reader)
+        # Read only once: nothing to cache.
+        options = InputConfig(cache="none", reader=self._data.config.input.reader)
         return make_dataset(
             shards,
-            config=self._data.choices.transform,
+            config=self._data.config.transform,
             feature_spec=self._data.feature_spec,
             batch_size=self._data.batch_size,
             options=options,

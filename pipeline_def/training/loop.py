@@ -1,8 +1,8 @@
 """The training loop: epochs, evaluation, checkpoints and early stopping.
 
-A loop of our own, because Keras's `fit` can neither go on in the middle of an epoch with the
-examples that come next, nor tell how long a step has waited for them. What a step does is in
-`step.py`, how many of them run in one call of the device in `step_loop.py`.
+Keras's `fit` can neither resume in the middle of an epoch with the next examples, nor measure how
+long a step waited for them. `steps/step.py` has the training step, `steps/step_loop.py` runs many
+of them in one call.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from components.contract.progress import report_epoch, report_progress
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
-from pipeline_def.training.distribution.workers import is_chief, mean_of_workers, settle
+from pipeline_def.training.distribution.workers import is_chief, mean_of_workers, sync_replicas
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
-from pipeline_def.training.steps.pace import Pace
 from pipeline_def.training.steps.step import Step
-from pipeline_def.training.steps.step_loop import StepLoop
-from pipeline_def.training.tensorboard.log import TrainingLog
+from pipeline_def.training.steps.step_loop import Pace, StepLoop
 
-# The first steps are slow, and not like the others: they trace the graph and fill buffers.
+# The first steps are slower than the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
 
 ReadBatches = Callable[[int, tf.distribute.InputContext], tf.data.Dataset]
-"""From the number of steps that were done before, and the part of the work that one input pipeline
-has, to its endless batches, one for each replica and step."""
+"""From the number of steps done so far and the context of an input pipeline to its endless
+batches, one for each replica and step."""
 
 
 class TrainingLoop:
-    """Trains a model, and leaves it with the weights of its best epoch."""
+    """Trains a model, and leaves it with the weights of the best epoch."""
 
     def __init__(
         self,
@@ -52,14 +51,12 @@ class TrainingLoop:
         """Prepare to train in the scope of the current `tf.distribute.Strategy`.
 
         Args:
-            model: from uint8 images, or features, to logits, built in the same scope; its trainable
-                variables are trained.
+            model: from uint8 images, or features, to logits, built in the same scope.
             config: of the training, or of this phase of it.
-            augmentation: how images are changed, on the accelerator, in each step; None: not at
-                all, or the model's inputs are no images.
-            batch_size: images per step, on all accelerators together.
-            steps: of an epoch.
-            class_weights: by which the loss of the images of each class is multiplied; None: 1.
+            augmentation: of the images in each step, on the accelerator; None for features.
+            batch_size: images per step, over all replicas.
+            steps: per epoch.
+            class_weights: factors for the loss of each class; None: 1.
         """
         self._strategy = tf.distribute.get_strategy()
         self._model, self._config, self._augmented = model, config, augmentation is not None
@@ -80,9 +77,9 @@ class TrainingLoop:
 
     @property
     def profiled_steps(self) -> range:
-        """The steps of this phase of which `TrainingLog` is to record a profile."""
+        """The steps of this phase that `TrainingLog` should profile."""
         steps = self._config.profile_steps
-        # In a short training, its last ones.
+        # A short training profiles its last steps.
         first = max(0, min(_PROFILE_AFTER, self._config.epochs * self._steps - steps))
         return range(first, first + steps)
 
@@ -94,63 +91,60 @@ class TrainingLoop:
         log: TrainingLog,
         checkpoint_dir: str,
     ) -> dict[str, list[float]]:
-        """Train, from the latest checkpoint on; not a step if that is of the end of training.
+        """Train from the latest checkpoint, if any; a completed training runs no further step.
 
         Args:
-            read: gives the batches.
-            evaluation: gives every example of the eval split.
-            log: for TensorBoard, open, made with `profiled_steps`.
-            checkpoint_dir: of checkpoints; the last one stays, until the model is exported.
+            read: returns the training batches.
+            evaluation: returns every example of the eval split.
+            log: open, and made with `profiled_steps`.
+            checkpoint_dir: keeps the last checkpoint until the model is exported.
 
         Returns:
-            Metric → its value in every epoch: `loss`, as it was minimised, `accuracy` and
-            `balanced_accuracy` of the augmented training images; `val_loss`, the plain
-            cross-entropy, `val_accuracy` and `val_balanced_accuracy` of the eval split, with
+            Metric → its value in every epoch: `loss` as minimized, `accuracy` and
+            `balanced_accuracy` on the augmented training images; `val_loss`, the plain
+            cross-entropy, `val_accuracy` and `val_balanced_accuracy` on the eval split, with the
             averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
             the fraction of step time spent waiting for input; the last `learning_rate`.
 
         Raises:
-            ModelError: the loss on the eval split was not a number in any epoch.
+            ModelError: the eval loss was not finite in any epoch.
         """
-        checkpoints = self._checkpoints(checkpoint_dir)
+        checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
         if not self._is_over(progress):
-            self._train_on(read, evaluation(), checkpoints, log)
+            self._train(read, evaluation(), checkpoints, log)
         if not progress.best_epoch:
             if is_chief(self._strategy):
                 remove_checkpoints(checkpoint_dir)
             raise ModelError(
-                f"The loss on the eval split was not a finite number in any of {progress.epochs} "
-                f"epochs: lower training.learning_rate, which is {self._config.learning_rate:g}."
+                f"The loss on the eval split was not finite in any of {progress.epochs} epochs: "
+                f"lower training.learning_rate, which is {self._config.learning_rate:g}."
             )
         self._model.set_weights(progress.best_weights)
         return progress.history
 
-    def _checkpoints(self, directory: str) -> Checkpoints:
-        parts: dict[str, tf.Module] = {
-            "train": self._step.train,
-            "evaluation": self._step.evaluation,
-        }
-        if self._step.average:
-            parts["average"] = self._step.average
+    def _make_checkpoints(self, directory: str) -> Checkpoints:
+        step = self._step
+        parts: dict[str, tf.Module] = {"train": step.train, "evaluation": step.evaluation}
+        if step.average:
+            parts["average"] = step.average
         return Checkpoints(
             directory,
             model=self._model,
             optimizer=self._optimizer,
             parts=parts,
             watched=f"val_{self._config.metric}",
-            strategy=self._strategy,
         )
 
-    def _train_on(
+    def _train(
         self,
         read: ReadBatches,
         evaluation: tf.data.Dataset,
         checkpoints: Checkpoints,
         log: TrainingLog,
     ) -> None:
-        """Train from the restored step to the end of training."""
+        """Train from the restored step to the end."""
         progress, every = checkpoints.progress, self._config.checkpoint_steps
         first = self._steps_done(progress)
         batches = iter(
@@ -175,25 +169,25 @@ class TrainingLoop:
     def _run_steps(self, batches: Any, progress: Progress, log: TrainingLog) -> None:
         """Run the steps of one call."""
         first = self._steps_done(progress)
-        count = self._pace.steps(self._steps_to_look(first))
+        count = self._pace.steps(self._uninterrupted_steps(first))
         started = time.perf_counter()
         with log.step(first):
             steps = self._run(batches, first, count)
         seconds = time.perf_counter() - started
-        self._pace.note(count, mean_of_workers(seconds, self._strategy))
+        self._pace.record(count, mean_of_workers(seconds, self._strategy))
         progress.steps += count
         progress.seconds += seconds
         progress.waited += steps.waited
         log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
         if self._augmented and first + count == self._steps:
-            log.write_images(steps.images, 1)
+            log.write_images(steps.images)
         if progress.steps < self._steps:
             note = f"loss {steps.losses[-1]:.3f} {count * self._batch_size / seconds:,.0f}/s"
             done = self._steps_done(progress) / self._steps
             report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 
-    def _steps_to_look(self, first: int) -> int:
-        """Return the number of steps until Python has something to do in between."""
+    def _uninterrupted_steps(self, first: int) -> int:
+        """Return the number of steps until Python has something to do."""
         ends = [self._steps - first % self._steps]
         if every := self._config.checkpoint_steps:
             ends.append(every - first % every)
@@ -206,7 +200,7 @@ class TrainingLoop:
 
     def _end_epoch(self, evaluation: Any, progress: Progress, log: TrainingLog) -> None:
         step = self._step
-        settle(self._model.variables, self._strategy)
+        sync_replicas(self._model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
             for images, labels in evaluation:
                 self._evaluate(images, labels)

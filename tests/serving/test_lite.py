@@ -21,7 +21,7 @@ from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig
 from pipeline_def.config.export import ExportConfig
 from pipeline_def.serving.lite import export_lite
-from pipeline_def.serving.signatures import answer
+from pipeline_def.serving.signatures import predict_logits
 from tests.pictures import COLOURS, encode, picture
 
 SIZE = 16
@@ -63,7 +63,7 @@ def test_they_answer_as_the_model_and_are_measured_against_it(views: int, tmp_pa
             writer.write(serialize(features))
     write_index(str(tmp_path), {"eval": {Path(path).name: IMAGES}})
 
-    known = tf.nn.softmax(answer(model, tf.constant(np.stack(images)), views) / 2.0).numpy()
+    known = tf.nn.softmax(predict_logits(model, tf.constant(np.stack(images)), views) / 2.0).numpy()
     for kind, tolerance in zip(KINDS, (1e-3, 0.02, 0.05), strict=True):
         file = tmp_path / "model" / "Format-Lite" / f"{kind}.tflite"
         interpreter = tf.lite.Interpreter(model_path=str(file))

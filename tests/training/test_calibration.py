@@ -12,10 +12,10 @@ from scipy.special import softmax
 from pipeline_def.training.calibration import calibrate, fit_temperature
 
 
-def answers(
+def predictions(
     temperature: float, images: int = 20_000
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64]]:
-    """Logits that are right as often as they say if they are divided by `temperature`."""
+    """Return logits that are calibrated when divided by `temperature`, and true label ids."""
     random = np.random.default_rng(0)
     logits = random.normal(size=(images, 5)) * 2
     chances = softmax(logits, axis=1)
@@ -25,10 +25,10 @@ def answers(
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
 def test_the_temperature_is_found(temperature: float) -> None:
-    found = fit_temperature(*answers(temperature))
+    found = fit_temperature(*predictions(temperature))
     assert found.temperature == pytest.approx(temperature, rel=0.05)
     assert found.images == 20_000
-    assert found.calibrated_loss == pytest.approx(fit_temperature(*answers(1.0)).loss, rel=1e-3)
+    assert found.calibrated_loss == pytest.approx(fit_temperature(*predictions(1.0)).loss, rel=1e-3)
     assert (found.loss > 1.05 * found.calibrated_loss) == (temperature != 1.0)
 
 
@@ -38,7 +38,7 @@ def test_a_model_that_is_always_right_stays_finite() -> None:
     assert np.isfinite([found.loss, found.calibrated_loss]).all()
 
 
-def test_the_logits_are_those_of_the_views_that_are_served() -> None:
+def test_calibration_uses_the_served_views() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (64, 8, 8, 3), np.uint8)
     ids = np.arange(64) % 2
     inputs = tf_keras.layers.Input([8, 8, 3], dtype="uint8")

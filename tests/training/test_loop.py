@@ -21,12 +21,11 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.model.layers import Dropout
-from pipeline_def.model.networks import build_model
+from pipeline_def.model.networks import build_model, precision
 from pipeline_def.training.checkpoint import Checkpoints, Progress
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule
-from pipeline_def.training.steps.precision import precision
-from pipeline_def.training.tensorboard.log import TrainingLog
 from tests.data.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
@@ -51,7 +50,7 @@ def network() -> tf_keras.Model:
 
 
 def small() -> tf_keras.Model:
-    """A model that is traced fast, with all that a checkpoint has to hold."""
+    """A model that is traced fast, with every kind of variable that a checkpoint must hold."""
     layers = [
         tf_keras.layers.Rescaling(1 / 255, input_shape=(IMAGES.seen_size, IMAGES.seen_size, 3)),
         tf_keras.layers.Conv2D(4, 3, strides=4, use_bias=False),
@@ -64,7 +63,7 @@ def small() -> tf_keras.Model:
 
 
 def linear(features: int = 3) -> tf_keras.Model:
-    """A model that is traced in no time, for what does not depend on the model."""
+    """A model that is traced fastest."""
     layers = [
         tf_keras.layers.Rescaling(1 / 255, input_shape=(IMAGES.seen_size, IMAGES.seen_size, 3)),
         tf_keras.layers.GlobalAveragePooling2D(),
@@ -75,7 +74,7 @@ def linear(features: int = 3) -> tf_keras.Model:
 
 
 class Training:
-    """A training whose input can be listened to, and which can be killed at any step."""
+    """A training that records its input, and can be interrupted at any step."""
 
     def __init__(self, shards: ShardFolder, folder: Path, **options: Any) -> None:
         self._shards = shards
@@ -112,7 +111,7 @@ class Training:
         return self._dataset("train", size, order).enumerate(order.start).map(tap)
 
     def run(self, kill_at: int | None = None) -> tuple[list[Any], dict[str, list[float]]]:
-        """Return the weights and the history; a second run goes on where one was killed."""
+        """Return the weights and the history; a second run resumes an interrupted one."""
         tf_keras.utils.set_random_seed(self.config.seed)
         tf.config.experimental.enable_op_determinism()
         with precision(self.config.precision):
@@ -148,7 +147,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> None:
-    """Compare weights and history bit for bit, but for the times that were measured."""
+    """Compare weights and history bit for bit, except for measured times."""
     for a, b in zip(ours[0], theirs[0], strict=True):
         np.testing.assert_array_equal(a, b)
     for name in set(ours[1]) - {RATE, INPUT_WAIT_FRACTION}:
@@ -160,7 +159,7 @@ Undisturbed = Callable[[Any], tuple[Training, Any]]
 
 @pytest.fixture(scope="module")
 def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """From the function that builds a model to its training, and what came out."""
+    """From the function that builds a model to its training and the result."""
 
     @functools.cache
     def train(build: Any) -> tuple[Training, Any]:
@@ -172,7 +171,7 @@ def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("build", "checkpoint_steps", "kill_at", "goes_on_at"),
+    ("build", "checkpoint_steps", "kill_at", "resumed_at"),
     [
         pytest.param(small, 3, 7, 6, id="in the middle of an epoch"),
         pytest.param(network, 0, 6, 4, id="at the end of an epoch"),
@@ -180,14 +179,14 @@ def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFact
         pytest.param(network, 0, 2, 0, id="no checkpoint yet"),
     ],
 )
-def test_a_killed_training_ends_as_if_it_had_not_been(
+def test_a_resumed_training_equals_an_uninterrupted_one(
     shard_folder: ShardFolder,
     undisturbed: Undisturbed,
     tmp_path: Path,
     build: Any,
     checkpoint_steps: int,
     kill_at: int,
-    goes_on_at: int,
+    resumed_at: int,
 ) -> None:
     whole, expected = undisturbed(build)
     killed = Training(shard_folder, tmp_path, build=build, checkpoint_steps=checkpoint_steps)
@@ -196,9 +195,9 @@ def test_a_killed_training_ends_as_if_it_had_not_been(
         killed.run(kill_at=kill_at)
     killed.seen.clear()
     assert_same(killed.run(), expected)
-    assert min(killed.seen) == goes_on_at
+    assert min(killed.seen) == resumed_at
     common = set(killed.seen) & set(whole.seen)
-    assert common >= set(range(goes_on_at, 3 * STEPS))
+    assert common >= set(range(resumed_at, 3 * STEPS))
     assert all(killed.seen[step] == whole.seen[step] for step in common)
 
 
@@ -211,7 +210,7 @@ def test_a_killed_training_ends_as_if_it_had_not_been(
         pytest.param({"optimizer": "adamw", "weight_decay": 1e-2, "schedule": "step"}, id="adamw"),
     ],
 )
-def test_a_killed_training_goes_on_with_all_that_is_on(
+def test_a_resumed_training_restores_every_option(
     shard_folder: ShardFolder, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     whole = Training(shard_folder, tmp_path / "whole", build=small, **options)
@@ -225,7 +224,7 @@ def test_a_killed_training_goes_on_with_all_that_is_on(
 
 
 @pytest.mark.slow
-def test_the_steps_of_a_call_make_no_difference(
+def test_steps_per_call_make_no_difference(
     shard_folder: ShardFolder, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     _, expected = undisturbed(small)
@@ -245,7 +244,7 @@ def test_training_with_everything_on_learns(shard_folder: ShardFolder, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_training_that_is_over_is_restored_without_a_step(
+def test_a_completed_training_is_restored_without_a_step(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:
     training = Training(shard_folder, tmp_path)
@@ -277,7 +276,7 @@ def checkpoints_of(model: tf_keras.Model, folder: Path) -> Checkpoints:
 
 
 @pytest.mark.parametrize("damage", [truncate, overwrite, lose_the_data, None])
-def test_a_checkpoint_that_does_not_fit_is_left_aside_with_a_warning(
+def test_an_unusable_checkpoint_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Any
 ) -> None:
     saved = checkpoints_of(linear(3 if damage else 5), tmp_path)
@@ -290,13 +289,13 @@ def test_a_checkpoint_that_does_not_fit_is_left_aside_with_a_warning(
     checkpoints = checkpoints_of(model, tmp_path)
     with caplog.at_level(logging.WARNING):
         checkpoints.restore()
-    assert "Training starts afresh, as the checkpoint" in caplog.text
+    assert "Training starts over, as checkpoint" in caplog.text
     assert checkpoints.progress == Progress()
     for ours, theirs in zip(model.get_weights(), untrained, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_store_that_does_not_answer_costs_no_checkpoint(
+def test_an_unreachable_store_costs_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unavailable(*_: Any) -> None:
@@ -330,7 +329,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Counting:
-    """A model whose weights are the number of epochs that are over."""
+    """A model whose weights are the number of completed epochs."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -350,9 +349,7 @@ class Counting:
         ([NAN, INF], 0),
     ],
 )
-def test_the_best_epoch_has_the_lowest_loss_that_is_a_number(
-    losses: list[float], best: int
-) -> None:
+def test_the_best_epoch_has_the_lowest_finite_loss(losses: list[float], best: int) -> None:
     progress = Progress()
     for loss in losses:
         progress.end_epoch({"val_loss": loss}, Counting(progress))
@@ -399,9 +396,7 @@ def test_patience_ends_training_with_the_best_weights(
 
 
 @pytest.mark.slow
-def test_a_loss_that_never_is_a_number_is_an_error(
-    shard_folder: ShardFolder, tmp_path: Path
-) -> None:
+def test_a_loss_that_is_never_finite_is_an_error(shard_folder: ShardFolder, tmp_path: Path) -> None:
     diverging = Training(shard_folder, tmp_path, epochs=2, learning_rate=1e38)
     with pytest.raises(ModelError, match=r"in any of 2 epochs: lower training\.learning_rate"):
         diverging.run()

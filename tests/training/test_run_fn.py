@@ -2,10 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +32,9 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts
 from pipeline_def.serving.signatures import export_model, save_whole
-from pipeline_def.training import checkpoint_key
+from pipeline_def.training import checkpoint, run_files
 from pipeline_def.training import run_fn as trainer
+from pipeline_def.training.checkpoint import checkpoint_dir
 from pipeline_def.training.steps.step_loop import StepLoop
 from tests import nodes
 from tests.conftest import SIZE
@@ -51,16 +48,16 @@ pytestmark = pytest.mark.xdist_group("transformed")
 @dataclass(frozen=True)
 class Trained:
     model: Any
-    """What was exported."""
+    """The exported SavedModel."""
     keras: Any
-    """What it was made of."""
+    """The Keras model that was exported."""
     run: Path
 
 
 def fn_args(
     examples: str, graph: str, target: Path, *, weights: str = "none", **training: Any
 ) -> SimpleNamespace:
-    """What TFX gives Trainer's run_fn, as far as ours reads it."""
+    """Return the arguments that TFX passes to run_fn, as far as ours reads them."""
     (target / "run").mkdir(parents=True, exist_ok=True)
     config = TrainerConfig(
         transform=TransformConfig(size=SIZE),
@@ -108,19 +105,17 @@ def fail(*_: Any, **__: Any) -> None:
     raise FullDisk
 
 
-def fail_to_write(name: str) -> Any:
-    write = trainer._write
+def fail_after_writing(content: Any, directory: str, file: str) -> None:
+    write(content, directory, file)
+    if file == HISTORY_FILE:
+        raise FullDisk
 
-    def write_or_fail(facts: Any, directory: str, file: str) -> None:
-        write(facts, directory, file)
-        if file == name:
-            raise FullDisk
 
-    return write_or_fail
+write = run_files._write
 
 
 class Graph:
-    """As much of a transform graph as training needs; a real one takes seconds to make."""
+    """The part of a transform graph that training needs; a real one takes seconds to make."""
 
     def __init__(self, _: str) -> None:
         pass
@@ -149,14 +144,14 @@ def test_no_failure_after_the_last_step_costs_the_training(
     monkeypatch.setattr(
         trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
     )
-    failures: list[tuple[str, Any]] = [
-        ("_write", fail_to_write(HISTORY_FILE)),
-        ("export_model", fail),
-        ("remove_checkpoints", fail),
+    failures = [
+        (run_files, "_write", fail_after_writing),
+        (trainer, "export_model", fail),
+        (trainer, "remove_checkpoints", fail),
     ]
-    for name, failure in failures:
+    for module, name, failure in failures:
         with monkeypatch.context() as patch:
-            patch.setattr(trainer, name, failure)
+            patch.setattr(module, name, failure)
             with pytest.raises(FullDisk):
                 trainer.run_fn(arguments)
         assert list(tmp_path.glob("checkpoints/*"))
@@ -174,7 +169,7 @@ def save_a_part(model: Any, directory: str, **_: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "failure"), [("save", save_a_part), ("rename", fail)])
-def test_a_model_is_whole_at_its_place_or_not_there(
+def test_a_model_is_saved_atomically(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, failure: Any
 ) -> None:
     model, target = tf.Module(), tmp_path / "Format-Serving"
@@ -190,61 +185,8 @@ def test_a_model_is_whole_at_its_place_or_not_there(
         assert list(tmp_path.iterdir()) == [target]
 
 
-_KILLED = """
-import json, os, signal, sys
-from types import SimpleNamespace
-import tensorflow as tf
-from pipeline_def.model.networks import build_model
-from pipeline_def.model.parts import Parts
-from pipeline_def.serving.signatures import export_model, save_whole
-from pipeline_def.training import checkpoint_key
-from pipeline_def.training import run_fn as trainer
-from pipeline_def.training.steps.step_loop import StepLoop
-
-moment, arguments = sys.argv[1], SimpleNamespace(**json.loads(sys.argv[2]))
-steps = []
-run = StepLoop.__call__
-StepLoop.__call__ = lambda *those: (steps.append(1), run(*those))[1]
-
-def kill(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if moment == "saving":
-    tf.io.gfile.rename = kill
-elif moment == "removing":
-    tf.io.gfile.rmtree = kill
-trainer.run_fn(arguments)
-print(len(steps))
-"""
-
-
 @pytest.mark.slow
-def test_a_kill_after_the_last_step_does_not_cost_the_training(
-    transformed: nodes.Transformed, tmp_path: Path
-) -> None:
-    arguments = fn_args(transformed.examples.uri, transformed.graph.uri, tmp_path, epochs=1)
-
-    def run(moment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", _KILLED, moment, json.dumps(vars(arguments))],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-
-    assert run("saving").returncode == -signal.SIGKILL
-    assert not Path(arguments.serving_model_dir).exists()
-    shutil.rmtree(tmp_path / "model.unfinished")
-    assert run("removing").returncode == -signal.SIGKILL
-    assert tf.saved_model.contains_saved_model(arguments.serving_model_dir)
-    whole = run("never")
-    assert (whole.returncode, whole.stdout.splitlines()[-1]) == (0, "0")
-    assert not list(tmp_path.glob("checkpoints/*"))
-
-
-@pytest.mark.slow
-def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> None:
+def test_files_of_a_training(trained: Trained) -> None:
     history = json.loads((trained.run / HISTORY_FILE).read_text())
     assert len(history["val_accuracy"]) == len(history["loss"]) == 2
     assert history["loss"][-1] < history["loss"][0]
@@ -273,7 +215,7 @@ def test_training_leaves_a_history_and_tensorboard_logs(trained: Trained) -> Non
 
 
 @pytest.mark.slow
-def test_a_training_starts_from_the_weights_that_another_has_left(
+def test_a_training_starts_from_the_weights_of_another(
     trained: Trained, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     weights = trained.run / WEIGHTS_FILE
@@ -300,7 +242,9 @@ def serve(trained: Trained, files: list[bytes]) -> dict[str, np.ndarray[Any, Any
 
 
 @pytest.mark.slow
-def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
+def test_files_in_labels_and_probabilities_out(
+    trained: Trained, transformed: nodes.Transformed
+) -> None:
     kinds = ["JPEG", "PNG", "BMP", "GIF"]
     files = [encode(picture(1, height=90, width=70), kind) for kind in kinds]
     served = serve(trained, files)
@@ -312,33 +256,43 @@ def test_raw_bytes_in_labels_and_probabilities_out(trained: Trained) -> None:
         beside_a_bad_one["probabilities"], [*served["probabilities"], [0] * 3], atol=1e-6
     )
     assert len(serve(trained, [])["label"]) == 0
-    assert sorted(served["labels"][0]) == [b"blue", b"green", b"red"]
+    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
+    assert served["labels"][0].tolist() == names
+    assert sorted(names) == [b"blue", b"green", b"red"]
     np.testing.assert_allclose(served["probabilities"].sum(axis=1), 1, rtol=1e-5)
     best = served["probabilities"].argmax(axis=1)
     np.testing.assert_array_equal(served["label"], served["labels"][0][best])
 
 
 @pytest.mark.slow
-def test_the_same_image_gives_the_same_answer_in_training_and_in_serving(
+def test_training_and_every_signature_agree(
     trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
 ) -> None:
     records = nodes.read_examples(ingested.examples, "eval")
-    raw = [record.features.feature[example.ENCODED].bytes_list.value[0] for record in records]
+    files = [record.features.feature[example.ENCODED].bytes_list.value[0] for record in records]
     dataset = make_dataset(
         Shards.of_pattern(f"{transformed.examples.uri}/Split-eval/*"),
         feature_spec=tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec(),
         config=TransformConfig(size=SIZE),
         batch_size=7,
     )
-    facts = json.loads((trained.run / TRAINING_FILE).read_text())
-    temperature = facts["calibration"]["temperature"]
-    trained_on = [tf.nn.softmax(trained.keras(images) / temperature) for images, _ in dataset]
-    served = serve(trained, raw)["probabilities"]
-    np.testing.assert_allclose(served, np.concatenate(trained_on), atol=1e-5)
+    description = json.loads((trained.run / TRAINING_FILE).read_text())
+    temperature = description["calibration"]["temperature"]
+    predicted, ids = zip(
+        *((tf.nn.softmax(trained.keras(images) / temperature), ids) for images, ids in dataset),
+        strict=True,
+    )
+    served = serve(trained, files)["probabilities"]
+    np.testing.assert_allclose(served, np.concatenate(predicted), atol=1e-5)
+    examples = tf.constant([record.SerializeToString() for record in records])
+    from_examples = trained.model.signatures["serving_examples"](examples=examples)
+    np.testing.assert_allclose(from_examples["probabilities"], served, atol=1e-6)
+    found = trained.model.signatures["transform_features"](examples=examples)[example.LABEL_ID]
+    np.testing.assert_array_equal(found, np.concatenate(ids))
 
 
 @pytest.mark.slow
-def test_what_was_trained_in_bfloat16_is_served_in_float32(
+def test_a_bfloat16_training_is_served_in_float32(
     transformed: nodes.Transformed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, build = [], build_model
@@ -362,44 +316,8 @@ def test_what_was_trained_in_bfloat16_is_served_in_float32(
     config = TransformConfig(size=SIZE)
     seen = decode(canonicalize(tf.constant([encode(image, "PNG")]), config), config)
     np.testing.assert_allclose(served, tf.nn.softmax(whole(seen)), atol=1e-5)
-    # In bfloat16 it would be something else.
+    # bfloat16 would give other probabilities.
     assert np.abs(served - tf.nn.softmax(computed(seen))).max() > 1e-5
-
-
-@pytest.mark.slow
-def test_examples_in_the_same_probabilities_out(trained: Trained, ingested: nodes.Ingested) -> None:
-    records = nodes.read_examples(ingested.examples, "eval")
-    serialized = tf.constant([record.SerializeToString() for record in records])
-    files = [r.features.feature[example.ENCODED].bytes_list.value[0] for r in records]
-    signature = trained.model.signatures["serving_examples"]
-    np.testing.assert_allclose(
-        signature(examples=serialized)["probabilities"],
-        serve(trained, files)["probabilities"],
-        atol=1e-6,
-    )
-
-
-@pytest.mark.slow
-def test_label_ids_for_evaluation_are_those_of_training(
-    trained: Trained, ingested: nodes.Ingested, transformed: nodes.Transformed
-) -> None:
-    records = nodes.read_examples(ingested.examples, "eval")
-    serialized = tf.constant([record.SerializeToString() for record in records])
-    found = trained.model.signatures["transform_features"](examples=serialized)[example.LABEL_ID]
-    expected = [
-        record.features.feature[example.LABEL_ID].int64_list.value[0]
-        for record in nodes.read_examples(transformed.examples, "eval")
-    ]
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.slow
-def test_the_vocabulary_travels_with_the_model(
-    trained: Trained, transformed: nodes.Transformed
-) -> None:
-    names = tft.TFTransformOutput(transformed.graph.uri).vocabulary_by_name("labels")
-    served = serve(trained, [encode(picture(1), "PNG")])
-    np.testing.assert_array_equal(served["labels"][0], names)
 
 
 def arguments_of(config: TrainerConfig, **more: Any) -> Any:
@@ -408,12 +326,12 @@ def arguments_of(config: TrainerConfig, **more: Any) -> Any:
     return SimpleNamespace(**{**files, "custom_config": to_dict(config), **more})
 
 
-def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
+def test_same_code_configuration_and_data_share_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = TrainerConfig(checkpoints="/here")
-    same = os.path.basename(checkpoint_key.checkpoint_dir(arguments_of(config)))
-    moved = checkpoint_key.checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
+    same = os.path.basename(checkpoint_dir(arguments_of(config)))
+    moved = checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
     assert moved == f"/there/{same}"
     others = [
         arguments_of(replace(config, training=TrainingConfig(learning_rate=1e-4))),
@@ -421,19 +339,18 @@ def test_a_checkpoint_is_that_of_the_same_code_configuration_and_data(
         arguments_of(config, eval_files=["other"]),
         arguments_of(config, transform_graph_path="other"),
     ]
-    found = {same, *(os.path.basename(checkpoint_key.checkpoint_dir(other)) for other in others)}
-    monkeypatch.setattr(checkpoint_key, "code_digest", lambda *_: "a new loss")
-    found.add(os.path.basename(checkpoint_key.checkpoint_dir(arguments_of(config))))
+    found = {same, *(os.path.basename(checkpoint_dir(other)) for other in others)}
+    monkeypatch.setattr(checkpoint, "code_digest", lambda *_: "a new loss")
+    found.add(os.path.basename(checkpoint_dir(arguments_of(config))))
     assert len(found) == 6
 
 
-def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> None:
+def test_same_weights_share_checkpoints(tmp_path: Path) -> None:
     def folder(content: bytes) -> str:
         path = tmp_path / "backbone.weights.h5"
         path.write_bytes(content)
         model = ModelConfig(name="cnn", weights=str(path))
-        config = TrainerConfig(model=model, checkpoints="/here")
-        return checkpoint_key.checkpoint_dir(arguments_of(config))
+        return checkpoint_dir(arguments_of(TrainerConfig(model=model, checkpoints="/here")))
 
     first = folder(b"some weights")
     assert folder(b"others") != first
@@ -452,18 +369,4 @@ def test_a_checkpoint_is_that_of_the_same_file_of_weights(tmp_path: Path) -> Non
 )
 def test_checkpoints_go_where_tensorflow_can_write(checkpoints: str, parent: str) -> None:
     arguments = arguments_of(TrainerConfig(checkpoints=checkpoints))
-    assert os.path.dirname(checkpoint_key.checkpoint_dir(arguments)) == parent
-
-
-@pytest.mark.parametrize(("available", "expected"), [(2, [2, 2]), (8, [])])
-def test_tensorflow_starts_as_many_threads_as_the_quota_allows(
-    monkeypatch: pytest.MonkeyPatch, available: int, expected: list[int]
-) -> None:
-    threads: list[int] = []
-    for kind in ("intra", "inter"):
-        name = f"set_{kind}_op_parallelism_threads"
-        monkeypatch.setattr(tf.config.threading, name, threads.append)
-    monkeypatch.setattr(trainer, "available_cpus", lambda: available)
-    monkeypatch.setattr(trainer, "bound_cpus", lambda: 8)
-    trainer._limit_threads()
-    assert threads == expected
+    assert os.path.dirname(checkpoint_dir(arguments)) == parent

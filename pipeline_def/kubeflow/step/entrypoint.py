@@ -33,7 +33,7 @@ from pipeline_def.kubeflow.step.launcher_input import (
 )
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
-from pipeline_def.training.distribution.chief import is_chief
+from pipeline_def.training.distribution.cluster import is_chief_process
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
 started. kfp_runner.py writes these arguments into the specification; what follows -- are options
@@ -105,7 +105,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
 
 def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
     """Keep a worker that is not the chief from overwriting what the chief says of the outputs."""
-    if not is_chief(os.environ):
+    if not is_chief_process(os.environ):
         folder = tempfile.mkdtemp()
         executor_input["outputs"]["outputFile"] = os.path.join(folder, "executor_output.json")
     return executor_input

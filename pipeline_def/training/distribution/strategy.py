@@ -1,19 +1,23 @@
-"""Where training runs: a TPU, several workers, several GPUs, one, or the CPU.
+"""Where and how training computes: devices, determinism and threads.
 
-Everything after `find_strategy` is written once, for all of them.
+Everything after `find_strategy` is written once, for a TPU, several workers, GPUs and the CPU.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
 
 import tensorflow as tf
+import tf_keras
 
 from components.contract.errors import ConfigurationError
+from components.contract.machine import available_cpus, bound_cpus
+from components.storage.folder import reason_of
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.distribution.workers import Cluster
+from pipeline_def.training.distribution.cluster import Cluster
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -21,47 +25,79 @@ _TPU = "TPU_NAME"
 
 
 def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
-    """Return the strategy for `training.accelerator`, and log what was chosen and why.
+    """Return the strategy for `training.accelerator`, and log the choice and its reason.
 
-    To be called before TensorFlow computes anything in this process: workers are connected, and
-    GPUs hidden, before it starts, or not at all.
+    Call it before TensorFlow computes anything in this process: workers must be connected, and GPUs
+    hidden, before that.
 
     Raises:
-        ConfigurationError: what is asked for is not there, or TF_CONFIG cannot be used.
+        ConfigurationError: the accelerator is not available, or TF_CONFIG cannot be used.
     """
-    cluster, named = Cluster.of_environment(), config.accelerator
+    cluster, accelerator = Cluster.from_environment(), config.accelerator
     kind, reason = (
-        _choose(cluster) if named == "auto" else (named, f"training.accelerator is {named}")
+        _choose(cluster)
+        if accelerator == "auto"
+        else (accelerator, f"training.accelerator is {accelerator}")
     )
     if kind in ("cpu", "gpu", "mirrored"):
-        _refuse_workers(kind, cluster)
+        _reject_workers(kind, cluster)
     strategy = _STRATEGIES[kind](cluster)
     _LOGGER.info(
-        "Training on %s (%d in sync), as %s.",
+        "Training on %s with %d replica(s): %s.",
         *(type(strategy).__name__, strategy.num_replicas_in_sync, reason),
     )
     return strategy
 
 
+def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) -> None:
+    """Seed everything, and make operations deterministic if `training.deterministic` asks for it.
+
+    Unset, it means everywhere but on a GPU or TPU. Call it before the model is built. What another
+    training has switched on in the same process stays on.
+    """
+    tf_keras.utils.set_random_seed(config.seed)
+    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    accelerated = on_tpu or bool(tf.config.get_visible_devices("GPU"))
+    wanted = not accelerated if config.deterministic is None else config.deterministic
+    if not wanted:
+        return
+    if accelerated:
+        _LOGGER.info(
+            "training.deterministic is on: convolutions use slower algorithms, and training stops "
+            "at any operation without a deterministic one."
+        )
+    # Otherwise threads add up gradients in the order in which they happen to finish.
+    tf.config.experimental.enable_op_determinism()
+
+
+def limit_threads() -> None:
+    """Start no more threads than the container's CPU quota, which TensorFlow does not know."""
+    if available_cpus() < bound_cpus():
+        # An earlier component in the same process may have started them.
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(available_cpus())
+            tf.config.threading.set_inter_op_parallelism_threads(available_cpus())
+
+
 def _choose(cluster: Cluster | None) -> tuple[str, str]:
-    """Return what `auto` stands for here, and why."""
+    """Return the accelerator that `auto` stands for on this machine, and why."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if name := os.environ.get(_TPU):
         return "tpu", f"TPU_NAME is {name}"
     if cluster and cluster.size > 1:
-        return "workers", f"TF_CONFIG names {cluster.size} processes"
+        return "workers", f"TF_CONFIG lists {cluster.size} processes"
     if gpus > 1:
         return "mirrored", f"this machine has {gpus} GPUs"
     if gpus:
         return "gpu", "this machine has a GPU"
-    return "cpu", "there is neither TPU_NAME, nor TF_CONFIG, nor a GPU"
+    return "cpu", "TPU_NAME and TF_CONFIG are not set, and there is no GPU"
 
 
-def _refuse_workers(kind: str, cluster: Cluster | None) -> None:
+def _reject_workers(kind: str, cluster: Cluster | None) -> None:
     if cluster and cluster.size > 1:
         raise ConfigurationError(
-            f"training.accelerator is {kind}, but TF_CONFIG names {cluster.size} processes, each "
-            "of which would train alone and overwrite the others' files: choose workers or auto."
+            f"training.accelerator is {kind}, but TF_CONFIG lists {cluster.size} processes: each "
+            "would train alone and overwrite the files of the others. Choose workers or auto."
         )
 
 
@@ -71,7 +107,7 @@ def _cpu(_: Cluster | None) -> tf.distribute.Strategy:
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:
-        # An earlier step in the same process has started them; they are left alone all the same.
+        # An earlier component in the same process has started them.
         return tf.distribute.OneDeviceStrategy("CPU:0")
     return tf.distribute.get_strategy()
 
@@ -83,7 +119,7 @@ def _gpu(_: Cluster | None) -> tf.distribute.Strategy:
 
 
 def _mirrored(_: Cluster | None) -> tf.distribute.Strategy:
-    # Logical CPUs, which a test or a debugging session sets up, are as good as GPUs to it.
+    # Logical CPUs, as a test or a debugging session sets up, work like GPUs.
     cpus = tf.config.list_logical_devices("CPU")
     if len(cpus) > 1 and not tf.config.list_physical_devices("GPU"):
         return tf.distribute.MirroredStrategy([device.name for device in cpus])
@@ -94,19 +130,19 @@ def _mirrored(_: Cluster | None) -> tf.distribute.Strategy:
 def _require_gpu(kind: str) -> None:
     if not tf.config.list_physical_devices("GPU"):
         raise ConfigurationError(
-            f"training.accelerator is {kind}, and TensorFlow finds no GPU on this machine: choose "
-            "cpu or auto, or look at what `nvidia-smi` says."
+            f"training.accelerator is {kind}, but TensorFlow finds no GPU on this machine: choose "
+            "cpu or auto, or check the output of `nvidia-smi`."
         )
 
 
 def _workers(cluster: Cluster | None) -> tf.distribute.Strategy:
     if cluster is None or cluster.size < 2:
         raise ConfigurationError(
-            "training.accelerator is workers, but TF_CONFIG names no other process: it is set "
-            "by whatever starts the workers, such as a TFJob of Kubeflow."
+            "training.accelerator is workers, but TF_CONFIG lists no other process; whatever "
+            "starts the workers sets it, such as a TFJob of Kubeflow."
         )
     communication = tf.distribute.experimental.CommunicationImplementation
-    # What `AUTO` may choose depends on TensorFlow's version, and with it the order of sums.
+    # The choice of `AUTO`, and with it the order of sums, depends on TensorFlow's version.
     kind = communication.NCCL if tf.config.list_physical_devices("GPU") else communication.RING
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind)
     _LOGGER.info("Waiting for the other %d processes of TF_CONFIG …", cluster.size - 1)
@@ -114,13 +150,13 @@ def _workers(cluster: Cluster | None) -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise ConfigurationError(
-            "TF_CONFIG names several processes, which must be connected before TensorFlow is "
-            "used, and an earlier step of this process has used it: run the Trainer step in a "
-            "process of its own, as on Kubeflow."
+            "TF_CONFIG lists several processes, which must be connected before TensorFlow is used, "
+            "but an earlier component of this process has used it: run the Trainer in a process of "
+            "its own, as on Kubeflow."
         ) from error
     except tf.errors.OpError as error:
         raise ConfigurationError(
-            f"The processes that TF_CONFIG names cannot be connected: {_first_line(error)}."
+            f"Cannot connect the processes listed in TF_CONFIG: {reason_of(error)}."
         ) from error
 
 
@@ -128,22 +164,16 @@ def _tpu(_: Cluster | None) -> tf.distribute.Strategy:
     name = os.environ.get(_TPU)
     if not name:
         raise ConfigurationError(
-            "training.accelerator is tpu, but TPU_NAME is not set: it is the name of the TPU, or "
-            "`local` on the TPU's own machine."
+            "training.accelerator is tpu, but TPU_NAME is not set: set it to the name of the TPU, "
+            "or to `local` on the TPU's own machine."
         )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
-    # The library that looks for it raises whatever it likes.
-    except Exception as error:
+    except Exception as error:  # The resolver raises all kinds of errors.
         raise ConfigurationError(
-            f"TPU_NAME is {name}, which cannot be used: {_first_line(error)}."
+            f"Cannot connect to the TPU that TPU_NAME names, {name!r}: {reason_of(error)}."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")
 
 
 _STRATEGIES: dict[str, Callable[[Cluster | None], tf.distribute.Strategy]] = {

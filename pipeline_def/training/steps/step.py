@@ -1,4 +1,4 @@
-"""One training step on one replica: augment, forward, backward, update; and one of evaluation."""
+"""A training step on one replica: augment, forward, backward, update; and an evaluation step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import tf_keras
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.training.split_metrics import SplitMetrics
-from pipeline_def.training.steps.ema import WeightAverage
+from pipeline_def.training.steps.optimizer import WeightAverage
+from pipeline_def.training.steps.split_metrics import SplitMetrics
 
+# Augmented images that a step returns, for TensorBoard.
 _SHOWN = 16
-"""Augmented images that a step hands out."""
-
-# Above this many classes a confusion matrix takes more memory than it tells.
-_MOST_CONFUSED = 2000
+# With more classes, a confusion matrix takes more memory than it is worth.
+_MAX_CONFUSION_CLASSES = 2000
 
 
 class Step:
-    """What a replica does with its part of a batch."""
+    """A step of a replica on its part of the batch."""
 
     def __init__(
         self,
@@ -34,16 +33,7 @@ class Step:
         batch_size: int,
         class_weights: Sequence[float] | None,
     ) -> None:
-        """Prepare to train in the scope of the current strategy.
-
-        Args:
-            model: from its inputs to logits.
-            optimizer: built for the model's trainable variables.
-            config: of the training.
-            augmentation: how images are changed; None: they are not, or they are features.
-            batch_size: images per step, on all replicas together.
-            class_weights: by which the loss of an image of each class is multiplied; None: 1.
-        """
+        """Prepare to train in the scope of the current strategy; see `TrainingLoop`."""
         self._model, self._optimizer = model, optimizer
         self._config, self._augmentation = config, augmentation
         self._batch_size, self._class_weights = batch_size, class_weights
@@ -52,8 +42,9 @@ class Step:
         self._variables = model.trainable_variables
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train = SplitMetrics(self._classes, confusion=False)
-        self.evaluation = SplitMetrics(self._classes, confusion=self._classes <= _MOST_CONFUSED)
-        # Only the network: no strategy lets replicas exchange gradients within a compiled part.
+        confusion = self._classes <= _MAX_CONFUSION_CLASSES
+        self.evaluation = SplitMetrics(self._classes, confusion=confusion)
+        # Only the network: replicas cannot exchange gradients within compiled code.
         self._differentiate = (
             tf.function(self._gradients, jit_compile=True, autograph=False)
             if config.xla
@@ -68,24 +59,24 @@ class Step:
         Args:
             images: the replica's part of the batch, or its features.
             labels: int64 [batch].
-            number: of the step, int64, from which augmentation draws.
+            number: of the step, int64; seeds the augmentation.
 
         Returns:
-            The replica's part of the loss, float32, which adds up over replicas to the mean of the
-            batch; and the first images, as the network saw them.
+            The replica's part of the loss, float32, which over all replicas sums to the mean of the
+            batch; and the first images as the network saw them.
         """
-        images, targets = self._augmented(images, labels, number)
-        gradients, loss = self._accumulated(images, labels, targets)
+        images, targets = self._augment(images, labels, number)
+        gradients, loss = self._accumulate(images, labels, targets)
         self._apply(gradients)
         return loss / self._batch_size, images[:_SHOWN]
 
     def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
-        """Add images to the metrics of evaluation; their loss is the plain cross-entropy."""
+        """Add a batch to the metrics of evaluation, with the plain cross-entropy as loss."""
         logits = tf.cast(self._model(images, training=False), tf.float32)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         self.evaluation.update(losses, labels, logits)
 
-    def _augmented(
+    def _augment(
         self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         if self._augmentation is None:
@@ -101,27 +92,27 @@ class Step:
             classes=self._classes,
         )
 
-    def _accumulated(
+    def _accumulate(
         self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Return gradients and the sum of losses, computed in `accumulate` parts of the batch.
+        """Return gradients and the sum of losses, computed in `training.accumulate` parts.
 
-        Parts that the batch cannot be divided into equally differ by one image.
+        If the batch does not divide equally, the sizes of parts differ by one image.
         """
         size = self._batch_size // self._replicas
         parts = min(self._config.accumulate, size)
         if parts == 1:
-            return self._part(images, labels, targets)
+            return self._compute(images, labels, targets)
 
         def rows(tensor: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
             first = part * size // parts
-            # A constant where it can be, without which a TPU could not compile the part.
+            # A constant where possible: a TPU can compile nothing else.
             count = size // parts if size % parts == 0 else (part + 1) * size // parts - first
             start = [first, *[0] * (tensor.shape.rank - 1)]
             return tf.slice(tensor, start, [count, *tensor.shape[1:]])
 
         def add_part(part: tf.Tensor, sums: Any) -> Any:
-            more = self._part(*(rows(tensor, part) for tensor in (images, labels, targets)))
+            more = self._compute(*(rows(tensor, part) for tensor in (images, labels, targets)))
             return part + 1, tf.nest.map_structure(tf.add, sums, more)
 
         zeros = ([tf.zeros(v.shape) for v in self._variables], tf.zeros([]))
@@ -130,7 +121,7 @@ class Step:
         )
         return sums  # type: ignore[no-any-return]
 
-    def _part(
+    def _compute(
         self, images: tf.Tensor, labels: tf.Tensor, targets: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         gradients, losses, logits = self._differentiate(images, targets)
@@ -142,20 +133,20 @@ class Step:
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """Return gradients of the replica's part of the loss, losses [batch] and logits."""
         with tf.GradientTape() as tape:
-            # A network of one's own may end in the precision of its other layers.
+            # A network of the user may compute its last layer in half precision.
             logits = tf.cast(self._model(images, training=True), tf.float32)
             losses = self._losses(targets, logits)
-            # Replicas and parts of a batch add up their gradients.
+            # Gradients are summed over replicas and parts.
             loss = tf.reduce_sum(losses) / self._batch_size
             if self._config.precision == "float16":
                 loss = self._optimizer.get_scaled_loss(loss)
-        # Layers that a network has and does not use have no gradient.
+        # Unused layers of a network have no gradient.
         unconnected = tf.UnconnectedGradients.ZERO
         gradients = tape.gradient(loss, self._variables, unconnected_gradients=unconnected)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, logits
 
     def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each image; targets are label ids, or fractions of each class."""
+        """Return the loss of each image; targets are label ids, or a fraction for each class."""
         smoothing = self._config.label_smoothing
         if targets.dtype.is_integer and not smoothing and self._class_weights is None:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
@@ -168,15 +159,15 @@ class Step:
         return losses * tf.linalg.matvec(targets, tf.constant(self._class_weights, tf.float32))
 
     def _apply(self, gradients: list[tf.Tensor]) -> None:
-        """Update weights, and their average, by the gradients of the whole batch."""
+        """Update the weights and their average with the gradients of the whole batch."""
         if self._replicas > 1:
-            # Here and not by the optimizer, which would clip each replica's part.
+            # Not by the optimizer, which would clip the gradients of each replica by themselves.
             context = tf.distribute.get_replica_context()
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         if self._config.precision == "float16":
             gradients = self._optimizer.get_unscaled_gradients(gradients)
         if self._config.clip_norm:
-            # A norm that is not finite makes all of them not a number, which loss scaling notices.
+            # A norm that is not finite turns all gradients into NaN, which loss scaling notices.
             gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm)
         self._optimizer.apply_gradients(
             zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True

@@ -1,11 +1,11 @@
 """Many steps in one call of the device: the loop over batches is part of the graph.
 
-**How waiting is measured.** A step has waited for its input from the end of the step before until
-its own batch was there, if that was later. Both moments are taken from the clock inside the graph.
-A batch is there when the iterator has returned it. A step is over when a copy of its loss, made
-after everything else that the step does, has reached the host: on an accelerator, operations have
-"run" as soon as they are queued, and only a copy to the host waits for the queue. That copy of four
-bytes is all there is of synchronisation; Python waits once a call. Reading goes on meanwhile.
+**How waiting is measured.** A step waits from the end of the step before until its own batch is
+there. The clock is read inside the graph. A batch is there when the iterator has returned it. A
+step is over when a copy of its loss, made after everything else in the step, has reached the host:
+an accelerator reports operations as done once they are queued, and only a copy to the host waits
+for the queue. Nothing but this copy of four bytes synchronizes a step; Python waits once per call,
+and reading continues meanwhile.
 """
 
 from __future__ import annotations
@@ -18,52 +18,71 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 import tensorflow as tf
 
+# Length of a call in seconds: progress still moves, and the millisecond per call is negligible.
+_CALL_SECONDS = 1.0
+_GROWTH = 10
+
 Update = Callable[[Any, Any, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""From a replica's images, their labels and the number of the step to the replica's part of the
-loss, and some of the images as the network saw them."""
+"""From a replica's images, labels and the number of the step to the replica's part of the loss, and
+some of the images as the network saw them."""
+
+
+class Pace:
+    """Chooses the number of steps per call; results do not depend on it."""
+
+    def __init__(self, steps_per_call: int) -> None:
+        """Run `steps_per_call` steps per call; 0: as many as take about a second."""
+        self._fixed = steps_per_call
+        self._steps = steps_per_call or 1
+        self._calls = 0
+
+    def steps(self, limit: int) -> int:
+        """Return the number of steps for the next call, at most `limit`."""
+        return min(self._steps, limit)
+
+    def record(self, steps: int, seconds: float) -> None:
+        """Adapt to the duration of the last call."""
+        self._calls += 1
+        # The first call is not representative, as it traces the graph.
+        if not self._fixed and self._calls > 1:
+            fitting = int(steps * _CALL_SECONDS / max(seconds, 1e-6))
+            self._steps = max(1, min(fitting, self._steps * _GROWTH))
 
 
 class Steps(NamedTuple):
-    """What came out of the steps of one call."""
+    """Results of the steps of one call."""
 
     losses: list[float]
-    """Of each step."""
     learning_rates: list[float]
-    """Of each step."""
     waited: float
-    """Seconds that they waited for input, all together."""
+    """Seconds spent waiting for input in all steps."""
     images: npt.NDArray[Any]
     """The first images of the last step, as the network saw them."""
 
 
 class _State(NamedTuple):
-    """What one step of the loop hands to the next."""
+    """The variables of the loop."""
 
     number: tf.Tensor
-    """Of the next step, int64."""
+    """Number of the next step, int64."""
     batch: Any
-    """The next one, if it is read beside the step before; else nothing."""
+    """The next batch, if it is read beside the step before; else nothing."""
     ready: tf.Tensor
-    """When it was there, in seconds."""
+    """Time when `batch` was there, in seconds."""
     done: tf.Tensor
-    """When the last step was over."""
+    """Time when the last step was over."""
     waited: tf.Tensor
-    """Seconds, so far."""
+    """Seconds so far."""
     losses: tf.TensorArray
     rates: tf.TensorArray
     images: tf.Tensor
 
 
 class StepLoop:
-    """Runs any number of training steps in one call."""
+    """Runs any number of training steps in one call, on every replica of the current strategy."""
 
     def __init__(self, update: Update, learning_rate: Callable[[], tf.Tensor]) -> None:
-        """Run steps on every replica of the current strategy.
-
-        Args:
-            update: runs one of them on a replica.
-            learning_rate: gives that of the next step.
-        """
+        """Take the step of a replica, and the learning rate of the next step."""
         self._strategy = tf.distribute.get_strategy()
         self._update, self._learning_rate = update, learning_rate
         # AutoGraph has nothing to convert here, and takes a second to find that out.
@@ -72,24 +91,23 @@ class StepLoop:
         self._everywhere = tf.function(self._on_replicas, autograph=False)
 
     def __call__(self, batches: Any, first: int, count: int) -> Steps:
-        """Run steps and wait for the last one.
+        """Run `count` steps, at least one, and wait for the last one.
 
         Args:
             batches: iterator over the distributed dataset; exactly `count` batches are taken.
             first: number of the first step.
-            count: of steps, at least one.
+            count: number of steps.
         """
         numbers = (tf.constant(number, tf.int64) for number in (first, count))
         losses, rates, waited, images = self._loop(batches, *numbers)
         return Steps(losses.numpy().tolist(), rates.numpy().tolist(), float(waited), images.numpy())
 
     def _run(self, batches: Any, first: tf.Tensor, count: tf.Tensor) -> Any:
-        # Next to each other, reading and computing hide each other's waits: to wake tf.data's
-        # threads takes 0.6 ms, whatever is ready. A distributed iterator cannot be read in a
-        # branch.
+        # Reading ahead hides the 0.6 ms that it takes to wake tf.data's threads, even with a batch
+        # at hand. An iterator of a strategy cannot be read in a branch.
         ahead = isinstance(batches, tf.data.Iterator)
         end = first + count
-        # Of the replicas' parts of the images, the first one's.
+        # With several replicas, the images of the first one.
         images = tf.nest.flatten(batches.element_spec, expand_composites=True)[0]
         shown = tf.TensorSpec([None, *images.shape[1:]], images.dtype)
         started = _clock(first)
@@ -103,7 +121,7 @@ class StepLoop:
             if ahead:
                 now, ready = state.batch, state.ready
                 more = state.number + 1 < end
-                # The last one reads nothing, so that no batch is lost between calls.
+                # The last step reads nothing, so that no batch is lost between calls.
                 batch, following = tf.cond(more, lambda: _read(batches), lambda: (now, ready))
             else:
                 (now, ready), batch, following = _read(batches), (), state.ready
@@ -124,12 +142,12 @@ class StepLoop:
         return final.losses.stack(), final.rates.stack(), final.waited, final.images
 
     def _advance(self, state: _State, batch: Any, first: tf.Tensor) -> _State:
-        """Run a step, and note when it was over."""
+        """Run a step, and read the clock when it is over."""
         at = tf.cast(state.number - first, tf.int32)
         rate = self._learning_rate()
         loss, images = self._everywhere(*batch, state.number)
         with tf.control_dependencies([loss]):
-            # Not an identity, which grappler may move in front of what it is to wait for.
+            # Not an identity, which Grappler may move before the operations to wait for.
             loss = tf.raw_ops.Snapshot(input=loss)
         done = _clock(loss)
         return state._replace(
@@ -147,14 +165,14 @@ class StepLoop:
 
 
 def _sinks(count: tf.Tensor, shown: tf.TensorSpec) -> tuple[Any, Any, tf.Tensor]:
-    """Return what losses, learning rates and images are written to."""
+    """Return empty losses, learning rates and images."""
     size = tf.cast(count, tf.int32)
     losses, rates = (tf.TensorArray(tf.float32, size, element_shape=[]) for _ in range(2))
     return losses, rates, tf.zeros([0, *shown.shape[1:]], shown.dtype)
 
 
 def _invariants(batch: Any, shown: tf.TensorSpec) -> _State:
-    """Return shape and type of everything that the loop carries."""
+    """Return shape and type of every variable of the loop."""
     scalar = functools.partial(tf.TensorSpec, [])
     return _State(
         number=scalar(tf.int64),
@@ -169,7 +187,7 @@ def _invariants(batch: Any, shown: tf.TensorSpec) -> _State:
 
 
 def _read(batches: Any) -> tuple[Any, tf.Tensor]:
-    """Take the next batch, and note when it was there."""
+    """Return the next batch, and the time when it was there."""
     batch = next(batches)
     return batch, _clock(*getattr(batch[-1], "values", [batch[-1]]))
 
@@ -177,14 +195,10 @@ def _read(batches: Any) -> tuple[Any, tf.Tensor]:
 def _clock(*tensors: tf.Tensor) -> tf.Tensor:
     """Return the time in seconds when the host has all of these tensors.
 
-    Not by `tf.timestamp`, which is forbidden where operations have to be deterministic. Declared
-    stateless, because a function's stateful operations run in the order of its text, and the end of
-    a step must not be read after the next batch only because it is written below.
+    `tf.timestamp` is forbidden where operations have to be deterministic. It is declared stateless
+    because stateful operations run in the order of the code, and the end of a step must not be read
+    after the next batch only because it is written below.
     """
-    now = tf.numpy_function(_now, tensors, tf.float64, stateful=False)
+    now = tf.numpy_function(lambda *_: time.perf_counter(), tensors, tf.float64, stateful=False)
     now.set_shape([])
     return now
-
-
-def _now(*_: Any) -> float:
-    return time.perf_counter()

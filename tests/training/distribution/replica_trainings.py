@@ -30,8 +30,8 @@ from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.training.distribution.strategy import find_strategy
+from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
-from pipeline_def.training.tensorboard.log import TrainingLog
 from tests.data.shard_folder import SIZE
 
 BATCH, EPOCHS, SEED = 16, 3, 2

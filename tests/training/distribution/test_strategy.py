@@ -5,13 +5,18 @@ import json
 import logging
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.distribution import strategy as resolver
-from pipeline_def.training.distribution.strategy import find_strategy
+from pipeline_def.training.distribution import strategy as strategies
+from pipeline_def.training.distribution.strategy import (
+    find_strategy,
+    limit_threads,
+    set_determinism,
+)
 
 TWO = json.dumps(
     {
@@ -23,7 +28,7 @@ ONE = json.dumps({"cluster": {"chief": ["localhost:1"]}, "task": {"type": "chief
 
 
 class Machine:
-    """A machine with so many GPUs, on which every strategy can be made by its name."""
+    """A machine with any number of GPUs and environment variables."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
@@ -38,16 +43,12 @@ class Machine:
             self._patch.setenv(name, value)
 
     def pretend(self) -> None:
-        """Make strategies for devices that are not here by their name."""
+        """Create strategies for absent devices too, marked with their kind."""
         for kind in ("gpu", "mirrored", "workers", "tpu"):
             strategy = tf.distribute.OneDeviceStrategy("CPU:0")
             strategy.kind = kind
-            made = functools.partial(_ignore, strategy)
-            self._patch.setitem(resolver._STRATEGIES, kind, made)
-
-
-def _ignore(strategy: Any, _: Any) -> Any:
-    return strategy
+            create = functools.partial(lambda strategy, _: strategy, strategy)
+            self._patch.setitem(strategies._STRATEGIES, kind, create)
 
 
 @pytest.fixture
@@ -58,15 +59,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.mark.parametrize(
     ("there", "chosen", "reason"),
     [
-        pytest.param({}, "cpu", "there is neither", id="nothing"),
+        pytest.param({}, "cpu", "there is no GPU", id="nothing"),
         pytest.param({"gpus": 1}, "gpu", "this machine has a GPU", id="a GPU"),
         pytest.param({"gpus": 2}, "mirrored", "this machine has 2 GPUs", id="GPUs"),
         pytest.param({"gpus": 2, "TF_CONFIG": ONE}, "mirrored", "2 GPUs", id="a cluster of one"),
-        pytest.param({"gpus": 2, "TF_CONFIG": TWO}, "workers", "2 processes", id="workers"),
+        pytest.param({"gpus": 2, "TF_CONFIG": TWO}, "workers", "lists 2 processes", id="workers"),
         pytest.param({"TF_CONFIG": TWO, "TPU_NAME": "t"}, "tpu", "TPU_NAME is t", id="a TPU"),
     ],
 )
-def test_auto_takes_what_is_there_and_says_why(
+def test_auto_chooses_the_available_accelerator_and_logs_why(
     machine: Machine,
     caplog: pytest.LogCaptureFixture,
     there: dict[str, Any],
@@ -84,28 +85,30 @@ def test_auto_takes_what_is_there_and_says_why(
 @pytest.mark.parametrize(
     ("accelerator", "there", "sentence"),
     [
-        pytest.param("gpu", {}, "accelerator is gpu, and TensorFlow finds no GPU", id="no GPU"),
-        pytest.param("mirrored", {}, "mirrored, and TensorFlow finds no GPU", id="no GPUs"),
-        pytest.param("workers", {}, "TF_CONFIG names no other process", id="no TF_CONFIG"),
-        pytest.param("workers", {"TF_CONFIG": ONE}, "names no other process", id="one worker"),
+        pytest.param("gpu", {}, "accelerator is gpu, but TensorFlow finds no GPU", id="no GPU"),
+        pytest.param("mirrored", {}, "mirrored, but TensorFlow finds no GPU", id="no GPUs"),
+        pytest.param("workers", {}, "TF_CONFIG lists no other process", id="no TF_CONFIG"),
+        pytest.param("workers", {"TF_CONFIG": ONE}, "lists no other process", id="one worker"),
         pytest.param("tpu", {}, "TPU_NAME is not set", id="no TPU"),
-        pytest.param("tpu", {"TPU_NAME": "http://x"}, "TPU_NAME is http://x", id="not a TPU"),
-        pytest.param("cpu", {"TF_CONFIG": TWO}, "each of which would train alone", id="ignored"),
+        pytest.param(
+            "tpu", {"TPU_NAME": "http://x"}, "that TPU_NAME names, 'http://x'", id="not a TPU"
+        ),
+        pytest.param("cpu", {"TF_CONFIG": TWO}, "each would train alone", id="ignored"),
         pytest.param("auto", {"TF_CONFIG": "{"}, "TF_CONFIG is '{'", id="malformed"),
         pytest.param("workers", {"TF_CONFIG": TWO}, "process of its own", id="too late"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(
+def test_an_unusable_accelerator_is_one_sentence(
     machine: Machine, accelerator: Any, there: dict[str, Any], sentence: str
 ) -> None:
-    tf.constant(0)  # TensorFlow is in use, as it is in a step after another in one process.
+    tf.constant(0)  # TensorFlow is in use, as in a second component of a process.
     machine.set(**there)
     with pytest.raises(ConfigurationError, match=sentence) as error:
         find_strategy(TrainingConfig(accelerator=accelerator))
     assert "\n" not in str(error.value)
 
 
-def test_a_tpu_is_connected_by_its_name(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tpu_is_connected_by_name(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[str] = []
     monkeypatch.setattr(
         tf.distribute.cluster_resolver.TPUClusterResolver, "connect", connected.append
@@ -117,8 +120,52 @@ def test_a_tpu_is_connected_by_its_name(machine: Machine, monkeypatch: pytest.Mo
     assert connected == ["node-1"]
 
 
-def test_the_cpu_is_used_beside_a_gpu_that_is_running(machine: Machine) -> None:
+def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
     tf.constant(0)
     machine.set(gpus=1)
     with find_strategy(TrainingConfig(accelerator="cpu")).scope():
         assert tf.Variable(0.0).device.endswith("CPU:0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "expected"),
+    [
+        pytest.param(None, 0, True, id="on for CPU"),
+        pytest.param(None, 1, False, id="off for a GPU"),
+        pytest.param(True, 1, True, id="on for a GPU on request"),
+        pytest.param(False, 0, False, id="off for CPU on request"),
+    ],
+)
+def test_determinism(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    asked: bool | None,
+    gpus: int,
+    expected: bool,
+) -> None:
+    calls: list[Any] = []
+    experimental = tf.config.experimental
+    monkeypatch.setattr(experimental, "enable_op_determinism", lambda: calls.append(1))
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda _: ["GPU"] * gpus)
+    config = TrainingConfig(deterministic=asked, seed=3)
+    with caplog.at_level(logging.INFO):
+        set_determinism(config, tf.distribute.get_strategy())
+    assert bool(calls) == expected
+    assert ("slower algorithms" in caplog.text) == (expected and gpus > 0)
+    first = np.random.random()
+    set_determinism(config, tf.distribute.get_strategy())
+    assert np.random.random() == first
+
+
+@pytest.mark.parametrize(("available", "expected"), [(2, [2, 2]), (8, [])])
+def test_threads_follow_the_cpu_quota(
+    monkeypatch: pytest.MonkeyPatch, available: int, expected: list[int]
+) -> None:
+    threads: list[int] = []
+    for kind in ("intra", "inter"):
+        name = f"set_{kind}_op_parallelism_threads"
+        monkeypatch.setattr(tf.config.threading, name, threads.append)
+    monkeypatch.setattr(strategies, "available_cpus", lambda: available)
+    monkeypatch.setattr(strategies, "bound_cpus", lambda: 8)
+    limit_threads()
+    assert threads == expected

@@ -1,4 +1,4 @@
-"""One Trainer step in several processes: TFX's executor in each, connected by TF_CONFIG."""
+"""One Trainer in several processes: TFX's executor in each, connected by TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.distribution.workers import (
-    Cluster,
     is_chief,
     mean_of_workers,
     own_directory,
+    report_lost_worker,
     require_agreement,
-    watching_workers,
 )
 from tests import nodes
 from tests.conftest import SIZE
@@ -31,55 +30,6 @@ from tests.training.distribution.trainer_process import cluster, start
 
 # One process makes what they share.
 pytestmark = pytest.mark.xdist_group("transformed")
-
-WORKERS = {"worker": ["a:1", "b:2"]}
-
-
-def tf_config(cluster: Any, kind: str = "worker", index: Any = 0) -> dict[str, str]:
-    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
-
-
-@pytest.mark.parametrize(
-    ("environment", "size"),
-    [
-        pytest.param(tf_config(WORKERS, index=1), 2, id="workers alone"),
-        pytest.param(tf_config({"chief": ["a:1"], **WORKERS}, "chief"), 3, id="with a chief"),
-        pytest.param(tf_config(WORKERS, index="1"), 2, id="an index as text, as some tools write"),
-        pytest.param(tf_config({"worker": ["[::1]:1"]}), 1, id="an IPv6 address"),
-    ],
-)
-def test_tf_config_says_who_trains_together(environment: dict[str, str], size: int) -> None:
-    cluster = Cluster.of_environment(environment)
-    assert cluster is not None
-    assert cluster.size == size
-
-
-def test_no_tf_config_is_no_cluster() -> None:
-    assert Cluster.of_environment({}) is None
-    assert Cluster.of_environment({"TF_CONFIG": ""}) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "must be JSON such as"),
-        ("[]", "must be JSON such as"),
-        ('{"cluster": {}}', "must be JSON such as"),
-        ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
-        (tf_config(WORKERS, index="first")["TF_CONFIG"], "must be JSON such as"),
-        (tf_config(WORKERS, index=2)["TF_CONFIG"], "task is worker 2, of which its cluster has 2"),
-        (tf_config(WORKERS, index=-1)["TF_CONFIG"], "task is worker -1"),
-        (tf_config(WORKERS, "chief")["TF_CONFIG"], "task is chief 0, of which its cluster has 0"),
-        (tf_config({"ps": ["a:1"], **WORKERS})["TF_CONFIG"], "it names a ps"),
-        (tf_config({"chief": ["a:1", "b:1"], **WORKERS})["TF_CONFIG"], "more than one chief"),
-        (tf_config({"worker": ["a", "b:1"]})["TF_CONFIG"], "as host:port"),
-        (tf_config({"worker": [1, 2]})["TF_CONFIG"], "as host:port"),
-    ],
-)
-def test_a_malformed_tf_config_is_one_sentence(text: str, sentence: str) -> None:
-    with pytest.raises(ConfigurationError, match=sentence) as error:
-        Cluster.of_environment({"TF_CONFIG": text})
-    assert "\n" not in str(error.value)
 
 
 class _Resolver:
@@ -92,7 +42,7 @@ class _Resolver:
 
 
 class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
-    """One of two workers, without the other, of which it is told what that one gives."""
+    """One of two workers, without the other, whose values are given."""
 
     def __init__(self, jobs: list[str], kind: str, index: int, *, other: Any = ()) -> None:
         self._resolver, self._other = _Resolver(jobs, kind, index), iter(other)
@@ -117,7 +67,7 @@ class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
         (["chief", "worker"], "chief", 0, True),
     ],
 )
-def test_only_the_chief_writes_where_files_are_kept(
+def test_only_the_chief_writes_to_the_given_directory(
     jobs: list[str], kind: str, index: int, chief: bool
 ) -> None:
     strategy = _Workers(jobs, kind, index)
@@ -131,7 +81,7 @@ def test_only_the_chief_writes_where_files_are_kept(
         assert all(Path(folder).parent.is_dir() for folder in folders)
 
 
-def test_a_process_alone_agrees_with_itself() -> None:
+def test_a_single_process_agrees_with_itself() -> None:
     strategy = tf.distribute.get_strategy()
     assert is_chief(strategy)
     assert own_directory("/run", strategy) == "/run"
@@ -160,10 +110,10 @@ STORE = tf.errors.UnavailableError(None, None, "Error executing an HTTP request:
     ],
 )
 def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -> None:
-    with pytest.raises(raised) as found, watching_workers(strategy):
+    with pytest.raises(raised) as found, report_lost_worker(strategy):
         raise error
     if raised is WorkerError:
-        assert "start all workers again" in str(found.value)
+        assert "Start all workers again to resume" in str(found.value)
 
 
 def config(target: Path) -> TrainerConfig:
@@ -196,7 +146,7 @@ def run_both(transformed: nodes.Transformed, target: Path) -> None:
 
 
 def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
-    """Return all weights of the exported model, and the history without what is measured."""
+    """Return the exported weights, and the history without measured times."""
     [weights] = (target / "model").rglob("variables.data-*")
     history = json.loads((target / "run" / HISTORY_FILE).read_text())
     return weights.read_bytes(), {
@@ -205,7 +155,7 @@ def exported(target: Path) -> tuple[bytes, dict[str, list[float]]]:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_the_others_and_all_go_on_from_the_checkpoint(
+def test_a_killed_worker_stops_the_others_and_all_resume_from_the_checkpoint(
     transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -222,7 +172,7 @@ def test_a_killed_worker_ends_the_others_and_all_go_on_from_the_checkpoint(
     assert not (killed / "model").exists()
     run_both(transformed, killed)
     assert exported(killed) == exported(whole)
-    # Nothing but what the chief has written is left: a log for each time that it was started.
+    # Only files of the chief are left, with a log for each time it was started.
     for target, starts in ((whole, 1), (killed, 2)):
         assert not list(target.glob("checkpoints/*"))
         assert len(list((target / "run").rglob("validation/events*"))) == starts

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
+from pipeline_def.training.steps.optimizer import Schedule, WeightAverage, make_optimizer
 
 STEPS = 10
 
@@ -26,17 +26,16 @@ STEPS = 10
         pytest.param("linear", 20.0, {49: 1, 75: 0.5}, id="warm-up longer than training"),
     ],
 )
-def test_the_learning_rate_is_a_function_of_the_step(
+def test_learning_rate_is_a_function_of_the_step(
     schedule: Any, warmup: float, expected: dict[int, float]
 ) -> None:
     config = TrainingConfig(
         epochs=10, learning_rate=4.0, schedule=schedule, warmup_epochs=warmup, optimizer="sgd"
     )
     rate = Schedule(config, steps=STEPS)
-    for step, part in expected.items():
-        assert float(rate(tf.constant(step, tf.int64))) == pytest.approx(
-            4 * part, rel=1e-5, abs=1e-6
-        )
+    for step, fraction in expected.items():
+        found = float(rate(tf.constant(step, tf.int64)))
+        assert found == pytest.approx(4 * fraction, rel=1e-5, abs=1e-6)
 
 
 def update(config: TrainingConfig, gradient: float = 1.0, updates: int = 1) -> list[Any]:
@@ -50,7 +49,7 @@ def update(config: TrainingConfig, gradient: float = 1.0, updates: int = 1) -> l
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_weight_decay_spares_what_has_one_axis(optimizer: Any) -> None:
+def test_weight_decay_skips_variables_with_one_axis(optimizer: Any) -> None:
     config = TrainingConfig(
         optimizer=optimizer, learning_rate=0.5, schedule="constant", weight_decay=0.2
     )
@@ -66,7 +65,7 @@ def test_sgd_has_nesterov_momentum() -> None:
     np.testing.assert_allclose(bias, 1 - 0.15 - 0.175, rtol=1e-6)
 
 
-def test_float16_scales_the_loss_and_leaves_out_an_update_that_overflows() -> None:
+def test_float16_scales_the_loss_and_skips_an_update_that_overflows() -> None:
     config = TrainingConfig(precision="float16")
     variable = tf.Variable(tf.ones([2]))
     optimizer = make_optimizer(config, [variable], schedule=Schedule(config, steps=STEPS))
@@ -76,3 +75,38 @@ def test_float16_scales_the_loss_and_leaves_out_an_update_that_overflows() -> No
     np.testing.assert_array_equal(variable, 1.0)
     assert float(optimizer.loss_scale) == scale / 2
     assert int(optimizer.iterations) == 1
+
+
+def dense() -> tf_keras.Model:
+    return tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=[3])])
+
+
+def test_the_average_follows_the_weights() -> None:
+    model = dense()
+    kernel, bias = model.variables
+    kernel.assign(tf.zeros([3, 2]))
+    average = WeightAverage(model, decay=0.4)
+    expected = 0.0
+    for update, value in enumerate([1.0, 2.0, 4.0, 8.0, 16.0], start=1):
+        kernel.assign(tf.fill([3, 2], value))
+        average.update(tf.constant(update, tf.int64))
+        decay = min(0.4, (1 + update) / (10 + update))
+        expected = decay * expected + (1 - decay) * value
+    with average.in_place():
+        np.testing.assert_allclose(kernel, expected, rtol=1e-6)
+        np.testing.assert_array_equal(bias, 0.0)
+    np.testing.assert_array_equal(kernel, 16.0)
+    with pytest.raises(RuntimeError), average.in_place():
+        raise RuntimeError
+    np.testing.assert_array_equal(kernel, 16.0)
+
+
+def test_the_average_of_frozen_weights_equals_them_bit_for_bit() -> None:
+    model = dense()
+    frozen = model.get_weights()
+    average = WeightAverage(model, decay=0.999)
+    for number in range(1, 30):
+        average.update(tf.constant(number, tf.int64))
+    with average.in_place():
+        for ours, theirs in zip(model.get_weights(), frozen, strict=True):
+            np.testing.assert_array_equal(ours, theirs)

@@ -32,8 +32,8 @@ from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts, save_backbone
 from pipeline_def.training.feature_cache import FeatureCache
+from pipeline_def.training.phases import Phase, Training
 from pipeline_def.training.training_input import TrainingInput
-from pipeline_def.training.transfer import Phase, Training
 from tests.data.shard_folder import FEATURE_SPEC
 from tests.pictures import encode
 
@@ -48,7 +48,7 @@ class Killed(Exception):
 
 
 def write_digits(folder: Path, classes: Sequence[int], *, each: int, seed: int = 0) -> Path:
-    """Write `each` images of every class to train, of the others 100 to choose and 150 to judge."""
+    """Write `each` images of every class to train, and of the others 100 to eval, 150 to test."""
     digits = load_digits()
     random = np.random.default_rng(seed)
     of_classes = [random.permutation(np.flatnonzero(digits.target == n)) for n in classes]
@@ -72,8 +72,8 @@ def record(pixels: Any, label: int) -> dict[str, Any]:
     return {ENCODED: encode(large, "JPEG", quality=95), LABEL_ID: label}
 
 
-class Listened(TrainingInput):
-    """The input of a training that can be killed as it reads images."""
+class FailingInput(TrainingInput):
+    """The input of a training that can be interrupted while it reads images."""
 
     kill_at: int | None = None
 
@@ -104,7 +104,7 @@ class Case:
     def run(self) -> Training:
         tf_keras.utils.set_random_seed(self.training.seed)
         tf.config.experimental.enable_op_determinism()
-        choices = TrainerConfig(
+        config = TrainerConfig(
             transform=IMAGES,
             input=InputConfig(cache="none"),
             augmentation=AugmentationConfig(shift=0.1),
@@ -113,7 +113,7 @@ class Case:
             transfer=self.transfer,
         )
         patterns = {f"{s}_files": [f"{self.digits}/Split-{s}/*"] for s in ("train", "eval")}
-        data = Listened.find(SimpleNamespace(**patterns), choices, FEATURE_SPEC, replicas=1)
+        data = FailingInput.find(SimpleNamespace(**patterns), config, FEATURE_SPEC, replicas=1)
         object.__setattr__(data, "kill_at", self.kill_at)
         labels = [*read_index(str(self.digits))["labels"]["train"]]
         model = build(self.model, len(labels), seed=self.training.seed)
@@ -142,14 +142,14 @@ def images_of(digits: Path, split: str) -> tuple[Any, Any]:
 
 
 def accuracy(model: tf_keras.Model, digits: Path) -> float:
-    """Measure on images that have neither trained the model nor chosen its weights."""
+    """Measure on the test split."""
     images, labels = images_of(digits, "test")
     return float(np.mean(np.argmax(model(images), axis=1) == labels))
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
-    """A small network that has been trained to tell six digits apart."""
+    """A small network trained on six digits."""
     folder = tmp_path_factory.mktemp("pretrained")
     case = Case(write_digits(folder, OLD, each=120), folder, training=TrainingConfig(epochs=10))
     path = str(folder / "backbone.weights.h5")
@@ -159,7 +159,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Path]:
-    """From images of each new class, and a seed, to their folder."""
+    """From the number of images of each new class, and a seed, to their folder."""
 
     @functools.cache
     def write(each: int, seed: int = 0) -> Path:
@@ -192,7 +192,7 @@ def test_the_better_phase_has_the_better_best_epoch(
     assert later.is_better_than(phase(metric, before)) is better
 
 
-def test_the_history_of_all_phases_says_which_epoch_is_of_which() -> None:
+def test_the_history_of_all_phases_numbers_them() -> None:
     none: Any = None
     training = Training(none, none, [], "", "")
     training.phases = [phase("val_loss", [2.0, 1.0]), phase("val_loss", [3.0])]
@@ -204,7 +204,7 @@ def test_the_history_of_all_phases_says_which_epoch_is_of_which() -> None:
 
 
 @pytest.mark.slow
-def test_two_phases_and_what_is_said_of_them(
+def test_two_phases_and_their_description(
     pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
     case = Case(digits(100, 0), tmp_path, pretrained, TransferConfig(head_epochs=4))
@@ -229,43 +229,49 @@ def test_two_phases_and_what_is_said_of_them(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("each", "margin"), [(10, 0.1), (100, 0.02)])
 def test_transfer_beats_random_weights_at_the_same_budget(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, each: int, margin: float
+    pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
     found = []
     for seed in range(3):
-        images = digits(each, seed)
+        images = digits(10, seed)
         training = TrainingConfig(epochs=1, seed=seed)
         transferred = Case(images, tmp_path / f"{seed}", pretrained, training=training).run()
-        # Computing the features once shows the network each image once more.
+        # Computing the features shows the network each image once more.
         longer = replace(training, epochs=2)
         random = Case(images, tmp_path / f"{seed}-random", training=longer).run()
         found.append([accuracy(t.model, images) for t in (transferred, random)])
     ours, theirs = np.transpose(found)
-    # With ten images never by chance; with a hundred, an image or two may be.
     assert np.all(ours > theirs - 0.02), found
-    assert np.mean(ours - theirs) > margin, found
+    assert np.mean(ours - theirs) > 0.1, found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("each", [10, 100])
 def test_the_head_is_as_good_as_logistic_regression(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, each: int
+    pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
     ours, theirs = [], []
     for seed in range(4):
-        images = digits(each, seed)
+        images = digits(10, seed)
         transfer = TransferConfig(unfreeze="none")
         training = TrainingConfig(seed=seed)
-        case = Case(images, tmp_path / f"{seed}", pretrained, transfer, training)
-        model = case.run().model
+        model = Case(images, tmp_path / f"{seed}", pretrained, transfer, training).run().model
         ours.append(accuracy(model, images))
         backbone = Parts.of(model).backbone
         (x, y), (unseen, labels) = (images_of(images, split) for split in ("train", "test"))
         regression = LogisticRegression(max_iter=5000).fit(backbone(x).numpy(), y)
         theirs.append(regression.score(backbone(unseen).numpy(), labels))
     assert np.mean(ours) >= np.mean(theirs) - 0.01, (ours, theirs)
+
+
+@pytest.mark.slow
+def test_class_weights_reach_the_loss(
+    digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrainingInput, "class_weights", lambda _, classes: [0.0] * classes)
+    training = Case(digits(10, 0), tmp_path, training=TrainingConfig(epochs=1)).run()
+    assert training.history["loss"] == [0.0]
+    assert training.history["val_loss"] > [0.0]
 
 
 def weights_by_layer(model: tf_keras.Model) -> dict[str, list[Any]]:
@@ -276,8 +282,20 @@ def weights_by_layer(model: tf_keras.Model) -> dict[str, list[Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("cached", [True, False])
 def test_the_first_phase_leaves_the_backbone_bit_for_bit(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, cached: bool
+    pretrained: ModelConfig,
+    digits: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cached: bool,
 ) -> None:
+    computed = []
+
+    def compute(self: FeatureCache, shards: Shards) -> Any:
+        computed.append(shards.split)
+        return compute_features(self, shards)
+
+    compute_features = FeatureCache._compute
+    monkeypatch.setattr(FeatureCache, "_compute", compute)
     transfer = TransferConfig(head_epochs=2, unfreeze="none", cache_features=cached)
     model = Case(digits(10, 0), tmp_path, pretrained, transfer).run().model
     untrained = build(pretrained, 4)
@@ -286,11 +304,12 @@ def test_the_first_phase_leaves_the_backbone_bit_for_bit(
     for name in before:
         np.testing.assert_array_equal(before[name], after[name], err_msg=name)
     assert any(np.any(v.numpy()) for v in Parts.of(model).head.trainable_variables)
+    assert computed == (["train", "eval"] if cached else [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("train_batch_norm", [False, True])
-def test_the_second_phase_leaves_what_is_frozen_bit_for_bit(
+def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
     pretrained: ModelConfig, digits: Any, tmp_path: Path, train_batch_norm: bool
 ) -> None:
     transfer = TransferConfig(head_epochs=1, unfreeze=1, train_batch_norm=train_batch_norm)
@@ -332,7 +351,7 @@ def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
 
 
 @pytest.mark.slow
-def test_weights_that_fine_tuning_spoils_are_left_aside(
+def test_weights_that_fine_tuning_spoils_are_discarded(
     pretrained: ModelConfig, digits: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     training = TrainingConfig(epochs=1, learning_rate=1.0)
@@ -340,40 +359,8 @@ def test_weights_that_fine_tuning_spoils_are_left_aside(
     with caplog.at_level(logging.WARNING):
         both = case.run()
     assert both.exported == "head"
-    assert "Fine-tuning has not made the model better (val_loss" in caplog.text
+    assert "Fine-tuning has not improved the model (val_loss" in caplog.text
     head = replace(case, folder=tmp_path / "head", transfer=TransferConfig(unfreeze="none")).run()
     for ours, theirs in zip(both.model.variables, head.model.variables, strict=True):
         if ours.dtype.is_floating:
             np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.slow
-def test_the_first_phase_runs_the_backbone_once_an_image(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def count(cached: bool) -> int:
-        """Count the images that the first phase has asked its input for."""
-        seen = []
-
-        def see(number: Any) -> Any:
-            seen.append(int(number))
-            return np.int64(0)
-
-        def tap(batch: tf.Tensor, labels: tf.Tensor) -> Any:
-            counted = tf.numpy_function(see, [tf.shape(batch)[0]], tf.int64)
-            with tf.control_dependencies([counted]):
-                return tf.identity(batch), labels
-
-        def tapped(*those: Any, **options: Any) -> tf.data.Dataset:
-            return make_dataset(*those, **options).map(tap)
-
-        with monkeypatch.context() as patch:
-            for module in ("feature_cache", "training_input"):
-                patch.setattr(f"pipeline_def.training.{module}.make_dataset", tapped)
-            transfer = TransferConfig(head_epochs=4, unfreeze="none", cache_features=cached)
-            Case(digits(100, 0), tmp_path / f"{cached}", pretrained, transfer).run()
-        return sum(seen)
-
-    once = 400 + 100
-    assert count(True) == once
-    assert count(False) > 3 * once

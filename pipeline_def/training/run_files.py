@@ -1,0 +1,131 @@
+"""The files that Trainer writes to its artifact `model_run`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+import os
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from components.contract.configuration import to_dict
+from components.contract.machine import available_memory, gib
+from components.contract.model_files import (
+    HISTORY_FILE,
+    INPUT_FILE,
+    INPUT_WAIT_FRACTION,
+    MODEL_FILE,
+    RATE,
+    TRAINING_FILE,
+)
+from components.transform.config import TransformConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.data.cache import fits_in_memory, pixel_bytes
+from pipeline_def.data.shards import Shards
+from pipeline_def.training.calibration import Calibration
+from pipeline_def.training.log import TrainingLog
+from pipeline_def.training.phases import Training
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def describe_training(
+    training: Training, calibration: Calibration | None, *, started: float, directory: str
+) -> None:
+    """Write history, input and facts of a training that began at the time `started`."""
+    data = training.data
+    # Earlier phases may have read features from memory, which tells nothing about the input.
+    history = training.phases[-1].history
+    description: dict[str, Any] = {
+        "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
+        "seconds": time.time() - started,
+        "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
+        "phases": [phase.describe() for phase in training.phases],
+        "exported": training.exported,
+        "calibration": calibration and dataclasses.asdict(calibration),
+    }
+    reading = describe_input(history, data.config.input, data.train, data.config.transform)
+    _write(training.history, directory, HISTORY_FILE)
+    _write(reading, directory, INPUT_FILE)
+    _write(description, directory, TRAINING_FILE)
+    _log_hyperparameters(training, description["config"], directory)
+
+
+def describe_input(
+    history: Mapping[str, Sequence[float]],
+    options: InputConfig,
+    shards: Shards,
+    config: TransformConfig,
+) -> dict[str, Any]:
+    """Return how the input pipeline kept up with training, and log advice if it did not.
+
+    Args:
+        history: metric → its value in every epoch.
+        options: with `cache` resolved.
+        shards: of the training images.
+        config: of the training images.
+
+    Returns:
+        Medians of `images_per_second` and `input_wait_fraction`, without the first epoch if there
+        are others; `cache`; `advice`, None unless the fraction is above `input.max_wait`.
+    """
+    rate, waited = (
+        statistics.median(history[name][1:] or history[name])
+        for name in (RATE, INPUT_WAIT_FRACTION)
+    )
+    advice = _advise(options, shards, config) if waited > options.max_wait else None
+    if advice:
+        _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
+    return {RATE: rate, INPUT_WAIT_FRACTION: waited, "cache": options.cache, "advice": advice}
+
+
+def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> str:
+    pixels = pixel_bytes(shards, config)
+    if options.cache in ("decoded", "file"):
+        change = "pixels are cached already; a larger model or batch would use the time"
+    elif config.storage == "originals":
+        change = (
+            "set ingest.shrink to decode smaller images, or transform.storage to jpeg to crop from "
+            "images that are small already"
+        )
+    elif fits_in_memory(pixels, available_memory()):
+        change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
+    elif not shards.local:
+        change = "read from a local disk, or raise input.interleave"
+    elif config.storage != "raw":
+        change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
+    else:
+        change = "put the shards on a faster disk"
+    return f"{change}. `uv run -m benchmarks.input_pipeline --data DIR` measures what helps."
+
+
+def _log_hyperparameters(training: Training, config: Mapping[str, Any], directory: str) -> None:
+    """Log the configuration and the metrics of the exported weights for TensorBoard."""
+    [exported] = [phase for phase in training.phases if phase.name == training.exported]
+    best = list(exported.history[exported.metric]).index(exported.best)
+    metrics = {name: values[best] for name, values in exported.history.items()}
+    with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
+        log.write_hyperparameters(config, metrics)
+
+
+def describe_model(model: tf_keras.Model, saved_model: str, directory: str) -> None:
+    """Write the number of parameters, and the size of the SavedModel in bytes."""
+    size = sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in tf.io.gfile.walk(saved_model)
+        for name in names
+    )
+    _write({"parameters": model.count_params(), "bytes": size}, directory, MODEL_FILE)
+
+
+def _write(content: dict[str, Any], directory: str, name: str) -> None:
+    tf.io.gfile.makedirs(directory)
+    with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
+        file.write(json.dumps(content))

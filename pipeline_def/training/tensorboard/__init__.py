@@ -1,1 +1,0 @@
-"""What training writes for TensorBoard."""

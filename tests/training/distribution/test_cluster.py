@@ -1,0 +1,72 @@
+"""TF_CONFIG: who trains together, and which process is the chief."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.training.distribution.cluster import Cluster, is_chief_process
+
+WORKERS = {"worker": ["a:1", "b:2"]}
+WITH_CHIEF = {"chief": ["a:1"], **WORKERS}
+
+
+def tf_config(cluster: Any, kind: str = "worker", index: Any = 0) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        pytest.param(tf_config(WORKERS, index=1), 2, id="workers alone"),
+        pytest.param(tf_config(WITH_CHIEF, "chief"), 3, id="with a chief"),
+        pytest.param(tf_config(WORKERS, index="1"), 2, id="an index as text, as some tools write"),
+        pytest.param(tf_config({"worker": ["[::1]:1"]}), 1, id="an IPv6 address"),
+        pytest.param("", None, id="not set"),
+    ],
+)
+def test_processes_of_a_cluster(text: str, size: int | None) -> None:
+    cluster = Cluster.from_environment({"TF_CONFIG": text})
+    assert (cluster and cluster.size) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "must be JSON such as"),
+        ("[]", "must be JSON such as"),
+        ('{"cluster": {}}', "must be JSON such as"),
+        ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
+        (tf_config(WORKERS, index="first"), "must be JSON such as"),
+        (tf_config(WORKERS, index=2), "task is worker 2, but it lists 2 of that type"),
+        (tf_config(WORKERS, index=-1), "task is worker -1"),
+        (tf_config(WORKERS, "chief"), "task is chief 0, but it lists 0 of that type"),
+        (tf_config({"ps": ["a:1"], **WORKERS}), "it lists 'ps'"),
+        (tf_config({"chief": ["a:1", "b:1"], **WORKERS}), "more than one chief"),
+        (tf_config({"worker": ["a", "b:1"]}), "as host:port"),
+        (tf_config({"worker": [1, 2]}), "as host:port"),
+    ],
+)
+def test_a_malformed_tf_config_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as error:
+        Cluster.from_environment({"TF_CONFIG": text})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "chief"),
+    [
+        (tf_config(WORKERS), True),
+        (tf_config(WORKERS, index=1), False),
+        (tf_config(WITH_CHIEF, "chief"), True),
+        (tf_config(WITH_CHIEF), False),
+        (tf_config(WORKERS, "evaluator"), False),
+        ("", True),
+        ("{}", True),
+    ],
+)
+def test_the_chief_writes_the_outputs(text: str, chief: bool) -> None:
+    assert is_chief_process({"TF_CONFIG": text}) is chief

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.transform.config import TransformConfig
+from pipeline_def.config.input import InputConfig
+from pipeline_def.data.shards import Shards
+from pipeline_def.training.run_files import describe_input
+
+
+def describe(
+    waits: list[float], *, cache: Any = "none", storage: Any = "jpeg", **more: Any
+) -> dict[str, Any]:
+    shards = Shards(more.get("uri", "/examples"), "train", {"data": more.get("records", 1000)})
+    history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
+    config = TransformConfig(size=100, storage=storage)
+    return describe_input(history, InputConfig(cache=cache), shards, config)
+
+
+@pytest.mark.parametrize(
+    ("waits", "rate", "wait"),
+    [
+        pytest.param([0.9, 0.02, 0.02, 0.02], 300.0, 0.02, id="the first epoch does not count"),
+        pytest.param([0.01], 10.0, 0.01, id="a single epoch does"),
+    ],
+)
+def test_medians_of_the_epochs(waits: list[float], rate: float, wait: float) -> None:
+    assert describe(waits) == {
+        "images_per_second": rate,
+        "input_wait_fraction": wait,
+        "cache": "none",
+        "advice": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        ({}, "set input.cache to decoded, which takes 0.0 GiB"),
+        ({"cache": "decoded"}, "pixels are cached already"),
+        ({"storage": "originals"}, "set ingest.shrink"),
+        ({"records": 10**9}, "transform.storage to raw; either takes 27,939.7 GiB"),
+        ({"records": 10**9, "storage": "raw"}, "a faster disk"),
+        ({"records": 10**9, "uri": "gs://bucket/examples"}, "raise input.interleave"),
+    ],
+)
+def test_advice_when_training_waits(
+    more: dict[str, Any], advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = describe([0.9, 0.4, 0.4, 0.4], **more)["advice"]
+    assert advice in found
+    assert "benchmarks.input_pipeline" in found
+    assert "Training waited for input 40 % of the time" in caplog.text
