@@ -304,7 +304,7 @@ def test_the_first_phase_leaves_the_backbone_bit_for_bit(
     for name in before:
         np.testing.assert_array_equal(before[name], after[name], err_msg=name)
     assert any(np.any(v.numpy()) for v in Parts.of(model).head.trainable_variables)
-    assert computed == (["train", "eval"] if cached else [])
+    assert sorted(computed) == (["eval", "train"] if cached else [])
 
 
 @pytest.mark.slow
