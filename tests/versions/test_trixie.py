@@ -1,4 +1,4 @@
-"""When `.ci/trixie` skips, fails and passes; the programs that it calls are stand-ins here."""
+"""When `.ci/trixie` skips, fails and passes, with fake programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / ".ci" / "trixie"
 BASH = shutil.which("bash")
 REAL = ("bash", "dirname", "env", "mkdir", "mv", "realpath", "rm", "tail", "touch")
 
-# What is run in the root is written to a file, and fails where it begins with $FAILS.
+# Commands run in the root are logged to a file, and fail if they begin with $FAILS.
 PROGRAMS = {
     "apt-get": "exit 1",
     "cp": "",
@@ -33,7 +33,6 @@ IN_ROOT = [
     "pytest -m not slow",
     "python local_runner.py --output",
     "pytest -n 0 tests/versions/test_two_sets.py",
-    *["python kfp_runner.py compile --target", "python kfp_runner.py check --target"] * 2,
 ]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -41,7 +40,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a copy of the script in `tmp_path`, where "-" stands for a program that is missing."""
+    """Run a copy of the script in `tmp_path`; "-" stands for a missing program."""
 
     def run(
         *, fails: str = "nothing", only: str = "", **programs: str
@@ -74,16 +73,16 @@ def ran(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("programs", "reason"),
     [
-        ({"id": "echo 1000"}, "it needs to be root to make a root of Debian 13"),
-        ({"unshare": "exit 1"}, "nothing can be mounted here"),
+        ({"id": "echo 1000"}, "only root can make a Debian 13 root"),
+        ({"unshare": "exit 1"}, "this machine allows no mounts"),
         (
             {"uv": '[ "$2" != python ] || exit 1; echo "$PWD/cache"'},
-            "this machine has them itself, so that its own tests have run with them",
+            "this machine's Python already runs them",
         ),
-        ({"df": "echo Avail; echo 5"}, "there are less than 6 GB free for {root}"),
+        ({"df": "echo Avail; echo 5"}, "less than 6 GB are free for {root}"),
         ({"debootstrap": "-"}, "debootstrap is not installed, and apt-get cannot install it"),
         ({"debootstrap": 'mkdir "$4"; exit 1'}, "debootstrap could not make a root of Debian 13"),
-        ({"fails": IN_ROOT[1]}, "uv could not download them"),
+        ({"fails": IN_ROOT[1]}, "uv could not download the packages"),
     ],
 )
 def test_it_says_why_it_skips(
@@ -119,6 +118,7 @@ def test_a_folder_of_others_stays(run: Run, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root/thesis").touch()
     done = run()
-    there = f"trixie: there is something else at {tmp_path / 'root'}: name another folder.\n"
+    reason = "exists and was not made by this script: pass another folder."
+    there = f"trixie: {tmp_path / 'root'} {reason}\n"
     assert (done.returncode, done.stderr) == (1, there)
     assert (tmp_path / "root/thesis").exists()

@@ -1,6 +1,6 @@
-"""What moves between the two sets of versions: shards, pushed models, whole output folders.
+"""Outputs of the two sets of versions: equal shards, and a run on the output of the other set.
 
-`.ci/trixie` runs the digits with each set, and then these tests: with both, one after the other.
+`.ci/trixie` runs the digits with each set, and then these tests with the newer one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pytest
 from components.evaluation.prediction_file import read_predictions
 
 ROOT = Path(__file__).parents[2]
-# With the outputs of two runs: `old`, with Python 3.11, and `new`, with a later one.
+# The outputs of two runs: `old` with Python 3.11, and `new` with a later one.
 MADE = Path(os.environ.get("TWO_SETS", "/nowhere"))
 THERE = MADE / ("new" if sys.version_info < (3, 12) else "old")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif("TWO_SETS" not in os.environ, reason="two runs that .ci/trixie makes"),
+    pytest.mark.skipif("TWO_SETS" not in os.environ, reason="needs two runs by .ci/trixie"),
 ]
 
 
@@ -42,7 +42,7 @@ def test_both_sets_write_the_same_shards(place: str) -> None:
 
 
 def test_a_run_goes_on_with_an_output_folder_of_the_other_set() -> None:
-    """Its steps are done again; the model that the other set has pushed is the one in use."""
+    """All steps run again; the model pushed by the other set is the model in use."""
     before = summary()
     done = subprocess.run(
         [sys.executable, "local_runner.py", "--output", str(THERE)],
