@@ -17,7 +17,7 @@ from typing import Any
 
 import kfp_runner
 from docs.diagram import Box, draw_arrow, draw_page, draw_title
-from pipeline_def.kubeflow.check.spec_check import read_documents
+from pipeline_def.kubeflow.spec_check import read_documents
 from pipeline_def.kubeflow.specification import Specification
 
 _DAGRE = "dagre@0.8.5"

@@ -38,7 +38,7 @@ from components import (
 from components.contract.example import ENCODED, LABEL
 from components.records.shard_files import count_examples, read_index
 from components.validation.findings import read_anomalies
-from pipeline_def.kubeflow.check.spec_check import find_problems
+from pipeline_def.kubeflow.spec_check import find_problems
 from tests.nodes import IN_MEMORY
 from tests.pictures import COLOURS, encode, picture, write_folder
 
@@ -171,4 +171,6 @@ def test_the_kubeflow_runner_of_tfx_compiles_them(make: Any, tmp_path: Path) -> 
     assert set(spec["root"]["dag"]["tasks"]) == {component.id for component in components}
     assert find_problems([spec], "vertex") == []
     # The hook that TFX gives to every ExampleGen that reads files, its own ones, too.
-    assert {problem.code for problem in find_problems([spec], "oss")} == {"pre-cache-check"}
+    executors = spec["deploymentSpec"]["executors"].items()
+    hooked = [name for name, one in executors if "lifecycle" in one.get("container", {})]
+    assert hooked == [f"{components[0].id}_executor"]

@@ -1,4 +1,4 @@
-"""What `kfp_runner.py` does with runs on a cluster: starts, schedules, lists and stops them."""
+"""The commands of `kfp_runner.py` for runs on a cluster: start, schedule, list, read and stop."""
 
 from __future__ import annotations
 
@@ -7,68 +7,115 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
-from pipeline_def.kubeflow.command_options import Parser, add_connection, add_request, add_target
 
 if TYPE_CHECKING:
-    from pipeline_def.kubeflow.client.run_control import ListedRun
-    from pipeline_def.kubeflow.client.schedule import Schedule
+    from pipeline_def.kubeflow.client.runs import ListedRun
 
-RUN = "Uploads a specification as a new version of its pipeline and starts a run of it."
-SCHEDULE = "Has a specification run at the times of a cron expression, on the newest data."
-RUNS = "Lists the newest runs of an experiment."
-LOGS = "Prints the log of a task."
-STOP = "Stops a run."
+RUN = "Upload a specification as a new version of its pipeline and start a run of it."
+SCHEDULE = "Run a specification at the times of a cron expression, on the newest data."
+RUNS = "List the latest runs of an experiment."
+LOGS = "Print the log of a task."
+STOP = "Stop a run."
 
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
-a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run goes on."""
+a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
 
 
+class Parser(argparse.ArgumentParser):
+    """Reports a mistake in one sentence, without the usage of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigurationError`."""
+        text = f"{message[:1].upper()}{message[1:].rstrip('.')}"
+        raise ConfigurationError(f"{text}. See {self.prog} --help.")
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses a kind of Kubeflow."""
+    parser.add_argument(
+        "--target",
+        choices=("oss", "vertex"),
+        default="oss",
+        help="oss: open-source Kubeflow Pipelines v2, the default; vertex: Vertex AI.",
+    )
+
+
+def _add_connection(parser: argparse.ArgumentParser) -> None:
+    oss = parser.add_argument_group("open-source Kubeflow Pipelines")
+    add = oss.add_argument
+    add("--endpoint", help="URL of the Pipelines API, such as http://localhost:8080.")
+    add("--namespace", help="Namespace of the user, on a cluster with several.")
+    add("--experiment", default="images", help="Created if missing. Default: images.")
+    add("--token-file", help="File with a bearer token. Default: the variable KFP_TOKEN, or none.")
+    add("--ca-cert", help="PEM file with the certificate of the server's authority.")
+    add("--timeout", type=float, default=30.0, help="Seconds for one request. Default: 30.")
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--spec", default="pipeline.yaml", help="File from `compile`. Default: pipeline.yaml.")
+    add(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Parameter of the run, such as training_epochs=5. May be repeated.",
+    )
+    add("--pipeline-root", help="URL of the folder for what steps write.")
+    add("--pipeline-version", help="Name of the version. Default: time and digest.")
+    add("--service-account", help="Account that runs the steps.")
+    add("--no-cache", action="store_true", help="Run every step, whatever is in the cache.")
+
+
 def run(arguments: list[str]) -> int:
-    """Start a run, and follow it if asked; return 1 if it failed."""
+    """Start a run, and follow it if asked to; return 1 if it failed."""
     own = _run_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import submission
-    from pipeline_def.kubeflow.client.run_follower import RUN_ENDS
-    from pipeline_def.kubeflow.client.run_record import RunWriter
+    from pipeline_def.kubeflow.client.run import RUN_ENDS
+    from pipeline_def.kubeflow.client.run_record import RunWriter, check_output
+    from pipeline_def.kubeflow.specification import Specification
 
-    writer = RunWriter(own)
-    started = submission.start(own)
-    writer.write_start(started)
+    check_output(own.output)
+    request = submission.make_request(own, own.run_name, target=own.target)
+    started = submission.start(own, request)
+    writer = RunWriter(own.output, request, started)
     print(f"Run: {started.run_id}\n{started.url}", flush=True)
     if not own.wait:
         return 0
-    state = submission.follow(own, started.run_id, writer.see)
+    tasks = [name for name, _, _ in Specification(*request.documents).steps()]
+    state = submission.follow(own, started.run_id, tasks, writer.see)
     if state not in RUN_ENDS:
         return _INTERRUPTED
-    return 0 if state in submission.SUCCEEDED else 1
+    return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
 
 
 def _run_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kfp_runner.py run", description=RUN, epilog=_STATUS)
     add_target(parser)
-    add_request(parser)
+    _add_request(parser)
     add = parser.add_argument
-    add("--run-name", help="Name of the run; else pipeline and time.")
-    add("--output", default="output", metavar="DIR", help="Folder for the run's record: output.")
-    add("--wait", action="store_true", help="Follow the run; the status tells how it ended.")
-    add_connection(parser)
+    add("--run-name", help="Name of the run. Default: pipeline and time.")
+    add("--output", default="output", metavar="DIR", help="Folder for its record. Default: output.")
+    add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
+    _add_connection(parser)
     vertex = parser.add_argument_group("Vertex AI")
-    vertex.add_argument("--project", help="Of Google Cloud.")
-    vertex.add_argument("--region", help="Such as europe-west4.")
+    vertex.add_argument("--project", help="Google Cloud project.")
+    vertex.add_argument("--region", help="Region, such as europe-west4.")
     return parser
 
 
 def schedule(arguments: list[str]) -> int:
-    """Make, list or remove schedules."""
+    """Create, list or remove schedules."""
     own = _schedule_parser().parse_args(arguments)
 
-    from pipeline_def.kubeflow.client import schedule as schedules
-    from pipeline_def.kubeflow.client import submission
+    from pipeline_def.kubeflow.client import schedules, submission
+    from pipeline_def.runs.table import print_table
 
     if own.cron is not None:
         schedules.read_cron(own.cron)
@@ -77,15 +124,17 @@ def schedule(arguments: list[str]) -> int:
         request = dataclasses.replace(request, name=own.name or pipeline)
     with submission.connect(own) as api:
         if own.list:
-            _print_schedules(schedules.list_schedules(api, own.experiment))
+            found = schedules.list_schedules(api, own.experiment)
+            rows = [(s.name, s.cron, "on" if s.enabled else "off", s.schedule_id) for s in found]
+            print_table(("Schedule", "Cron, with seconds", "", "ID"), rows)
         elif own.remove:
             schedules.remove_schedule(api, own.experiment, own.remove)
             print(f"Removed: {own.remove}")
         else:
-            made = schedules.add_schedule(
+            created = schedules.add_schedule(
                 api, request, own.cron, experiment=own.experiment, version=own.pipeline_version
             )
-            print(f"Schedule: {made.name}, {made.cron} (with seconds), {made.schedule_id}")
+            print(f"Schedule: {created.name}, {created.cron} (with seconds), {created.schedule_id}")
     return 0
 
 
@@ -97,10 +146,10 @@ def _schedule_parser() -> argparse.ArgumentParser:
         help='Minute, hour, day, month and day of the week, in the cluster\'s time: "0 3 * * *".',
     )
     what.add_argument("--list", action="store_true", help="List the schedules.")
-    what.add_argument("--remove", metavar="NAME", help="Remove a schedule; its runs go on.")
-    parser.add_argument("--name", help="Name of the schedule; else that of the pipeline.")
-    add_request(parser)
-    add_connection(parser)
+    what.add_argument("--remove", metavar="NAME", help="Remove a schedule.")
+    parser.add_argument("--name", help="Name of the schedule. Default: that of the pipeline.")
+    _add_request(parser)
+    _add_connection(parser)
     return parser
 
 
@@ -108,13 +157,14 @@ def runs(arguments: list[str]) -> int:
     """List runs."""
     own = _runs_parser().parse_args(arguments)
 
-    from pipeline_def.kubeflow.client import run_control, submission
+    from pipeline_def.kubeflow.client import submission
+    from pipeline_def.kubeflow.client.runs import list_runs
     from pipeline_def.runs.table import print_json, print_table
 
     if not 1 <= own.number <= 200:
         raise ConfigurationError(f"--number is {own.number}: it must be from 1 to 200.")
     with submission.connect(own) as api:
-        found = run_control.list_runs(api, own.experiment, own.number)
+        found = list_runs(api, own.experiment, own.number)
     if own.json:
         print_json([dataclasses.asdict(one) for one in found])
     else:
@@ -124,9 +174,9 @@ def runs(arguments: list[str]) -> int:
 
 def _runs_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kfp_runner.py runs", description=RUNS)
-    parser.add_argument("--number", type=int, default=20, help="How many at most: 20.")
-    parser.add_argument("--json", action="store_true", help="Print them as JSON.")
-    add_connection(parser)
+    parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    _add_connection(parser)
     return parser
 
 
@@ -134,11 +184,12 @@ def logs(arguments: list[str]) -> int:
     """Print the log of a task."""
     own = _logs_parser().parse_args(arguments)
 
-    from pipeline_def.kubeflow.client import run_control, submission
+    from pipeline_def.kubeflow.client import submission
+    from pipeline_def.kubeflow.client.runs import find_run, read_task_log
 
     with submission.connect(own) as api:
-        meant = run_control.find_run(api, own.experiment, own.run)
-        text = run_control.read_task_log(api, meant.run_id, own.task)
+        found = find_run(api, own.experiment, own.run)
+        text = read_task_log(api, found.run_id, own.task)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0
 
@@ -146,8 +197,8 @@ def logs(arguments: list[str]) -> int:
 def _logs_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kfp_runner.py logs", description=LOGS)
     parser.add_argument("task", help="Name of the task, such as Trainer.")
-    parser.add_argument("--run", help="Identifier, its beginning, or name; else the newest run.")
-    add_connection(parser)
+    parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
+    _add_connection(parser)
     return parser
 
 
@@ -155,41 +206,35 @@ def stop(arguments: list[str]) -> int:
     """Stop a run."""
     own = _stop_parser().parse_args(arguments)
 
-    from pipeline_def.kubeflow.client import run_control, submission
-    from pipeline_def.kubeflow.client.run_follower import RUN_ENDS
+    from pipeline_def.kubeflow.client import submission
+    from pipeline_def.kubeflow.client.run import RUN_ENDS
+    from pipeline_def.kubeflow.client.runs import find_run, stop_run
 
     with submission.connect(own) as api:
-        meant = run_control.find_run(api, own.experiment, own.run)
-        if meant.state in RUN_ENDS:
-            print(f"{meant.run_id} has ended already: {meant.state}")
+        found = find_run(api, own.experiment, own.run)
+        if found.state in RUN_ENDS:
+            print(f"{found.run_id} has already ended: {found.state}")
             return 0
-        run_control.stop_run(api, meant)
-    print(f"Stopping: {meant.run_id}")
+        stop_run(api, found.run_id)
+    print(f"Stopping: {found.run_id}")
     return 0
 
 
 def _stop_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kfp_runner.py stop", description=STOP)
-    parser.add_argument("run", help="Identifier of the run, the beginning of it, or its name.")
-    add_connection(parser)
+    parser.add_argument("run", help="ID of the run, its beginning, or its name.")
+    _add_connection(parser)
     return parser
 
 
 def _row(run: ListedRun) -> Sequence[str]:
-    begun = datetime.fromisoformat(run.created) if run.created else None
-    if begun is None:
+    if not run.created:
         return (run.run_id, run.name, run.state, "", "")
+    started = datetime.fromisoformat(run.created)
     ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
-    took = format_duration(max(0.0, (ended - begun).total_seconds()))
-    return (run.run_id, run.name, run.state, f"{begun.astimezone():%Y-%m-%d %H:%M}", took)
-
-
-def _print_schedules(found: list[Schedule]) -> None:
-    from pipeline_def.runs.table import print_table
-
-    rows = ((one.name, one.cron, "on" if one.enabled else "off", one.schedule_id) for one in found)
-    print_table(("Schedule", "Cron, with seconds", "", "Identifier"), rows)
+    took = format_duration(max(0.0, (ended - started).total_seconds()))
+    return (run.run_id, run.name, run.state, f"{started.astimezone():%Y-%m-%d %H:%M}", took)
 
 
 PARSERS = (_run_parser, _schedule_parser, _runs_parser, _logs_parser, _stop_parser)
-"""Make the parsers of all commands here."""
+"""Create the parsers of all commands here."""

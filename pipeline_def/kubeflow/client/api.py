@@ -1,4 +1,4 @@
-"""Requests to the API of open-source Kubeflow Pipelines, and a sentence for each that fails."""
+"""Send requests to the API of open-source Kubeflow Pipelines, with one sentence for each error."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from components.contract.errors import ConfigurationError, ServiceError
+from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.connection import TOKEN_VARIABLE, Connection, Token
 from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 
-_PASS_TOKEN = f"pass a token with --token-file or in {TOKEN_VARIABLE}"
+_PASS_TOKEN = f"pass a token in --token-file or {TOKEN_VARIABLE}"
 
-# The upload service answers 400 or 500 where the others would say 401, 403, 409 or 400, and nothing
-# but its text, here without spaces, tells them apart.
+# The upload service answers 400 or 500 in the place of these; only its text tells them apart.
 _UPLOAD_STATUS = {
     "unauthenticated": 401,
     "permissiondenied": 403,
@@ -25,27 +24,23 @@ _UPLOAD_STATUS = {
     "invalidinputerror": 400,
 }
 
-# What OpenSSL calls an answer that is not TLS, and a file without a certificate.
-_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-_NO_PEM = ("NO_CERTIFICATE_OR_CRL_FOUND", "PEM_LIB")
-
 
 class Api:
-    """The SDK's generated client of the API, with a time limit, no retries and checked answers.
+    """The SDK's generated client (`kfp_server_api`), with time limits and checked responses.
 
-    `kfp.Client` is built on the same generated client, but its methods print links, give requests
-    no time limit, read a namespace from ~/.config/kfp, and take a login page for an answer.
+    `kfp.Client` wraps the same client, but prints links, sets no time limits, reads a namespace
+    from ~/.config/kfp, and accepts a login page as a response.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Prepare the client; nothing is sent yet."""
+        """Prepare the client without sending anything."""
         import kfp_server_api
 
         self.connection = connection
         self.address = connection.address()
         configuration = kfp_server_api.Configuration(host=self.address)
         configuration.ssl_ca_cert = connection.ca_cert
-        # Neither retries, which multiply the time limit, nor redirects, which lead to login pages.
+        # Retries would multiply the time limit, and redirects lead to login pages.
         configuration.retries = False
         configuration.api_key_prefix = {"authorization": "Bearer"}
         self._package = kfp_server_api
@@ -59,28 +54,34 @@ class Api:
         self._client.close()
 
     def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the JSON object that a method of a service API answers with.
+        """Call a method of a service and return its response, a JSON object.
 
-        `action` says in an error message what was wanted, as in "could not <action>". Bodies go by
-        position: releases of the client name them differently.
+        Bodies go by position, as releases of the generated client name them differently.
+
+        Args:
+            service: Class of the generated client, such as RunServiceApi.
+            method: One of its methods.
+            action: Completes "could not <action>" in error messages.
+            args: Positional arguments of the method.
+            kwargs: Keyword arguments of the method.
 
         Raises:
-            Unreachable: The API gave no proper answer this time.
-            ServiceError: The API refused, or what answered is not the API.
-            ConfigurationError: The endpoint, the CA certificate or the token cannot be used.
+            Unreachable: The API gave no valid response; a retry may succeed.
+            ServiceError: The API refused, or something else responded.
+            ConfigurationError: The token cannot be used.
         """
         bound = getattr(getattr(self._package, service)(self._client), method)
-        value = _json(self._send(functools.partial(bound, *args, **kwargs), action)[0])
+        value = _parse(self._send(functools.partial(bound, *args, **kwargs), action)[0])
         if not isinstance(value, dict):
-            raise self._not_the_api()
+            raise self._not_the_api("it returned a web page or other text")
         return value
 
     def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
-        """Return the text that a path beside the API answers with, as logs do.
+        """Return the text at a path next to the API, such as a log.
 
         Raises:
-            ServiceError: as in `call`; also for a page of the interface, and for an error that is
-                reported, as that of a log that is streamed, under the status 200.
+            ServiceError: As for `call`; also for a page of the interface, and for the error that
+                the API server reports with status 200 when it streams a log.
         """
         request = functools.partial(
             self._client.call_api,
@@ -91,63 +92,54 @@ class Api:
         )
         text, kind = self._send(request, action)
         if "html" in kind:
-            raise self._not_the_api()
+            raise self._not_the_api("it returned a web page")
         if text.startswith('{"error_message"'):
-            message = one_line(_message(text, {}), self.connection.token().text)
+            message = one_line(_message(text, ""), self.connection.token().text)
             raise ServiceError(f"{self.address} could not {action} ({message}).")
         return text
 
     def _send(self, request: Callable[..., Any], action: str) -> tuple[str, str]:
-        """Return text and type of an answer."""
+        """Return text and content type of the response."""
         token = self.connection.token()
         self._client.configuration.api_key = {"authorization": token.text} if token.text else {}
-        # A pair, because the generated client takes a lone float for no limit at all.
+        # The generated client ignores a time limit that is a single float.
         limits = (self.connection.timeout, self.connection.timeout)
         try:
-            answer = request(_preload_content=False, _request_timeout=limits)
-            text = answer.data.decode("utf-8", "replace")
+            response = request(_preload_content=False, _request_timeout=limits)
+            text = response.data.decode("utf-8", "replace")
         except Exception as error:
             raise self._error(error, token, action) from None
-        return text, answer.headers.get("Content-Type", "")
-
-    def _not_the_api(self) -> ServiceError:
-        return ServiceError(
-            f"{self.address} answers with a web page or other text instead of the JSON of the "
-            "Kubeflow Pipelines API, as a login page does: check --endpoint, and "
-            f"{_PASS_TOKEN}."
-        )
+        return text, response.headers.get("Content-Type", "")
 
     def _error(self, error: Exception, token: Token, action: str) -> Exception:
         import urllib3
 
         kind = self._package.ApiException
-        # For an error without a body, such as one of TLS, the client raises another one.
-        refused = error if isinstance(error, kind) else error.__context__
-        if isinstance(refused, kind) and refused.status:
-            return self._refusal(refused, token, action)
-        if isinstance(refused, kind) and refused.__context__:
-            return _tls(refused.__context__.args[0], self.address)
+        # When an error has no body, as with TLS, the client fails with another one on top.
+        api_error = error if isinstance(error, kind) else error.__context__
+        if isinstance(api_error, kind) and api_error.status:
+            return self._refusal(api_error, token, action)
+        if isinstance(api_error, kind) and api_error.__context__:
+            error = api_error.__context__
         if isinstance(error, urllib3.exceptions.HTTPError | OSError | ValueError):
-            return _no_answer(error, self.address, self.connection.timeout)
+            return self._no_response(error)
         return error
 
     def _refusal(self, error: Any, token: Token, action: str) -> ServiceError:
         """Return the error for a status other than 2xx."""
         status, headers = int(error.status), error.headers or {}
-        message = one_line(_message(error.body, headers), token.text)
+        message = one_line(_message(error.body, headers.get("Content-Type", "")), token.text)
         if 300 <= status < 400:
-            return _redirected(headers.get("Location", ""), self.address)
-        # The gateway has one status and one code for an unknown path and for a missing object.
+            # The query of the target may contain secrets.
+            host = urlsplit(headers.get("Location", "")).hostname
+            return self._not_the_api(f"it redirects to {host or 'another page'}")
+        # The gateway answers an unknown path and a missing object with the same status and code.
         if status == 404 and message in ("", "Not Found"):
-            return ServiceError(
-                f"{self.address} has no Kubeflow Pipelines v2 API (404): check --endpoint; it is "
-                "the address of the pipelines' own pages, behind a dashboard with /pipeline at its "
-                "end."
-            )
+            return self._not_the_api("404")
         if status in (400, 500):
             text = message.lower().replace(" ", "")
             status = next((s for word, s in _UPLOAD_STATUS.items() if word in text), status)
-        # Only the text says that this is what a request lacks.
+        # Only the text says that a request lacks the namespace.
         if self.connection.namespace is None and "namespace" in message:
             message += "; pass --namespace, as the cluster has several users"
         return self._caller(token).refusal(status, action, message)
@@ -155,72 +147,56 @@ class Api:
     def _caller(self, token: Token) -> Caller:
         if not token.text:
             return Caller(self.address, "a caller without a token", _PASS_TOKEN, _PASS_TOKEN)
-        space = self.connection.namespace
-        where = f" in the namespace {space}" if space else ""
-        return Caller(
-            self.address,
-            f"the token from {token.source}",
-            "pass another one",
-            f"check --namespace and the caller's rights{where}",
+        namespace = self.connection.namespace
+        where = f" in the namespace {namespace}" if namespace else ""
+        rights = f"check --namespace and the caller's rights{where}"
+        return Caller(self.address, f"the token from {token.source}", "pass another one", rights)
+
+    def _not_the_api(self, found: str) -> ServiceError:
+        return ServiceError(
+            f"{self.address} is not the Kubeflow Pipelines v2 API ({found}): check --endpoint, and "
+            f"if it is a login page, {_PASS_TOKEN}. Behind a dashboard, the endpoint ends in "
+            "/pipeline."
+        )
+
+    def _no_response(self, error: Any) -> Unreachable:
+        from urllib3 import exceptions
+
+        # To urllib3, a refused connection is a timeout too.
+        late = isinstance(error, exceptions.TimeoutError | TimeoutError)
+        if late and not isinstance(error, exceptions.NewConnectionError):
+            return Unreachable(
+                f"{self.address} did not answer within {self.connection.timeout:g} s: check "
+                "--endpoint and the network, or raise --timeout."
+            )
+        cause: Any = error.__cause__ or error.__context__ or error
+        if isinstance(error, exceptions.SSLError):
+            cause = error.args[0]
+        if isinstance(cause, ssl.SSLError):
+            reason = getattr(cause, "verify_message", "") or cause.reason or str(cause)
+            return Unreachable(
+                f"The TLS connection to {self.address} failed ({one_line(reason)}): pass the "
+                "certificate of its authority as PEM in --ca-cert, use the certificate's host "
+                "name, or http:// if the server has no TLS."
+            )
+        reason = getattr(cause, "strerror", None) or str(cause)
+        return Unreachable(
+            f"Cannot reach {self.address} ({one_line(reason).lower()}): check --endpoint, and that "
+            "the port forward or the gateway is running."
         )
 
 
-def _json(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return None
 
 
-def _message(body: bytes | str | None, headers: Any) -> str:
+def _message(body: bytes | str | None, content_type: str) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
-    value = _json(text)
+    value = _parse(text)
     if isinstance(value, dict):
-        # `error_message` is the upload service's, the others are the gRPC gateway's.
+        # The upload service has `error_message`, the gRPC gateway the others.
         return str(value.get("error_message") or value.get("message") or value.get("error") or "")
-    return "" if "html" in headers.get("Content-Type", "") else text
-
-
-def _redirected(location: str, address: str) -> ServiceError:
-    target = urlsplit(location)
-    # Not the query of the target, in which login pages keep what nobody else should read.
-    host = f"{target.scheme}://{target.hostname}" if target.hostname else ""
-    return ServiceError(
-        f"{address} sends the request on to {host or target.path or 'elsewhere'} instead of "
-        f"answering, as a login page does: check --endpoint, and {_PASS_TOKEN}."
-    )
-
-
-def _no_answer(error: Exception, address: str, limit: float) -> Unreachable:
-    """Return the error for a request without an answer; `limit` is in seconds."""
-    from urllib3 import exceptions
-
-    # To urllib3 a connection that is refused is a time limit as well.
-    late = isinstance(error, exceptions.TimeoutError | TimeoutError)
-    if late and not isinstance(error, exceptions.NewConnectionError):
-        return Unreachable(
-            f"{address} did not answer within {limit:g} s: check --endpoint and the network, or "
-            "allow more seconds."
-        )
-    cause: Any = error.__cause__ or error.__context__ or error
-    reason = getattr(cause, "strerror", None) or str(cause)
-    return Unreachable(
-        f"No API server can be reached at {address} ({one_line(reason).lower()}): check "
-        "--endpoint, and that the port forward or the gateway runs."
-    )
-
-
-def _tls(error: Any, address: str) -> ServiceError | ConfigurationError:
-    """Return the error for a connection that failed in TLS."""
-    reason = getattr(error, "reason", "")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return ServiceError(
-            f"The TLS certificate of {address} cannot be verified ({one_line(error.verify_message)}"
-            "): pass the certificate of its authority with --ca-cert, and use the host name that "
-            "it is for."
-        )
-    if reason in _NO_TLS:
-        return ConfigurationError(f"{address} does not speak TLS: is its address http:// instead?")
-    if reason in _NO_PEM:
-        return ConfigurationError("The file of --ca-cert holds no PEM certificate.")
-    return Unreachable(f"TLS to {address} failed ({one_line(str(error))}).")
+    return "" if "html" in content_type else text

@@ -1,4 +1,4 @@
-"""Where the API of open-source Kubeflow Pipelines is, and the token of who asks."""
+"""The address of the Kubeflow Pipelines API and the token that a caller sends."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from components.contract.errors import ConfigurationError
 
 TOKEN_VARIABLE = "KFP_TOKEN"
-# Where the SDK looks for the token that Kubernetes projects into a pod, and its variable for it.
+# The SDK's variable for the token that Kubernetes projects into a pod, and its default.
 _POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 _POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 
 
 @dataclass(frozen=True)
 class Token:
-    """A bearer token, and in words where it came from; the text stays out of every message."""
+    """A bearer token and its source in words. Its text must not appear in messages."""
 
     text: str | None = None
     source: str = ""
@@ -24,7 +24,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Connection:
-    """Where the API is and who asks; `timeout` is in seconds and holds for one request.
+    """Where the API is, and who calls it.
 
     Raises:
         ConfigurationError: A value cannot be used.
@@ -35,68 +35,64 @@ class Connection:
     token_file: str | None = None
     ca_cert: str | None = None
     timeout: float = 30.0
+    """Seconds for one request."""
 
     def __post_init__(self) -> None:
-        """Check every value."""
-        self.address()
+        """Validate every value."""
+        parts = None
+        try:
+            parts = urlsplit(self.address())
+            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            valid = False
+        # Before the URL is quoted in any message.
+        if "@" in self.endpoint or (parts and parts.query):
+            raise ConfigurationError(
+                "--endpoint must not contain a password or a query: pass a token in --token-file "
+                f"or {TOKEN_VARIABLE}."
+            )
+        if not valid:
+            raise ConfigurationError(
+                f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080."
+            )
         if self.ca_cert and not os.path.isfile(self.ca_cert):
             raise ConfigurationError(f"--ca-cert is {self.ca_cert}: there is no such file.")
         if self.timeout <= 0:
-            raise ConfigurationError(
-                f"The request timeout is {self.timeout:g} s: it must be more than 0."
-            )
+            raise ConfigurationError(f"--timeout is {self.timeout:g}: it must be above 0.")
 
     def address(self) -> str:
         """Return the endpoint without what the browser's address bar adds to it."""
-        bare = self.endpoint.split("#")[0].rstrip("/")
-        try:
-            parts = urlsplit(bare)
-            host, _port = parts.hostname, parts.port
-        except ValueError:
-            raise ConfigurationError("--endpoint is not a URL: check its host and port.") from None
-        if "@" in bare or parts.query:
-            raise ConfigurationError(
-                "--endpoint must not hold a password or a query: "
-                f"give a token in a file (--token-file) or in {TOKEN_VARIABLE}."
-            )
-        if parts.scheme not in ("http", "https") or not host:
-            raise ConfigurationError(
-                f"--endpoint is {bare}: it needs a URL, such as http://localhost:8080."
-            )
-        # The dashboard shows the pipelines' pages in a frame under /_/; the API is not there.
+        # The dashboard shows the pages of pipelines in a frame below /_/, where there is no API.
+        bare = self.endpoint.partition("#")[0].rstrip("/")
         return bare.replace("/_/pipeline", "/pipeline")
 
     def token(self) -> Token:
-        """Return the token of the file, of `KFP_TOKEN`, or of the pod, in this order; or none.
+        """Read the token from the file, from `KFP_TOKEN`, or from the pod; there may be none.
 
-        A projected token is renewed by Kubernetes, so it is read again for every request.
+        Kubernetes renews projected tokens, so each request reads it again.
 
         Raises:
-            ConfigurationError: The file cannot be read, or what it holds is not a token.
+            ConfigurationError: The file cannot be read or does not contain a token.
         """
-        if self.token_file:
-            return _token_of(self.token_file)
-        if variable := os.environ.get(TOKEN_VARIABLE):
-            return _checked(variable, f"the variable {TOKEN_VARIABLE}")
-        path = os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
-        return _token_of(path) if os.path.isfile(path) else Token()
+        if not self.token_file and (variable := os.environ.get(TOKEN_VARIABLE)):
+            return _make_token(variable, f"the variable {TOKEN_VARIABLE}")
+        path = self.token_file or os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
+        if not self.token_file and not os.path.isfile(path):
+            return Token()
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read(1 << 16)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not text"
+            raise ConfigurationError(f"Cannot read the token file {path}: {reason}.") from None
+        return _make_token(text, path)
 
 
-def _token_of(path: str) -> Token:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(1 << 16)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise ConfigurationError(f"The token file {path} cannot be read: {reason}.") from None
-    return _checked(text, path)
-
-
-def _checked(text: str, source: str) -> Token:
+def _make_token(text: str, source: str) -> Token:
     text = text.strip()
-    # A line break in a header makes http.client raise an error that quotes the header.
+    # http.client would quote a header with a line break in its error message.
     if not text or not text.isascii() or any(c.isspace() or not c.isprintable() for c in text):
         raise ConfigurationError(
-            f"There is no token in {source}: it needs one word of ASCII characters."
+            f"There is no token in {source}: it must be one word of ASCII characters."
         )
     return Token(text, source)

@@ -1,4 +1,4 @@
-"""A table of a run's tasks that changes in place, for a person at a terminal."""
+"""A table of a run's tasks that updates in place on a terminal."""
 
 from __future__ import annotations
 
@@ -26,28 +26,26 @@ _ENDED = frozenset({"SUCCEEDED", "CACHED", "FAILED", "CANCELED", "SKIPPED"})
 
 
 class LiveTable:
-    """Shows the tasks of a run as it was read last; times of running tasks go on."""
+    """Shows the tasks of a run as last read, with running times."""
 
     def __init__(self, console: Console) -> None:
         """Draw on `console`."""
         self._console = console
         self._view = RunView("PENDING", ())
-        self._begun: dict[str, float] = {}
+        self._started: dict[str, float] = {}
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Keep the table on the terminal while the context is open, and leave it there."""
-        with Live(
-            console=self._console, get_renderable=self.render, refresh_per_second=1, transient=False
-        ):
+        with Live(console=self._console, get_renderable=self.render, refresh_per_second=1):
             yield
 
-    def see(self, view: RunView) -> None:
-        """Take another look at the run."""
+    def update(self, view: RunView) -> None:
+        """Show another view of the run."""
         self._view = view
         now = time.monotonic()
-        self._begun = {
-            task.key: self._begun.get(task.key, now)
+        self._started = {
+            task.name: self._started.get(task.name, now)
             for task in view.tasks
             if task.state in ("RUNNING", "PENDING")
         }
@@ -70,7 +68,6 @@ class LiveTable:
         return table
 
     def _time(self, task: TaskView) -> str:
-        if task.key in self._begun:
-            return format_duration(round(time.monotonic() - self._begun[task.key]))
-        known = task.seconds is not None and task.state in _ENDED - {"CACHED", "SKIPPED"}
-        return format_duration(task.seconds or 0.0) if known else ""
+        if task.name in self._started:
+            return format_duration(round(time.monotonic() - self._started[task.name]))
+        return "" if task.seconds is None else format_duration(task.seconds)

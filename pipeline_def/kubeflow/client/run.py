@@ -1,4 +1,4 @@
-"""A run on a cluster: what is asked for, what was started, and how it looks at one moment."""
+"""Requested runs, started runs, and the state of a run at one moment."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from dataclasses import dataclass
 from typing import Any
 
 Parameter = str | int | float | bool
-"""The value of a parameter of a run."""
+"""Value of a run parameter."""
+
+RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
+"""Final states of a run; a task may also be CACHED."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run to be started."""
+    """A run to start."""
 
     path: str
     """File of the specification."""
     documents: list[Any]
-    """What is in the file."""
+    """Contents of the file."""
     name: str
     parameters: Mapping[str, Parameter]
     pipeline_root: str | None = None
     service_account: str | None = None
     cache: bool | None = None
-    """Overrides the setting of every task; None: as the specification says."""
+    """Overrides the setting of every task; None: as specified."""
 
 
 @dataclass(frozen=True)
 class StartedRun:
-    """A run that was started: its identifier, its page, and the pipeline version it runs."""
+    """A started run: its ID, its page, and the pipeline version it runs."""
 
     run_id: str
     url: str
@@ -37,15 +40,14 @@ class StartedRun:
 
 @dataclass(frozen=True)
 class TaskView:
-    """A task of a run at one moment; `seconds` is how long it has run, where that is known."""
+    """A task of a run at one moment."""
 
-    key: str
     name: str
     state: str
+    """As in Kubeflow's API, or CACHED; empty: not started."""
     seconds: float | None = None
+    """Duration of a finished task, if known."""
     error: str = ""
-    node: str = ""
-    """Identifier of the node of the workflow whose pod does the task, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,8 @@ class RunView:
     state: str
     tasks: tuple[TaskView, ...]
     error: str = ""
+
+    def failed_task(self) -> TaskView | None:
+        """Return the first failed task, preferably one that gives its reason."""
+        failed = [task for task in self.tasks if task.state == "FAILED"]
+        return next((task for task in failed if task.error), failed[0] if failed else None)

@@ -1,4 +1,4 @@
-"""Follows a run on a cluster: one line for each change of a task's state, until the run ends."""
+"""Follow a run on a cluster, with one line for each change of a task's state, until it ends."""
 
 from __future__ import annotations
 
@@ -7,141 +7,112 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from components.contract.stopping import before_stopping
-from pipeline_def.kubeflow.client.run import RunView, TaskView
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunView
 from pipeline_def.kubeflow.service_errors import Unreachable, one_line
 
-RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
-# A pod that waits is nothing to tell; one that waits long is.
-_UNTOLD = frozenset({"", "PENDING"})
-_TASK_ENDS = RUN_ENDS | {"CACHED", ""}
-_LOST_POLLS = 10
+_FAILED_POLLS = 10
 _LONG_WAIT = 120.0
-"""Seconds after which a pending pod is worth a word."""
-
-
-def ignore(view: RunView) -> None:
-    """Do nothing with what was read."""
-
-
-def follow(
-    read: Callable[[], RunView],
-    write: Callable[[str], None],
-    *,
-    url: str,
-    interval: float,
-    see: Callable[[RunView], None] = ignore,
-    hint: str = "",
-    changes: bool = True,
-) -> str:
-    """Write the changes of state until the run ends; return its state, such as "SUCCEEDED".
-
-    The run is read every `interval` seconds, and given to `see`; ten readings in a row may fail.
-    Ctrl-C ends the following and not the run: the state returned then is the last one seen.
-
-    Args:
-        read: reads the run.
-        write: is given each line.
-        url: page of the run.
-        interval: seconds between two readings.
-        see: is given the run as often as it is read.
-        hint: what to do about a pod that does not start, a clause; empty: say nothing of them.
-        changes: whether to write the changes; not where `see` shows them.
-
-    Raises:
-        ServiceError: The API cannot be reached any more, or refuses to answer.
-    """
-    follower = _Follower(read, write, interval, see, hint, changes)
-    left = f"Stopped watching; the run goes on in the cluster: {url}"
-    try:
-        with before_stopping(lambda: left):
-            view = follower.follow()
-    except KeyboardInterrupt:
-        write(left)
-        return follower.view.state
-    _write_end(view, write, url)
-    return view.state
+"""Seconds after which a pending pod is reported."""
 
 
 @dataclass
-class _Follower:
-    read: Callable[[], RunView]
-    write: Callable[[str], None]
-    interval: float
-    see: Callable[[RunView], None]
-    hint: str
-    changes: bool
-    view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
-    shown: dict[str, str] = field(default_factory=dict)
-    """Key of a task → the state that was written last."""
-    waiting: dict[str, float] = field(default_factory=dict)
-    """Name of a task whose pod is pending → since when; the past when that was written."""
+class RunFollower:
+    """Polls a run and reports on it."""
 
-    def follow(self) -> RunView:
-        while True:
-            self.view = self._patient()
-            self._write_changes()
-            if self.view.state in RUN_ENDS:
-                break
+    write: Callable[[str], None]
+    """Receives each line."""
+    see: Callable[[RunView], None] = lambda view: None
+    """Receives the run after every poll."""
+    changes: bool = True
+    """Whether to write changes of state; False if `see` shows them."""
+    interval: float = 10.0
+    """Seconds between two polls."""
+    hint: str = ""
+    """What to do about a pod that stays pending; empty: do not report them."""
+    _view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
+    _shown: dict[str, str] = field(default_factory=dict)
+    """Task → the state written last."""
+    _waiting: dict[str, float] = field(default_factory=dict)
+    """Pending task → since when; infinity once that was reported."""
+
+    def follow(self, read: Callable[[], RunView], url: str) -> str:
+        """Poll the run until it ends and return its last known state, such as "SUCCEEDED".
+
+        Ctrl-C stops following and leaves the run alone.
+
+        Args:
+            read: Reads the run.
+            url: Page of the run.
+
+        Raises:
+            ServiceError: The API refuses, or eleven polls in a row failed.
+        """
+        left = f"Stopped watching; the run continues in the cluster: {url}"
+        try:
+            with before_stopping(lambda: left):
+                self._poll_until_end(read)
+        except KeyboardInterrupt:
+            self.write(left)
+        else:
+            self._write_end(url)
+        return self._view.state
+
+    def _poll_until_end(self, read: Callable[[], RunView]) -> None:
+        self._poll(read)
+        while self._view.state not in RUN_ENDS:
             self._write_long_waits()
             time.sleep(self.interval)
-        # The cluster reports the end of a run a moment before the ends of its last tasks.
-        if any(task.state not in _TASK_ENDS for task in self.view.tasks):
+            self._poll(read)
+        # The cluster reports the end of a run shortly before the ends of its last tasks.
+        if any(task.state not in RUN_ENDS | {"CACHED", ""} for task in self._view.tasks):
             time.sleep(min(self.interval, 3.0))
-            self.view = self._patient()
-            self._write_changes()
-        return self.view
+            self._poll(read)
 
-    def _patient(self) -> RunView:
-        """Read the run; ask again while the API gives no proper answer."""
-        for attempt in range(_LOST_POLLS + 1):
+    def _poll(self, read: Callable[[], RunView]) -> None:
+        """Read the run, with retries while the API is unreachable."""
+        for failures in range(_FAILED_POLLS + 1):
             try:
-                view = self.read()
+                self._view = read()
+                break
             except Unreachable as error:
                 reason = str(error).rstrip(".")
-            else:
-                self.see(view)
-                return view
-            if attempt == 0:
-                again = f"asking again every {self.interval:g} s"
-                self.write(f"{reason}. The run goes on; {again}.")
+            if failures == _FAILED_POLLS:
+                raise Unreachable(
+                    f"{reason}; {failures + 1} polls in a row failed, but the run continues."
+                )
+            if failures == 0:
+                self.write(f"{reason}. The run continues; retrying every {self.interval:g} s.")
             time.sleep(self.interval)
-        raise Unreachable(
-            f"{reason}; {_LOST_POLLS + 1} polls in a row failed, the run itself goes on."
-        )
+        self.see(self._view)
+        self._write_changes()
 
     def _write_changes(self) -> None:
-        for task in self.view.tasks if self.changes else ():
-            if task.state in _UNTOLD or self.shown.get(task.key) == task.state:
+        for task in self._view.tasks if self.changes else ():
+            # A long wait for a pod is reported by itself.
+            if task.state in ("", "PENDING") or self._shown.get(task.name) == task.state:
                 continue
-            self.shown[task.key] = task.state
-            ended = task.state in RUN_ENDS - {"SKIPPED"} and task.seconds is not None
-            after = f" after {task.seconds:.0f} s" if ended else ""
+            self._shown[task.name] = task.state
+            after = "" if task.seconds is None else f" after {task.seconds:.0f} s"
             self.write(f"{task.name}: {task.state}{after}")
 
     def _write_long_waits(self) -> None:
-        """Write, once for each, which pods have not started for long; the API never says why."""
+        """Report once that a pod has not started for long. The API never says why."""
         now = time.monotonic()
-        pending = [task.name for task in self.view.tasks if task.state == "PENDING"]
-        if not self.view.tasks:
+        pending = [task.name for task in self._view.tasks if task.state == "PENDING"]
+        if all(task.state == "" for task in self._view.tasks):
             pending = ["the run"]
-        self.waiting = {name: self.waiting.get(name, now) for name in pending}
-        for name, since in self.waiting.items():
+        self._waiting = {name: self._waiting.get(name, now) for name in pending}
+        for name, since in self._waiting.items():
             if self.hint and now - since >= _LONG_WAIT:
-                self.waiting[name] = float("inf")
+                self._waiting[name] = float("inf")
                 self.write(f"{name} has been pending for {now - since:.0f} s: {self.hint}")
 
-
-def failed_task(view: RunView) -> TaskView | None:
-    """Return the task to blame for the failure of a run: one that tells why, if there is any."""
-    failed = [task for task in view.tasks if task.state == "FAILED"]
-    return next((task for task in failed if task.error), failed[0] if failed else None)
-
-
-def _write_end(view: RunView, write: Callable[[str], None], url: str) -> None:
-    if view.state in ("SUCCEEDED", "SKIPPED"):
-        write(f"Run {view.state}: {url}")
-        return
-    task = failed_task(view)
-    where = f" in the task {task.name}" if task else ""
-    why = one_line((task.error if task else "") or view.error)
-    write(f"Run {view.state}{where}: {why or 'the reason is in its log'}; see {url}")
+    def _write_end(self, url: str) -> None:
+        view = self._view
+        if view.state in ("SUCCEEDED", "SKIPPED"):
+            self.write(f"Run {view.state}: {url}")
+            return
+        task = view.failed_task()
+        where = f" in the task {task.name}" if task else ""
+        why = one_line((task.error if task else "") or view.error) or "the reason is in its log"
+        self.write(f"Run {view.state}{where}: {why}; see {url}")

@@ -1,88 +1,126 @@
-"""What `kfp_runner.py run` does with its options: checks them, and asks the right client."""
+"""Turn command-line options into a run on open-source Kubeflow Pipelines or Vertex AI."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.kubeflow.check.spec_check import check_documents, read_documents
-from pipeline_def.kubeflow.client import open_source_client, vertex_client
+from pipeline_def.kubeflow.client import runs, vertex_client
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.live_table import LiveTable
 from pipeline_def.kubeflow.client.run import Parameter, RunRequest, RunView, StartedRun
+from pipeline_def.kubeflow.client.run_follower import RunFollower
+from pipeline_def.kubeflow.spec_check import check_documents, read_documents
 from pipeline_def.kubeflow.specification import Specification, Target
 
-SUCCEEDED = ("SUCCEEDED", "SKIPPED")
-
 _REQUIRED: dict[Target, tuple[str, ...]] = {"oss": ("endpoint",), "vertex": ("project", "region")}
-_Place = TypeVar("_Place", Connection, vertex_client.Location)
-
-_BOOLEANS = {"true": True, "false": False}
-_READERS = {
+_READERS: dict[str, Callable[[str], Parameter]] = {
     "NUMBER_INTEGER": int,
     "NUMBER_DOUBLE": float,
-    "BOOLEAN": lambda t: _BOOLEANS[t.lower()],
+    "BOOLEAN": lambda text: {"true": True, "false": False}[text.lower()],
 }
 
 
-def start(options: argparse.Namespace) -> StartedRun:
-    """Start a run as the options of `kfp_runner.py run` say.
-
-    Raises:
-        UserError: the options, the file or the parameters are wrong, or the cluster refuses.
-    """
-    request = make_request(options, options.run_name, target=options.target)
-    spec = request.documents[0]
-    if options.target == "vertex":
-        if not (options.pipeline_root or spec.get("defaultPipelineRoot")):
-            raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
-        return vertex_client.start_run(_place(vertex_client.Location, options), request)
-    return open_source_client.start_run(
-        _place(Connection, options),
-        request,
-        experiment=options.experiment,
-        version=options.pipeline_version,
-    )
-
-
 def make_request(options: argparse.Namespace, name: str | None, *, target: Target) -> RunRequest:
-    """Return the run, or the runs of a schedule, that the options ask for.
+    """Return the run, or the runs of a schedule, that the options describe.
 
     Args:
-        options: of the command.
-        name: of the run; None: that of the pipeline and the time.
-        target: of the run.
+        options: Options of the command.
+        name: Name of the run; None: pipeline and time.
+        target: Where it runs.
 
     Raises:
-        UserError: the options, the file or the parameters are wrong.
+        UserError: The options, the file or the parameters are wrong.
     """
     _require(options, target)
     documents = read_documents(options.spec)
     check_documents(documents, target)
     spec = documents[0]
-    now = time.strftime("%Y%m%d-%H%M%S")
+    if target == "vertex" and not (options.pipeline_root or spec.get("defaultPipelineRoot")):
+        raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
     return RunRequest(
         path=options.spec,
         documents=documents,
-        name=name or f"{spec['pipelineInfo']['name']}-{now}",
-        parameters=parse_parameters(options.parameter, Specification(spec)),
+        name=name or f"{spec['pipelineInfo']['name']}-{time.strftime('%Y%m%d-%H%M%S')}",
+        parameters=_parse_parameters(options.parameter, Specification(spec).run_parameters),
         pipeline_root=options.pipeline_root,
         service_account=options.service_account,
         cache=False if options.no_cache else None,
     )
 
 
+def start(options: argparse.Namespace, request: RunRequest) -> StartedRun:
+    """Start a run.
+
+    Raises:
+        UserError: The cluster cannot be reached or refuses.
+    """
+    if options.target == "vertex":
+        return vertex_client.start_run(_location(options), request)
+    with connect(options) as api:
+        return runs.start_run(
+            api, request, experiment=options.experiment, version=options.pipeline_version
+        )
+
+
+def follow(
+    options: argparse.Namespace,
+    run_id: str,
+    tasks: Sequence[str],
+    see: Callable[[RunView], None],
+) -> str:
+    """Show the tasks of a run until it ends, and return its last known state.
+
+    On a terminal they are a table; elsewhere, each change is a line.
+
+    Args:
+        options: Options of `kfp_runner.py run`.
+        run_id: ID of the run.
+        tasks: Names of the steps.
+        see: Receives the run after every poll.
+    """
+    console = Console(highlight=False)
+    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    follower = RunFollower(functools.partial(print, flush=True), see)
+    if console.is_terminal:
+        table = LiveTable(console)
+
+        def show(view: RunView) -> None:
+            table.update(view)
+            see(view)
+
+        follower, shown = RunFollower(table.write, show, changes=False), table.shown()
+    with shown:
+        if options.target == "vertex":
+            return vertex_client.follow_run(_location(options), run_id, follower)
+        with connect(options) as api:
+            return runs.follow_run(api, run_id, tasks, follower)
+
+
 def connect(options: argparse.Namespace) -> Api:
-    """Return the API of open-source Kubeflow at the place that the options name."""
+    """Return the API of open-source Kubeflow that the options name."""
     _require(options, "oss")
-    return Api(_place(Connection, options))
+    return Api(
+        Connection(
+            options.endpoint,
+            options.namespace,
+            options.token_file,
+            options.ca_cert,
+            options.timeout,
+        )
+    )
+
+
+def _location(options: argparse.Namespace) -> vertex_client.Location:
+    return vertex_client.Location(options.project, options.region)
 
 
 def _require(options: argparse.Namespace, target: Target) -> None:
@@ -92,65 +130,25 @@ def _require(options: argparse.Namespace, target: Target) -> None:
             raise ConfigurationError(f"--{name} is missing{why}.")
 
 
-def follow(options: argparse.Namespace, run_id: str, see: Callable[[RunView], None]) -> str:
-    """Show the tasks of a run until it ends, and return its last state.
-
-    On a terminal they are a table that changes; elsewhere there is a line for each change.
-
-    Args:
-        options: those of `kfp_runner.py run`.
-        run_id: of the run.
-        see: is given the run as often as it is read.
-    """
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        return _follow(options, run_id, functools.partial(print, flush=True), see=see)
-    table = LiveTable(console)
-
-    def show(view: RunView) -> None:
-        table.see(view)
-        see(view)
-
-    with table.shown():
-        return _follow(options, run_id, table.write, see=show, changes=False)
-
-
-def _follow(
-    options: argparse.Namespace, run_id: str, write: Callable[[str], None], **more: Any
-) -> str:
-    if options.target == "vertex":
-        location = _place(vertex_client.Location, options)
-        return vertex_client.follow_run(location, run_id, write, **more)
-    return open_source_client.follow_run(_place(Connection, options), run_id, write, **more)
-
-
-def parse_parameters(texts: list[str], specification: Specification) -> dict[str, Parameter]:
-    """Return the parameters of a run, each of the type that the specification says.
-
-    Args:
-        texts: `name=value`, as on the command line.
-        specification: the pipeline's.
+def _parse_parameters(
+    texts: Sequence[str], definitions: dict[str, dict[str, Any]]
+) -> dict[str, Parameter]:
+    """Read `name=value` pairs as the types in the specification.
 
     Raises:
-        ConfigurationError: the pipeline has no such parameter, or the value is of another type.
+        ConfigurationError: There is no such parameter, or the value has another type.
     """
-    known = specification.run_parameters
-    parameters: dict[str, Parameter] = {}
+    parameters = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or name not in known:
+        if not equals or name not in definitions:
+            names = ", ".join(sorted(definitions))
             raise ConfigurationError(
-                f"--parameter {text}: write NAME=VALUE; the names are {', '.join(sorted(known))}."
+                f"--parameter {text}: write NAME=VALUE; NAME is one of {names}."
             )
-        kind = known[name].get("parameterType", "STRING")
-        read: Any = _READERS.get(kind, str)
+        kind = definitions[name].get("parameterType", "STRING")
         try:
-            parameters[name] = read(value)
+            parameters[name] = _READERS.get(kind, str)(value)
         except (ValueError, KeyError):
             raise ConfigurationError(f"--parameter {text}: the value must be a {kind}.") from None
     return parameters
-
-
-def _place(kind: type[_Place], options: argparse.Namespace) -> _Place:
-    """Return where the cluster is, which is made of the options of the same names."""
-    return kind(**{name: getattr(options, name) for name in kind.__dataclass_fields__})

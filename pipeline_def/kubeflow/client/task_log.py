@@ -1,4 +1,4 @@
-"""The log of a task, from where the cluster keeps it, and the sentence in it that tells most."""
+"""Read the log of a task from wherever the cluster keeps it, and the reason of a failure in it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,34 @@ from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.service_errors import one_line
 
-# What Argo calls the log of a pod's main container where it keeps it.
-_ARTIFACT = "main-logs"
-# Templates whose pods do the work: without and with retries of the task.
+# Argo names a pod after its template: without and with retries of the task.
 _TEMPLATES = ("system-container-impl", "retry-system-container-impl")
 
 
 def read_log(api: Api, run: Mapping[str, Any], node: str) -> str:
-    """Return the log of the node `node` of a run.
+    """Return the log of a node of a run.
 
-    Argo keeps it as an artifact once the pod has ended; until then it is the pod's own.
+    Argo archives it as an artifact once the pod has ended; before that, the pod has it.
 
     Raises:
-        ServiceError: neither can be read, as before the pod has started.
+        ServiceError: It cannot be read, as before the pod has started.
     """
+    run_id = run["run_id"]
     pods = [f"-{template}-".join(node.rsplit("-", 1)) for template in _TEMPLATES]
-    sources: list[Callable[[], str]] = [
-        functools.partial(_archived, api, run["run_id"], node),
-        *(functools.partial(_through_interface, api, run, pod) for pod in pods),
-        *(functools.partial(_through_server, api, run["run_id"], pod) for pod in pods),
-    ]
+    query = {
+        "runid": run_id,
+        "podnamespace": api.connection.namespace or "kubeflow",
+        "createdat": str(run.get("created_at", ""))[:10],
+    }
+    action = f"read the log of {node}"
+    sources: list[Callable[[], str]] = [functools.partial(_read_archive, api, run_id, node)]
+    for pod in pods:
+        # From the server of the interface, which is usually in front of the API.
+        of_pod = {**query, "podname": pod}
+        sources.append(functools.partial(api.text, "/k8s/pod/logs", action, of_pod))
+    for pod in pods:
+        path = f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
+        sources.append(functools.partial(api.text, path, action))
     reasons = []
     for source in sources:
         try:
@@ -40,49 +48,29 @@ def read_log(api: Api, run: Mapping[str, Any], node: str) -> str:
                 return text
         except ServiceError as error:
             reasons.append(one_line(str(error)))
-    # What Argo's archive says; those after it may only not exist at this address.
+    # The archive's reason: the other places may just not exist at this address.
     why = f": {reasons[0]}" if reasons else ""
     raise ServiceError(
-        f"The log of {node} is not there: its pod has not started or is gone, and Argo has kept "
-        f"none, or it is empty{why}."
+        f"There is no log of {node}: its pod has not started or was deleted before Argo archived "
+        f"the log, or the log is empty{why}."
     )
 
 
-def find_sentence(log: str, task: str) -> str:
-    """Return what a failed step says of itself; "" if its log has no such line.
+def find_reason(log: str, task: str) -> str:
+    """Return the sentence with which a step or KFP's driver failed; empty if there is none.
 
     The launcher and argoexec write lines of their own after it.
-
-    Args:
-        log: of the pod.
-        task: name of the step, or of KFP's driver that failed before it.
     """
     own = rf"^{re.escape(task)}: (?:error|failed): (.+)$"
     found = re.findall(rf"{own}|^.*\bKFP driver: (.+)$", log, flags=re.MULTILINE)
     return next((a or b for a, b in reversed(found)), "").strip()
 
 
-def _archived(api: Api, run_id: str, node: str) -> str:
-    # By its path, because the client of some releases has no method for it.
-    path = f"/apis/v2beta1/runs/{run_id}/nodes/{node}/artifacts/{_ARTIFACT}:read"
+def _read_archive(api: Api, run_id: str, node: str) -> str:
+    # The client of some releases has no method for it.
+    path = f"/apis/v2beta1/runs/{run_id}/nodes/{node}/artifacts/main-logs:read"
     text = api.text(path, f"read the log of {node}")
     try:
         return base64.b64decode(json.loads(text)["data"]).decode("utf-8", "replace")
     except (ValueError, LookupError, TypeError):
         return ""
-
-
-def _through_interface(api: Api, run: Mapping[str, Any], pod: str) -> str:
-    """Ask the server of the interface, behind which the API often is."""
-    query = {
-        "podname": pod,
-        "runid": run["run_id"],
-        "podnamespace": api.connection.namespace or "kubeflow",
-        "createdat": str(run.get("created_at", ""))[:10],
-    }
-    return api.text("/k8s/pod/logs", f"read the log of {pod}", query)
-
-
-def _through_server(api: Api, run_id: str, pod: str) -> str:
-    path = f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
-    return api.text(path, f"read the log of {pod}")

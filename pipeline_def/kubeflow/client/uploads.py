@@ -1,4 +1,4 @@
-"""What a run needs on the server: its experiment, and a version of its pipeline."""
+"""Upload a specification as a new version of its pipeline, and prepare a run of it."""
 
 from __future__ import annotations
 
@@ -18,60 +18,78 @@ from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RunRequest
 
 
-def request_body(
+def prepare_run(
     api: Api, request: RunRequest, *, experiment: str, version: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Return what a run or a schedule is made of, and the name of the version that it runs.
+    """Return the fields of a run or schedule, and the name of the uploaded pipeline version.
 
-    The specification is uploaded, and pipeline and experiment are made where they are missing.
-    Without `version` the version is named by the time (UTC) and the digest of what is uploaded. The
-    cache is overridden in what is uploaded, because the API has no such setting for a run of a
-    version.
+    Pipeline and experiment are created if missing. Without `version`, the version is named by the
+    time (UTC) and the digest of the upload.
+
+    Raises:
+        UserError: The API refuses, or the version exists.
     """
-    # First, because without a namespace it is refused where there are several users, after which
-    # the pipeline would be there for all of them.
-    experiment_id = _found_or_made(api, "experiment", experiment)
+    # First: without a namespace an API with several users refuses it, but takes the pipeline, which
+    # everybody would then see.
+    experiment_id = _find_or_create(api, "experiment", experiment)
     pipeline = request.documents[0]["pipelineInfo"]["name"]
-    reference, name = _version(api, pipeline, version, _uploaded(request))
+    pipeline_id = _find_or_create(api, "pipeline", pipeline)
+    text = _uploaded_text(request)
+    name = version or _version_name(text)
+    found = _find(api, "pipeline_version", name, pipeline_id)
+    if found and version:
+        raise ConfigurationError(
+            f"The pipeline {pipeline} already has a version {version}: choose another "
+            "--pipeline-version, or omit it to name the version by time and content."
+        )
+    version_id = found[0] if found else _upload(api, pipeline_id, name, text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
-    body = {
+    fields = {
         "display_name": request.name,
         "experiment_id": experiment_id,
-        "pipeline_version_reference": reference,
+        "pipeline_version_reference": {
+            "pipeline_id": pipeline_id,
+            "pipeline_version_id": version_id,
+        },
         "runtime_config": config,
         **_present(service_account=request.service_account),
     }
-    return body, name
+    return fields, name
 
 
 def find_experiment(api: Api, name: str) -> str:
-    """Return the identifier of an experiment.
+    """Return the ID of an experiment.
 
     Raises:
-        ConfigurationError: there is none of this name.
+        ConfigurationError: It does not exist.
     """
-    found = _found(api, "experiment", name, **_present(namespace=api.connection.namespace))
+    found = _find(api, "experiment", name, **_present(namespace=api.connection.namespace))
     if not found:
         raise ConfigurationError(
-            f"There is no experiment {name} at {api.address}: name another with --experiment."
+            f"There is no experiment {name} at {api.address}: choose another --experiment."
         )
     return found[0]
 
 
-def field_of(answer: dict[str, Any], name: str, api: Api) -> str:
-    """Return a field that every answer of the API has.
+def field_of(response: dict[str, Any], name: str, api: Api) -> str:
+    """Return a field that every response has.
 
     Raises:
-        ServiceError: this one has not.
+        ServiceError: This one does not.
     """
-    value = answer.get(name)
+    value = response.get(name)
     if not value:
-        raise ServiceError(f"{api.address} answers without {name}: it has no v2 API of Kubeflow.")
+        raise ServiceError(
+            f"The response of {api.address} has no {name}: it has no Kubeflow Pipelines v2 API."
+        )
     return str(value)
 
 
-def _uploaded(request: RunRequest) -> str:
-    """Return the specification as it is uploaded: the file, unless the cache is overridden."""
+def _uploaded_text(request: RunRequest) -> str:
+    """Return the file, or the specification with another cache setting.
+
+    The API has no such setting for a run of a version.
+    """
     if request.cache is None:
         return Path(request.path).read_text(encoding="utf-8")
     documents = copy.deepcopy(request.documents)
@@ -90,8 +108,8 @@ def _present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _found(api: Api, kind: str, name: str, *parents: str, **space: str) -> list[str]:
-    """Return the identifiers of the pipelines, experiments or pipeline versions of this name."""
+def _find(api: Api, kind: str, name: str, *parents: str, **space: str) -> list[str]:
+    """Return the IDs of the pipelines, experiments or pipeline versions with this name."""
     service = "experiment" if kind == "experiment" else "pipeline"
     predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
     # The server decodes the query, and then the filter once more.
@@ -102,49 +120,35 @@ def _found(api: Api, kind: str, name: str, *parents: str, **space: str) -> list[
     return [field_of(one, f"{kind}_id", api) for one in listed.get(f"{kind}s") or []]
 
 
-def _found_or_made(api: Api, kind: str, name: str) -> str:
-    """Return the identifier of the pipeline or experiment `name`, a new one where there is none.
+def _find_or_create(api: Api, kind: str, name: str) -> str:
+    """Return the ID of a pipeline or experiment.
 
-    A pipeline is not made by an upload, which would name the first version like the pipeline.
+    An upload could create the pipeline too, but would name its first version like the pipeline.
     """
     space = _present(namespace=api.connection.namespace)
-    found = _found(api, kind, name, **space)
+    found = _find(api, kind, name, **space)
     if kind == "pipeline" and len(found) > 1:
         raise ConfigurationError(
-            f"There are {len(found)} pipelines named {name}: take another name."
+            f"There are {len(found)} pipelines named {name}: choose another --name."
         )
     if found:
         return found[0]
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **space}
-    made = api.call(service, method, f"make the {kind} {name}", body)
-    return field_of(made, f"{kind}_id", api)
-
-
-def _version(api: Api, pipeline: str, version: str | None, text: str) -> tuple[dict[str, str], str]:
-    """Return the reference to the stored version, and its name."""
-    name = version or _version_name(text)
-    pipeline_id = _found_or_made(api, "pipeline", pipeline)
-    found = _found(api, "pipeline_version", name, pipeline_id)
-    if found and version:
-        raise ConfigurationError(
-            f"The pipeline {pipeline} already has a version {version}: give another "
-            "--pipeline-version, or none to have it named by time and content."
-        )
-    version_id = found[0] if found else _upload(api, pipeline_id, name, text)
-    return {"pipeline_id": pipeline_id, "pipeline_version_id": version_id}, name
+    created = api.call(service, method, f"create the {kind} {name}", body)
+    return field_of(created, f"{kind}_id", api)
 
 
 def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
         path.write_text(text, encoding="utf-8")
-        made = api.call(
+        created = api.call(
             "PipelineUploadServiceApi",
             "upload_pipeline_version",
-            f"store the specification as version {version}",
+            f"upload the specification as version {version}",
             str(path),
             name=version,
             pipelineid=pipeline_id,
         )
-    return field_of(made, "pipeline_version_id", api)
+    return field_of(created, "pipeline_version_id", api)

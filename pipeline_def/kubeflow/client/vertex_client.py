@@ -1,22 +1,22 @@
-"""Starts a run of a compiled specification on Vertex AI Pipelines, and follows it."""
+"""Start a run of a compiled specification on Vertex AI, through Google's library, and follow it."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
-from pipeline_def.kubeflow.client.run_follower import follow, ignore
+from pipeline_def.kubeflow.client.run_follower import RunFollower
 from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 
-# Of a request, seconds.
-_TIMEOUT = 60.0
+_REQUEST_TIMEOUT = 60.0
+"""Seconds."""
 
-# Vertex AI's words for what the open-source API calls otherwise.
+# Vertex AI's states → those of the open-source API.
 _TASK_STATES = {
     "STATE_UNSPECIFIED": "",
     "SKIPPED": "CACHED",
@@ -28,37 +28,30 @@ _TASK_STATES = {
 _RUN_STATES = {"QUEUED": "PENDING", "CANCELLED": "CANCELED", "CANCELLING": "CANCELING"}
 
 _SIGN_IN = (
-    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the "
-    "file of a service account's key"
+    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key "
+    "file of a service account"
 )
-_RIGHTS = (
-    "the caller needs the role Vertex AI User and must be allowed to act as the service account"
-)
+_RIGHTS = "the caller needs the role Vertex AI User and permission to act as the service account"
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where the run is."""
+    """Where a run is."""
 
     project: str
     region: str
-
-    def caller(self) -> Caller:
-        """Return who asks whom."""
-        service = f"Vertex AI in {self.region}, project {self.project},"
-        return Caller(service, "these credentials", _SIGN_IN, _RIGHTS)
 
 
 def start_run(location: Location, request: RunRequest) -> StartedRun:
     """Submit the specification as a pipeline job.
 
-    The library makes the bucket of the pipeline root where it is missing.
+    The library creates the bucket of the pipeline root if it is missing.
 
     Raises:
         UserError: The library or credentials are missing, or Vertex AI refuses.
     """
     library = _library()
-    with _sentences(location, "start a run"):
+    with _one_sentence_errors(location, "start a run"):
         job = library.PipelineJob(
             display_name=request.name,
             template_path=request.path,
@@ -68,31 +61,24 @@ def start_run(location: Location, request: RunRequest) -> StartedRun:
             project=location.project,
             location=location.region,
         )
-        job.submit(service_account=request.service_account, create_request_timeout=_TIMEOUT)
+        account = request.service_account
+        job.submit(service_account=account, create_request_timeout=_REQUEST_TIMEOUT)
         return StartedRun(str(job.resource_name), str(job._dashboard_uri()))
 
 
-def follow_run(
-    location: Location,
-    run_id: str,
-    write: Callable[[str], None],
-    *,
-    see: Callable[[RunView], None] = ignore,
-    changes: bool = True,
-    interval: float = 10.0,
-) -> str:
-    """Follow the job `StartedRun.run_id` as `run_follower.follow` does."""
+def follow_run(location: Location, run_id: str, follower: RunFollower) -> str:
+    """Follow the job `StartedRun.run_id` to its end and return its last known state."""
     library, action = _library(), "read the run"
-    with _sentences(location, action):
+    with _one_sentence_errors(location, action):
         job = library.PipelineJob.get(run_id, project=location.project, location=location.region)
 
     def read() -> RunView:
-        with _sentences(location, action):
-            # Not `job.state`, which sets no time limit.
-            return _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=_TIMEOUT))
+        with _one_sentence_errors(location, action):
+            # `job.state` would set no time limit.
+            resource = job.api_client.get_pipeline_job(name=run_id, timeout=_REQUEST_TIMEOUT)
+            return _run_view(resource)
 
-    url = str(job._dashboard_uri())
-    return follow(read, write, url=url, interval=interval, see=see, changes=changes)
+    return follower.follow(read, str(job._dashboard_uri()))
 
 
 def _library() -> Any:
@@ -106,7 +92,7 @@ def _library() -> Any:
 
 
 def _run_view(resource: Any) -> RunView:
-    # The job itself is among its tasks, under its own identifier.
+    # The job itself is among its tasks, under its own ID.
     own = resource.name.rsplit("/", 1)[-1]
     tasks = resource.job_detail.task_details
     views = tuple(_task_view(task) for task in tasks if task.task_name != own)
@@ -115,42 +101,41 @@ def _run_view(resource: Any) -> RunView:
 
 
 def _task_view(task: Any) -> TaskView:
-    seconds = None
-    if task.start_time and task.end_time:
+    state, seconds = _TASK_STATES.get(task.state.name, task.state.name), None
+    if state in ("SUCCEEDED", "FAILED", "CANCELED") and task.start_time and task.end_time:
         seconds = (task.end_time - task.start_time).total_seconds()
-    state = _TASK_STATES.get(task.state.name, task.state.name)
-    return TaskView(str(task.task_id), task.task_name, state, seconds, task.error.message)
+    return TaskView(task.task_name, state, seconds, task.error.message)
 
 
 @contextlib.contextmanager
-def _sentences(location: Location, action: str) -> Iterator[None]:
-    """Turn the library's errors into one sentence each, and keep its log off the terminal."""
+def _one_sentence_errors(location: Location, action: str) -> Iterator[None]:
+    """Turn the library's errors into one sentence each, and silence its log."""
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
 
-    # For a specification of TFX the library turns its own log on, so a level would not do.
+    service = f"Vertex AI in {location.region}, project {location.project},"
+    caller = Caller(service, "these credentials", _SIGN_IN, _RIGHTS)
+    # For a specification of TFX, the library enables its own log, so a level would not do.
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     except auth.TransportError:
-        raise Unreachable(
-            "Google's sign-in service cannot be reached: check the network."
-        ) from None
+        raise Unreachable("Cannot reach Google's sign-in service: check the network.") from None
     except auth.GoogleAuthError:
         raise ConfigurationError(
             f"There are no usable Google Cloud credentials: {_SIGN_IN}."
         ) from None
     except api.GoogleAPIError as error:
-        # A request that was repeated until its time was over has no status of its own.
+        # A request whose retries ran out of time has no status.
         status = int(getattr(error, "code", None) or 504)
         message = one_line(getattr(error, "message", "") or str(error))
-        raise location.caller().refusal(status, action, message) from None
+        raise caller.refusal(status, action, message) from None
     except OSError as error:
         raise ServiceError(f"Vertex AI: {one_line(str(error))}.") from None
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         raise ConfigurationError(
-            f"Vertex AI cannot take this run: {one_line(str(error))}."
+            f"Vertex AI cannot accept this run: {one_line(str(error))}."
         ) from None
     finally:
         logging.disable(disabled)

@@ -17,7 +17,6 @@ from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
 from pipeline_def.config.recipes import recipe_values
-from pipeline_def.kubeflow.check.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.compile.lookups import add_lookup
 from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
 from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
@@ -25,6 +24,7 @@ from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
 from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
+from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Target
 from pipeline_def.kubeflow.step_interface import STORAGE, RecipeChoice
 

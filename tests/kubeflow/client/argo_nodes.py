@@ -1,4 +1,4 @@
-"""Nodes of an Argo workflow as the API server lists them, in the shape of real answers of 2.17.
+"""Nodes of an Argo workflow as the API server lists them, in the form of real responses of 2.17.
 
 Every node is there twice, as `X` and as its first attempt `X(0)`: KFP's manifests set a retry
 strategy for every template. A node refers to others by hashes of their whole names.
@@ -12,51 +12,50 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WORKFLOW = "images-x7k2p"
-TASKS = (
-    *("ImageExampleGen-lookup", "ImageExampleGen", "StatisticsGen", "SchemaGen", "Transform"),
-    *("ExampleValidator-lookup", "ExampleValidator", "AnomalyGate", "Trainer", "Evaluator"),
-    *("BaselineFinder-lookup", "BaselineFinder", "ImageReport", "Pusher"),
-)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What becomes of a task; times are seconds since the run began."""
+    """A task; times are seconds since the run began."""
 
     state: str = "SUCCEEDED"
-    """Of the task in the API's words; CACHED is ours, and "" a task that has not begun."""
+    """As in the API, or our CACHED; empty: not started."""
     start: int = 10
     end: int | None = None
     attempts: tuple[str, ...] = ()
-    """States of its pods; none: one pod in the task's state."""
+    """States of its pods; empty: one pod in the task's state."""
     driver: str = "SUCCEEDED"
     inner: Mapping[str, Task] = field(default_factory=dict)
-    """Tasks within it: it is a group."""
-    at_exit: Mapping[str, Task] = field(default_factory=dict)
-    """Tasks that run when it has ended, as `dsl.ExitHandler` makes them."""
+    """Tasks of a stage."""
     error: str = ""
 
 
 def listed(
     tasks: Mapping[str, Task], state: str = "RUNNING", *, repeated: bool = True
 ) -> dict[str, Any]:
-    """Return the answer to a request for a run.
+    """Return the response to a request for a run.
 
     Args:
-        tasks: of the pipeline.
-        state: of the run.
-        repeated: whether nodes are there twice, as since 2.17.
+        tasks: Tasks of the root.
+        state: State of the run.
+        repeated: Whether attempts are listed, as since 2.17.
     """
     nodes = _Nodes(repeated)
     outer = nodes.add(WORKFLOW, Task(state, 0), (".root-driver",))
     nodes.add_tasks(outer, {"root": Task(state, 1, inner=tasks)})
-    # What the launcher notes in the same table has no name.
+    # The launcher's entries in the same list have no name.
     anonymous = {"task_id": "x", "start_time": stamp(0)}
     return {"state": state, "run_details": {"task_details": [anonymous, *nodes.listed]}}
 
 
+def pod_of(*path: str, attempt: int = 0) -> str:
+    """Return the ID of the node with the pod of a task, in 2.17; the path has its stage first."""
+    inside = "".join(f".{name}(0)" for name in path)
+    return identifier(f"{WORKFLOW}(0).root(0){inside}.executor({attempt})")
+
+
 def identifier(name: str) -> str:
-    """Return the identifier of a node: FNV-1a of its whole name, as Argo makes it."""
+    """Return the ID of a node: FNV-1a of its whole name, as Argo makes it."""
     value = 0x811C9DC5
     for byte in name.encode():
         value = ((value ^ byte) * 0x01000193) % 2**32
@@ -77,27 +76,22 @@ class _Nodes:
         self._repeated = repeated
 
     def add_tasks(self, outer: str, tasks: Mapping[str, Task]) -> None:
-        """List tasks within the node `outer`: drivers, tasks, and what runs at their exits."""
+        """List tasks within the node `outer`, with their drivers."""
         for title, task in tasks.items():
             name = f"{outer}.{title}"
             driver = Task(task.driver, task.start, task.end)
             self._add(f"{name}-driver", driver, [name] if task.driver == "SUCCEEDED" else [])
             if task.driver == "SUCCEEDED":
                 self._add_task(name, task)
-            if task.at_exit:
-                inner = [f".{title}-driver" for title in task.at_exit]
-                hook = self.add(f"{name}.onExit", Task("SUCCEEDED", task.start, task.end), inner)
-                self.add_tasks(hook, task.at_exit)
 
     def add(self, name: str, task: Task, inner: Sequence[str]) -> str:
-        """List a node that holds others, and return the name that theirs begin with."""
+        """List a node that contains others, and return the beginning of their names."""
         outer = self._attempt(name, task)
         self._add(name, task, [f"{outer}{title}" for title in inner])
         return outer
 
     def _add_task(self, name: str, task: Task) -> None:
         titles = [f".{title}-driver" for title in task.inner]
-        titles += [f".{title}.onExit" for title, inner in task.inner.items() if inner.at_exit]
         outer = self.add(name, task, [] if not task.state else titles or [".executor"])
         if task.inner:
             self.add_tasks(outer, task.inner)
@@ -121,7 +115,7 @@ class _Nodes:
         return f"{name}(0)" if self._repeated and task.state else name
 
     def _add(self, name: str, task: Task, children: list[str]) -> None:
-        """List a node and, where nodes are repeated, its attempt, which has the children."""
+        """List a node and, where attempts are listed, its attempt, which has the children."""
         attempt = self._attempt(name, task)
         if attempt != name:
             self._list(name, task, [attempt])
@@ -129,14 +123,9 @@ class _Nodes:
 
     def _list(self, name: str, task: Task, children: list[str]) -> None:
         state = "SUCCEEDED" if task.state == "CACHED" else task.state
-        around, _, title = name.rpartition(".")
-        if title.startswith("onExit"):
-            # The one name whose last part holds the separator.
-            title = f"{around.rpartition('.')[2]}.{title}"
         self.listed.append(
             {
-                "task_id": f"id of {name}",
-                "display_name": title,
+                "display_name": name.rpartition(".")[2],
                 "start_time": stamp(task.start),
                 "end_time": stamp(task.start if task.state in ("CACHED", "") else task.end),
                 **({"state": state} if state else {}),

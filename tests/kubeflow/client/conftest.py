@@ -1,12 +1,17 @@
-"""The stub of the service that the commands talk to."""
+"""A stub of the API server, a small specification, and the commands that use both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+import kfp_runner
 from tests.kubeflow.client.kfp_server import KfpServer
+from tests.kubeflow.small_spec import write_spec
+
+Say = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +25,28 @@ def server() -> Iterator[KfpServer]:
     """A server of its own for each test."""
     with KfpServer() as running:
         yield running
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """The file of a small specification."""
+    return write_spec(tmp_path / "pipeline.yaml")
+
+
+@pytest.fixture
+def say(server: KfpServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command against the server; return its status and all its output."""
+
+    def run(*argv: str) -> tuple[int, str]:
+        more = ["--endpoint", server.url]
+        if argv[0] in ("run", "schedule"):
+            more += ["--spec", str(spec)]
+        if argv[0] == "run":
+            more += ["--output", str(spec.parent / "out")]
+        capsys.readouterr()
+        # Options of the test come last, and win.
+        status = kfp_runner.main([argv[0], *more, *argv[1:]])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run

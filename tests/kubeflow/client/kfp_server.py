@@ -1,7 +1,7 @@
-"""A stub of the Kubeflow Pipelines API server: the v2beta1 REST calls that starting a run needs.
+"""A stub of the Kubeflow Pipelines API server: the v2beta1 REST calls of the client.
 
-It stands for the cluster in the tests. Paths, field names and the shapes of errors are those of
-the backend 2.14.3 (grpc-gateway for most, an own handler for uploads).
+Paths, fields and errors are as in the backend 2.14.3: from grpc-gateway for most, from an own
+handler for uploads.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
 
 
 class Refusal(Exception):
-    """An error answer: its status and its body."""
+    """A response other than what was asked for."""
 
-    def __init__(self, status: int, body: Any) -> None:
+    def __init__(self, status: int, body: Any, location: str = "") -> None:
         super().__init__(status)
-        self.status, self.body = status, body
+        self.status, self.body, self.location = status, body, location
 
 
 def gateway_error(status: int, code: int, message: str) -> Refusal:
@@ -37,27 +37,26 @@ def gateway_error(status: int, code: int, message: str) -> Refusal:
 
 
 class Text(str):
-    """An answer that is neither JSON nor a page."""
+    """A response that is neither JSON nor a page."""
 
 
 class KfpServer(StubServer):
-    """The server's state, what was sent to it, and the faults it is told to have."""
+    """The state of the server, the requests to it, and the faults that a test gives it."""
 
     def __init__(self, tls: tuple[str, str] | None = None) -> None:
         super().__init__(Handler)
         self.token: str | None = None
-        self.forbidden: str | None = None
         self.multi_user = False
         self.user = "ada@example.org"
-        """Who the gateway or the token says is asking, on an installation for several users."""
+        """The caller, on an installation for several users."""
         self.members: dict[str, set[str]] = {}
-        """User → namespaces that are theirs; empty: everybody may everything."""
+        """User → own namespaces; empty: everybody may do everything."""
         self.refuse_spec: str | None = None
         self.hang = 0.0
-        self.login_page = False
-        self.redirect: str | None = None
-        self.plain_404 = False
-        self.failures = 0  # so many requests fail before one works; a negative count never ends
+        self.fault: Refusal | None = None
+        """Answers every request."""
+        self.failures = 0
+        """Number of requests that fail; negative: all."""
         self.pipelines: list[dict[str, Any]] = []
         self.versions: list[dict[str, Any]] = []
         self.experiments: list[dict[str, Any]] = []
@@ -65,11 +64,11 @@ class KfpServer(StubServer):
         self.schedules: list[dict[str, Any]] = []
         self.script: deque[dict[str, Any]] = deque()
         self.archive: dict[str, str] = {}
-        """Node → its log, which Argo keeps."""
+        """Node → its log in Argo's archive."""
         self.pods: dict[str, str] = {}
-        """Pod → its log, as long as it is there."""
+        """Pod → its log."""
         self.interface = True
-        """Whether the interface is in front, which has a page for every unknown path."""
+        """Whether the interface is in front; it returns a page for every unknown path."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._scheme = "http"
@@ -84,25 +83,17 @@ class KfpServer(StubServer):
         return f"{self._scheme}://localhost:{self._http.server_port}"
 
     def check(self, headers: Message) -> None:
-        """Have the faults that are switched on."""
+        """Fail as the test wants it."""
         if self.hang:
             time.sleep(self.hang)
         if self.failures:
             self.failures -= 1
             raise gateway_error(500, 13, "Internal Server Error: database is locked")
-        if self.login_page:
-            raise Refusal(200, LOGIN)
-        if self.redirect:
-            raise Refusal(302, "")
-        if self.plain_404:
-            raise Refusal(404, "<html>404 page not found</html>")
+        if self.fault:
+            raise self.fault
         if self.token and headers.get("authorization") != f"Bearer {self.token}":
             got = headers.get("authorization", "")
             raise gateway_error(401, 16, f"Unauthenticated: failed to review the token {got}")
-        if self.forbidden:
-            raise gateway_error(
-                403, 7, f"PermissionDenied: User is not authorized {self.forbidden}"
-            )
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         parts = path.removeprefix("/apis/v2beta1/").split("/")
@@ -191,7 +182,7 @@ class KfpServer(StubServer):
     def _authorize(
         self, namespace: str | None, verb: str, resource: str, *, shared: bool = False
     ) -> None:
-        """Refuse what `canAccess…` and `IsAuthorized` of the server refuse, in their words."""
+        """Refuse what the server's `canAccess…` and `IsAuthorized` refuse, in their words."""
         if not self.multi_user or (shared and not namespace):
             return
         what = {"experiments": "An experiment", "jobs": "a recurring run"}.get(resource, "A run")
@@ -213,11 +204,11 @@ class KfpServer(StubServer):
             )
 
     def _chosen(self, rows: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
-        # For a single user the server takes no notice of namespaces.
+        # With a single user the server ignores namespaces.
         return _chosen(rows, query if self.multi_user else {**query, "namespace": ""})
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
-        """Answer what is not of the API v2beta1: logs of pods."""
+        """Answer requests outside of the API v2beta1: logs of pods, and pages."""
         if path == "/k8s/pod/logs" and self.interface:
             if query["podname"] in self.pods:
                 return Text(self.pods[query["podname"]])
@@ -285,7 +276,7 @@ class Handler(BaseHTTPRequestHandler):
             self.stub.check(self.headers)
             self._send(200, self.stub.answer(self.command, target.path, query, body))
         except Refusal as refusal:
-            self._send(refusal.status, refusal.body)
+            self._send(refusal.status, refusal.body, refusal.location)
 
     def _body(self) -> Any:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -299,14 +290,14 @@ class Handler(BaseHTTPRequestHandler):
             return part.get_payload(decode=True)
         return json.loads(content) if content else None
 
-    def _send(self, status: int, body: Any) -> None:
+    def _send(self, status: int, body: Any, location: str = "") -> None:
         content = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(status)
         kind = "text/plain" if isinstance(body, Text) else "text/html"
         self.send_header("Content-Type", kind if isinstance(body, str) else JSON)
         self.send_header("Content-Length", str(len(content)))
-        if status == 302 and self.stub.redirect:
-            self.send_header("Location", self.stub.redirect)
+        if location:
+            self.send_header("Location", location)
         self.end_headers()
         self.wfile.write(content)
         with contextlib.suppress(ConnectionError):

@@ -1,7 +1,6 @@
-"""The client of Vertex AI: the real library, with Google's end replaced by a local gRPC server.
+"""The client of Vertex AI: Google's library against a local gRPC server that records requests.
 
-What is mocked, and nothing else: the channel leads to a server here that records the requests,
-the credentials are anonymous, and the bucket of the pipeline root is not looked at.
+Only the channel, the credentials and the check of the pipeline root's bucket are replaced.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from google.auth.credentials import AnonymousCredentials
 import kfp_runner
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
+from pipeline_def.kubeflow.client.run_follower import RunFollower
 from pipeline_def.kubeflow.client.vertex_client import Location, follow_run, start_run
 
-# Google's library takes four seconds to import.
 pytestmark = pytest.mark.slow
 
 
 @functools.cache
 def google() -> Any:
-    """Import Google's library when a test needs it: it takes two seconds."""
+    """Import Google's library only when a test needs it, as that takes seconds."""
     from google.cloud.aiplatform import initializer
     from google.cloud.aiplatform.utils import gcs_utils
     from google.cloud.aiplatform_v1.services.pipeline_service import transports
@@ -72,7 +71,7 @@ SPEC = {
 
 
 class Vertex:
-    """The local server: it records what it is asked, and fails or answers as it is told."""
+    """The local server, which records requests and answers as a test tells it to."""
 
     def __init__(self) -> None:
         self.created: list[Any] = []
@@ -256,7 +255,7 @@ def task(number: int, name: str, state: str, end: int | None = None, **more: Any
 def follow(vertex: Vertex) -> tuple[str, list[str]]:
     lines: list[str] = []
     name = "projects/123/locations/us-central1/pipelineJobs/image-pipeline-1"
-    state = follow_run(PLACE, name, lines.append, interval=0.01)
+    state = follow_run(PLACE, name, RunFollower(lines.append, interval=0.01))
     return state, lines
 
 

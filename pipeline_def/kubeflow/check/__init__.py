@@ -1,1 +1,0 @@
-"""What a target would refuse in a specification; `spec_check` is the door."""

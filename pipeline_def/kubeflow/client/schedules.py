@@ -1,0 +1,109 @@
+"""Recurring runs of Kubeflow Pipelines, by a cron expression."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from components.contract.errors import ConfigurationError
+from pipeline_def.kubeflow.client.api import Api
+from pipeline_def.kubeflow.client.run import RunRequest
+from pipeline_def.kubeflow.client.uploads import field_of, find_experiment, prepare_run
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A recurring run."""
+
+    schedule_id: str
+    name: str
+    cron: str
+    enabled: bool
+
+
+def read_cron(text: str) -> str:
+    """Return a cron expression in Kubeflow's form, which starts with seconds.
+
+    Kubeflow accepts five fields as well, but takes minutes, the first of them, for seconds.
+
+    Raises:
+        ConfigurationError: It is not a cron expression.
+    """
+    fields = text.split()
+    if len(fields) == 5:
+        return " ".join(["0", *fields])
+    if len(fields) != 6 and not text.startswith("@"):
+        raise ConfigurationError(
+            f"--cron is {text!r}: write minute, hour, day of the month, month and day of the week, "
+            'such as "0 3 * * *" for every night at 3, or @every 6h.'
+        )
+    return text
+
+
+def add_schedule(
+    api: Api, request: RunRequest, cron: str, *, experiment: str, version: str | None
+) -> Schedule:
+    """Upload the specification and run it whenever `cron` says, one run at a time.
+
+    Missed times are not made up for: each run takes the newest data.
+
+    Raises:
+        ConfigurationError: The experiment has a schedule with this name.
+    """
+    existing: list[Schedule] = []
+    # The first run or schedule creates the experiment.
+    with contextlib.suppress(ConfigurationError):
+        existing = list_schedules(api, experiment)
+    if any(one.name == request.name for one in existing):
+        raise ConfigurationError(
+            f"The schedule {request.name} exists: remove it with `kfp_runner.py schedule --remove "
+            f"{request.name}`, or choose another --name."
+        )
+    body, _ = prepare_run(api, request, experiment=experiment, version=version)
+    body |= {
+        "trigger": {"cron_schedule": {"cron": read_cron(cron)}},
+        "mode": "ENABLE",
+        "max_concurrency": "1",
+        "no_catchup": True,
+    }
+    return _schedule(_call(api, "create_recurring_run", "create the schedule", body), api)
+
+
+def list_schedules(api: Api, experiment: str) -> list[Schedule]:
+    """Return the schedules of an experiment."""
+    query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
+    listed = _call(api, "list_recurring_runs", "list schedules", **query)
+    return [_schedule(one, api) for one in listed.get("recurringRuns") or []]
+
+
+def remove_schedule(api: Api, experiment: str, name: str) -> None:
+    """Delete the schedule with this name or ID.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    found = [one for one in list_schedules(api, experiment) if name in (one.name, one.schedule_id)]
+    if not found:
+        raise ConfigurationError(
+            f"The experiment {experiment} has no schedule {name}: see `kfp_runner.py schedule "
+            "--list`."
+        )
+    for one in found:
+        _call(api, "delete_recurring_run", f"remove the schedule {name}", one.schedule_id)
+
+
+def _schedule(response: dict[str, Any], api: Api) -> Schedule:
+    trigger = response.get("trigger") or {}
+    return Schedule(
+        field_of(response, "recurring_run_id", api),
+        str(response.get("display_name", "")),
+        str((trigger.get("cron_schedule") or {}).get("cron", "")),
+        response.get("status") != "DISABLED",
+    )
+
+
+def _call(api: Api, method: str, action: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    service, method = "RecurringRunServiceApi", f"recurring_run_service_{method}"
+    response: dict[str, Any] = api.call(service, method, action, *args, **kwargs)
+    return response

@@ -1,0 +1,199 @@
+"""Find what a target would refuse in a specification before anything is uploaded.
+
+The rules cover what a configuration, or an edit of the compiled file, can break. KFP's own backend
+checks the rest of the compiler's output in the tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from components.contract.errors import ConfigurationError, StorageError
+from pipeline_def.kubeflow.specification import Specification, Target
+
+# Parts of names of Kubernetes objects.
+_PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?")
+_ROOT_SCHEMES = {"oss": ("gs://", "s3://", "minio://"), "vertex": ("gs://",)}
+_ACCELERATORS = {
+    # The name of a resource of Kubernetes' nodes.
+    "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
+    "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
+}
+# Argo would try to resolve these itself.
+_ARGO_TAG = re.compile(r"\{\{\s*(inputs|outputs|steps|tasks)\.")
+
+# Linux does not start a program with a longer argument (MAX_ARG_STRLEN).
+_MAX_ARGUMENT_BYTES = 131_072
+# The launcher replaces {{$}} with the executor input.
+_EXECUTOR_INPUT_BYTES = 16_384
+
+_PARAMETER_TYPES: dict[str, tuple[type, ...]] = {
+    "NUMBER_INTEGER": (int, float),
+    "NUMBER_DOUBLE": (int, float),
+    "BOOLEAN": (bool,),
+    "LIST": (list,),
+    "STRUCT": (dict,),
+}
+
+
+def read_documents(path: str) -> list[Any]:
+    """Read the documents of a specification from YAML or JSON.
+
+    Raises:
+        StorageError: The file cannot be read.
+        ConfigurationError: It is neither YAML nor JSON.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [document for document in yaml.safe_load_all(file) if document is not None]
+    except OSError as error:
+        raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"Cannot read {path}: it is not text.") from error
+    except yaml.YAMLError as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigurationError(f"{path} is neither YAML nor JSON: {reason}.") from error
+
+
+def check_documents(documents: list[Any], target: Target) -> None:
+    """Make sure that `target` accepts the specification.
+
+    Raises:
+        ConfigurationError: Lists everything it would refuse.
+    """
+    if problems := find_problems(documents, target):
+        name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
+        raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
+
+
+def check_name(name: str) -> None:
+    """Make sure that a pipeline may have this name.
+
+    Raises:
+        ConfigurationError: It may not.
+    """
+    if not _PIPELINE_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
+            "letter or digit at each end."
+        )
+
+
+def find_problems(documents: list[Any], target: Target) -> list[str]:
+    """Return a sentence for everything that `target` would refuse."""
+    problems = list(_document_problems(documents, target))
+    return problems or list(_specification_problems(Specification(*documents), target))
+
+
+def _document_problems(documents: list[Any], target: Target) -> Iterator[str]:
+    """Yield what prevents the file from being read as a specification."""
+    if not documents or not isinstance(documents[0], dict):
+        yield "The file contains no specification: compile it again."
+    elif "pipelineSpec" in documents[0]:
+        yield "The file is a PipelineJob: use the specification under its key pipelineSpec."
+    elif len(documents) > 2 or any(
+        not isinstance(document, dict) or set(document) != {"platforms"}
+        for document in documents[1:]
+    ):
+        yield (
+            "The file may contain only a specification and a second document with the single key "
+            "`platforms`."
+        )
+    elif len(documents) == 2 and target == "vertex":
+        yield (
+            "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
+            "volumes and shared_memory from kubeflow.steps."
+        )
+    else:
+        yield from _unknown_fields(Specification(*documents))
+
+
+def _unknown_fields(specification: Specification) -> Iterator[str]:
+    """Yield fields that KFP does not define; its backend would drop some of them silently."""
+    from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
+    from kfp.pipeline_spec import pipeline_spec_pb2 as messages
+
+    spec, platform = specification.spec, specification.platform
+    parts = [
+        ("specification", messages.PipelineSpec, spec),
+        ("deploymentSpec", messages.PipelineDeploymentConfig, spec.get("deploymentSpec", {})),
+        ("platform document", messages.PlatformSpec, platform),
+    ]
+    if unknown := sorted(set(platform.get("platforms", {})) - {"kubernetes"}):
+        yield f"The platform document names {', '.join(unknown)}: only kubernetes is a platform."
+    for name, message, part in parts:
+        if reason := _parse_error(message, part):
+            yield f"The {name} is invalid: {reason}."
+            return
+    for label, settings in sorted(specification.kubernetes_settings().items()):
+        if label not in specification.executors:
+            yield f"The platform document has settings for {label}, which no task runs."
+        if reason := _parse_error(KubernetesExecutorConfig, settings):
+            yield f"The platform document's settings for {label} are invalid: {reason}."
+
+
+def _parse_error(message: Any, part: Any) -> str | None:
+    """Return why the JSON value is not a protobuf message of this class; None if it is one."""
+    from google.protobuf import json_format
+
+    try:
+        json_format.ParseDict(part, message())
+    except json_format.ParseError as error:
+        return str(error).splitlines()[0].rstrip(".")
+    return None
+
+
+def _specification_problems(specification: Specification, target: Target) -> Iterator[str]:
+    try:
+        check_name(specification.spec.get("pipelineInfo", {}).get("name", ""))
+    except ConfigurationError as error:
+        yield str(error)
+    root, schemes = specification.spec.get("defaultPipelineRoot"), _ROOT_SCHEMES[target]
+    if root is not None and not root.startswith(schemes):
+        yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
+    yield from _parameter_problems(specification)
+    for name, task, container in specification.steps():
+        yield from _container_problems(name, container, target)
+        yield from _argument_problems(name, task, container)
+
+
+def _parameter_problems(specification: Specification) -> Iterator[str]:
+    for name, definition in sorted(specification.run_parameters.items()):
+        value, kind = definition.get("defaultValue"), definition.get("parameterType", "STRING")
+        # To Python, True is an integer; the driver accepts any value for a STRING.
+        wrong = isinstance(value, bool) and kind.startswith("NUMBER")
+        if value is None:
+            yield f"The run parameter {name} has no defaultValue: add one."
+        elif wrong or not isinstance(value, _PARAMETER_TYPES.get(kind, object)):
+            yield f"The default of the run parameter {name} is {value!r}, not a {kind}."
+
+
+def _container_problems(task: str, container: dict[str, Any], target: Target) -> Iterator[str]:
+    if not container.get("image"):
+        yield f"{task} has no container image: set --image, or image in kubeflow.steps."
+    kind = container.get("resources", {}).get("accelerator", {}).get("type")
+    pattern, example = _ACCELERATORS[target]
+    if kind is not None and not re.fullmatch(pattern, kind):
+        yield (
+            f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to a "
+            f"name like {example}."
+        )
+
+
+def _argument_problems(name: str, task: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
+    for argument in (*container.get("command", []), *container.get("args", [])):
+        length = len(argument.encode())
+        if "{{$}}" in argument:
+            inputs = task.get("inputs", {}).get("parameters", {})
+            length += _EXECUTOR_INPUT_BYTES + sum(len(str(one).encode()) for one in inputs.values())
+        if length > _MAX_ARGUMENT_BYTES:
+            yield (
+                f"An argument of {name} has {length:,} bytes with its input, and Linux accepts "
+                f"{_MAX_ARGUMENT_BYTES:,}: shorten the configuration."
+            )
+        if tag := _ARGO_TAG.search(argument):
+            yield f"An argument of {name} contains {tag[0]}…, which Argo would try to resolve."

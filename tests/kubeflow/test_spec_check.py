@@ -1,0 +1,174 @@
+"""What a target would refuse is found in the specification, and the sentence says where."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kfp_runner
+from components.contract.errors import ConfigurationError, StorageError
+from pipeline_def.kubeflow.spec_check import find_problems, read_documents
+from pipeline_def.kubeflow.specification import Spec, Target
+from tests.kubeflow.small_spec import SPEC, platform
+
+PLATFORM = platform({"nodeSelector": {"labels": {"gpu": "a100"}}})
+
+
+def container(spec: Spec, task: str = "Train") -> Spec:
+    found: Spec = spec["deploymentSpec"]["executors"][f"{task}_executor"]["container"]
+    return found
+
+
+def parameters(spec: Spec) -> Spec:
+    found: Spec = spec["root"]["inputDefinitions"]["parameters"]
+    return found
+
+
+def train(spec: Spec) -> Spec:
+    found: Spec = spec["components"]["stage-train"]["dag"]["tasks"]["Train"]
+    return found
+
+
+def accelerator(kind: str) -> Spec:
+    return {"resources": {"accelerator": {"type": kind, "count": "1"}}}
+
+
+Edit = Callable[[Spec], Any]
+MISTAKES: list[tuple[Target, str, Edit]] = [
+    (
+        "oss",
+        "Invalid pipeline name 'My Images'",
+        lambda s: s["pipelineInfo"].update(name="My Images"),
+    ),
+    ("oss", "must start with gs:// or s3://", lambda s: s.update(defaultPipelineRoot="/data")),
+    ("vertex", "must start with gs://", lambda s: s.update(defaultPipelineRoot="s3://b/run")),
+    ("oss", "run parameter data has no def", lambda s: parameters(s)["data"].pop("defaultValue")),
+    (
+        "oss",
+        "default of the run parameter rate is 'fast', not a NUMBER_DOUBLE",
+        lambda s: parameters(s)["rate"].update(defaultValue="fast"),
+    ),
+    (
+        "oss",
+        "default of the run parameter epochs is True, not a NUMBER_INTEGER",
+        lambda s: parameters(s)["epochs"].update(defaultValue=True),
+    ),
+    ("oss", "Gen has no container image", lambda s: container(s, "Gen").update(image="")),
+    # A step within a stage: its container is looked at, too.
+    ("oss", "Train has no container image", lambda s: container(s).pop("image")),
+    (
+        "oss",
+        "Train requests the accelerator 'NVIDIA_TESLA_T4'",
+        lambda s: container(s).update(accelerator("NVIDIA_TESLA_T4")),
+    ),
+    (
+        "vertex",
+        "gpu_type to a name like NVIDIA_TESLA_T4",
+        lambda s: container(s).update(accelerator("nvidia.com/gpu")),
+    ),
+    ("oss", "Train has 131,073 bytes", lambda s: container(s)["args"].append("x" * 131_073)),
+    (
+        "oss",
+        "bytes with its input, and Linux accepts 131,072",
+        lambda s: train(s)["inputs"]["parameters"].update(
+            steps={"runtimeValue": {"constant": "x" * 120_000}}
+        ),
+    ),
+    (
+        "oss",
+        "contains {{inputs.…, which Argo would try to resolve",
+        lambda s: container(s)["args"].append("{{inputs.parameters.x}}"),
+    ),
+    ("oss", 'specification is invalid: .*"rooot"', lambda s: s.update(rooot={})),
+    # KFP's backend discards unknown fields there silently.
+    ("oss", 'deploymentSpec is invalid: .*"imagee"', lambda s: container(s).update(imagee="x")),
+]
+
+
+@pytest.mark.parametrize(("target", "sentence", "edit"), MISTAKES)
+def test_a_mistake_is_found(target: Target, sentence: str, edit: Edit) -> None:
+    spec = copy.deepcopy(SPEC)
+    edit(spec)
+    [problem] = find_problems([spec], target)
+    with pytest.raises(ConfigurationError, match=sentence.replace("{", r"\{")):
+        raise ConfigurationError(problem)
+
+
+CORRECT: list[tuple[Target, Edit]] = [
+    ("oss", lambda _: None),
+    ("vertex", lambda _: None),
+    ("oss", lambda s: parameters(s)["data"].update(defaultValue=5)),
+    ("oss", lambda s: parameters(s)["rate"].update(defaultValue=1)),
+    ("oss", lambda s: container(s).update(accelerator("nvidia.com/gpu"))),
+    ("vertex", lambda s: container(s).update(accelerator("TPU_V3"))),
+    ("oss", lambda s: container(s)["args"].append("{{ x }}")),
+]
+
+
+@pytest.mark.parametrize(("target", "edit"), CORRECT)
+def test_a_correct_specification_is_accepted(target: Target, edit: Edit) -> None:
+    spec = copy.deepcopy(SPEC)
+    edit(spec)
+    assert find_problems([spec], target) == []
+    if target == "oss":
+        more = copy.deepcopy(PLATFORM)
+        more["platforms"]["kubernetes"]["pipelineConfig"] = {}
+        assert find_problems([spec, more], target) == []
+
+
+DOCUMENTS: list[tuple[list[Any], Target, str]] = [
+    ([], "oss", "contains no specification"),
+    ([["a"]], "oss", "contains no specification"),
+    ([{"pipelineSpec": SPEC}], "vertex", "is a PipelineJob"),
+    ([SPEC, {"platform": {}}], "oss", "only a specification and a second document"),
+    ([SPEC, PLATFORM, PLATFORM], "oss", "only a specification and a second document"),
+    ([SPEC, PLATFORM], "vertex", "Vertex AI reads no platform document"),
+    ([SPEC, platform({}, "Other")], "oss", "settings for Other, which no task runs"),
+    ([SPEC, {"platforms": {"kubernete": {}}}], "oss", "only kubernetes is a platform"),
+    (
+        [SPEC, {"platforms": {"kubernetes": {"deploymentSpecs": {}}}}],
+        "oss",
+        "platform document is invalid",
+    ),
+    ([SPEC, platform({"nodeSelectors": {}})], "oss", "settings for Train_executor are invalid"),
+]
+
+
+@pytest.mark.parametrize(("documents", "target", "sentence"), DOCUMENTS)
+def test_documents_that_would_be_refused_or_ignored(
+    documents: list[Any], target: Target, sentence: str
+) -> None:
+    [problem] = find_problems(documents, target)
+    assert sentence in problem
+
+
+def test_check_lists_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = copy.deepcopy(SPEC)
+    container(spec).pop("image")
+    parameters(spec)["data"].pop("defaultValue")
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(spec))
+    assert kfp_runner.main(["check", str(file)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "Kubeflow Pipelines would not run this pipeline: " in line
+    assert "Train has no container image" in line
+    assert "The run parameter data has no defaultValue" in line
+    file.write_text(json.dumps(SPEC))
+    assert kfp_runner.main(["check", str(file)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"a: [", "neither YAML nor JSON"), (b"\xff\xfe\x00", "not text")]
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=message):
+        read_documents(str(file))
+    with pytest.raises(StorageError, match="No such file"):
+        read_documents(str(tmp_path / "none.yaml"))
