@@ -21,8 +21,8 @@ import local_runner
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
-from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow import commands as kubeflow_commands
+from pipeline_def.kubeflow import run_commands
 from pipeline_def.local import commands as local_commands
 from pipeline_def.local import predict_command
 from pipeline_def.local.server.options import parse_options
