@@ -23,7 +23,7 @@ def find_plan_servers(pid: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
-            if parent == pid and b"plan_server" in (path / "cmdline").read_bytes():
+            if parent == pid and b"plan_processes" in (path / "cmdline").read_bytes():
                 found.append(int(path.name))
         except OSError:  # It has ended meanwhile.
             continue

@@ -1,63 +1,72 @@
-"""Processes that write plans: what Python does for each file does not wait for other threads.
+"""Write plans in processes: Python's work on one file then does not hold up other threads.
 
-They are forks of a fresh interpreter that loads neither TensorFlow nor Beam; a fork of this process
-would copy locks that threads of those hold. `plan_server.py` is what runs in them.
+Run as a program, this module is a server that loads neither TensorFlow nor Beam and forks the
+processes. A fork of the run itself would copy locks that threads of TensorFlow and Beam hold.
+multiprocessing's forkserver would also import the running script in each process, look for modules
+in the current folder first, and take 0.1 s longer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from components.contract.errors import ResourceError
-from components.images.tensorflow_decoder import Question, answer_here
-from components.ingest import plan_server
-from components.ingest.plan_server import ASK, COUNT, DONE, FAILED, KILLED, portable
-from components.ingest.plan_work import IngestJob
+from components.images.tensorflow_decoder import Question, answer_by, answer_here
+from components.ingest.plan_work import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
 
 Answer = Callable[[Question, bytes], Any]
 
-FEWEST = 10_000
-"""Files that are worth processes. Their interpreter takes 0.4 s of CPU time to start, in which a
-thread does 6,000 small files; two processes do twice as many a second."""
+MIN_FILES = 10_000
+"""Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a
+thread ingests 6,000 small files; two processes ingest twice as many per second as two threads."""
+
+# Messages of a process: a plan is written; an error and its traceback; a number of further files
+# is done; a question to TensorFlow with the bytes of a file, to which a reply is expected.
+_DONE, _FAILED, _COUNT, _ASK = "done", "failed", "count", "ask"
+_REPORT_EVERY = 64
+# Added to the signal that killed a process, this is the server's exit status, as in a shell.
+_SIGNALED = 128
 
 
 def are_worth_it(job: IngestJob) -> bool:
-    """Say whether the plans of a job are done by processes rather than by threads.
+    """Return whether processes, rather than threads, should write the plans of a job.
 
-    Only on disk: reading a bucket is waiting, which threads do as well, with one pool of
-    connections; and writing to one would load TensorFlow in each process.
+    Only on disk: threads wait for a bucket just as well, with one pool of connections, and writing
+    to a bucket would load TensorFlow in each process.
     """
     local = on_disk(job.folder) and on_disk(job.examples_uri)
-    return local and job.config.workers > 1 and job.total >= FEWEST
+    return local and job.config.workers > 1 and job.total >= MIN_FILES
 
 
 class PlanProcesses:
-    """As many processes as the job has threads, each of which does a plan at a time."""
+    """One process per thread of the job; each writes one plan at a time."""
 
     def __init__(self, job: IngestJob, answer: Answer = answer_here) -> None:
-        """Do plans of `job`; `answer` does in this process what needs TensorFlow."""
+        """Start the processes; `answer` runs TensorFlow for them in this process."""
         self._job, self._answer = job, answer
-        # They wait, whatever default of sockets some library has set.
         pipes = [Pipe() for _ in range(job.config.workers)]
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         for ours, _ in pipes:
             self._idle.put(ours)
-        self._server = _start([theirs.fileno() for _, theirs in pipes])
+        self._server = _start_server([theirs.fileno() for _, theirs in pipes])
         for _, theirs in pipes:
             theirs.close()
-        with self._at_work():
+        with self._explaining_end():
             pickle.dump(job, self._input)
             self._input.flush()
 
@@ -67,56 +76,55 @@ class PlanProcesses:
         return self._server.stdin
 
     def write_plan(self, number: int) -> None:
-        """Have a process write a plan, and return when it has.
+        """Have an idle process write a plan, and wait until it is written.
 
         Raises:
             ResourceError: the system has killed the process.
         """
         connection = self._idle.get()
         try:
-            with self._at_work():
+            with self._explaining_end():
                 connection.send(number)
             self._wait_for_plan(connection)
         finally:
             self._idle.put(connection)
 
     def _wait_for_plan(self, connection: Connection) -> None:
-        """Do what the process that writes a plan asks for, until it is done."""
         while True:
-            with self._at_work():
+            with self._explaining_end():
                 kind, value = connection.recv()
-            if kind == DONE:
+            if kind == _DONE:
                 return
-            if kind == FAILED:
+            if kind == _FAILED:
                 error, trace = value
                 raise error from RuntimeError(trace)
-            if kind == COUNT:
+            if kind == _COUNT:
                 self._job.count(value)
-            elif kind == ASK:
-                answer = _try(self._answer, *value)
-                with self._at_work():
-                    connection.send(answer)
+            else:
+                reply = _try(self._answer, *value)
+                with self._explaining_end():
+                    connection.send(reply)
 
     @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Say how the process has ended that does not take or send anything any more."""
+    def _explaining_end(self) -> Iterator[None]:
+        """Explain why a process no longer sends or receives anything."""
         try:
             yield
         except (EOFError, OSError) as error:
             status = self._server.wait()
-            if abs(status) % KILLED != signal.SIGKILL:
+            if abs(status) % _SIGNALED != signal.SIGKILL:
                 raise RuntimeError(f"A process of ingest ended with status {status}.") from error
             raise ResourceError(
-                f"The system killed a process of ingest, as it does where memory is short: set "
+                f"The system killed a process of ingest, probably because memory ran out: set "
                 f"ingest.threads to fewer than {self._job.config.workers}, or free memory, and run "
                 f"again."
             ) from error
 
     def close(self) -> None:
-        """End the processes, none of which is at work any longer."""
+        """End the processes, which must be idle."""
         while not self._idle.empty():
             self._idle.get().close()
-        with contextlib.suppress(OSError):  # Where it has ended before it has read the job.
+        with contextlib.suppress(OSError):  # The server may end before it has read the job.
             self._input.close()
         self._server.wait()
 
@@ -124,22 +132,103 @@ class PlanProcesses:
 def _try(answer: Answer, question: Question, data: bytes) -> Any:
     try:
         return answer(question, data)
-    except Exception as error:  # Whatever it is, the file is rejected, as it would be here.
-        return portable(error)
+    except Exception as error:  # Any error rejects the file, as it would in this process.
+        return _portable(error)
 
 
-def _start(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Start processes that find the same code as this one, wherever it was started."""
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+def _portable(error: Exception) -> Exception:
+    """Return the error if it can be pickled, else a RuntimeError with its text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # Each class pickles in its own way.
+        return RuntimeError(str(error))
+    return error
+
+
+def _start_server(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     # NumPy would start a thread for each core, which hinder a fork.
-    threads = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    variables = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", plan_server.__name__, *map(str, descriptors)],
-        env={**os.environ, **threads},
-        # They end when this pipe closes, which is when this process has ended, however it did.
+        [sys.executable, "-P", "-m", __name__, *map(str, descriptors)],
+        env={**os.environ, **variables},
+        # This pipe closes when the run ends, even by SIGKILL, and ends the processes.
         stdin=subprocess.PIPE,
         pass_fds=descriptors,
-        # Ctrl-C on a terminal is for this process alone.
+        # Ctrl-C on a terminal is for the run alone.
         start_new_session=True,
     )
+
+
+def _main(arguments: Sequence[str]) -> int:
+    """Fork a process for each socket; return 0, or tell by which signal a process was killed."""
+    job: IngestJob = pickle.load(sys.stdin.buffer)
+    descriptors = set(map(int, arguments))
+    # Keeps the garbage collector from touching, and thereby copying, what the forks share.
+    gc.freeze()
+    for descriptor in descriptors:
+        if not os.fork():
+            _run_fork(descriptor, descriptors - {descriptor}, job)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for _ in descriptors:
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        if status < 0:
+            return _SIGNALED - status
+    return 0
+
+
+def _run_fork(descriptor: int, others: Iterable[int], job: IngestJob) -> NoReturn:
+    """Write plans until the connection closes."""
+    for other in others:
+        os.close(other)
+    threading.Thread(target=_end_with_run, daemon=True).start()
+    status = 1
+    try:
+        with contextlib.suppress(EOFError, ConnectionError):
+            _serve(Connection(descriptor), job)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _end_with_run() -> None:
+    """Exit as soon as standard input closes, so that nothing is written after the run."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _serve(connection: Connection, job: IngestJob) -> NoReturn:
+    """Write the plans whose numbers arrive."""
+
+    counted = 0
+
+    def ask(question: Question, data: bytes) -> Any:
+        connection.send((_ASK, (question, data)))
+        answer = connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def count(files: int) -> None:
+        nonlocal counted
+        counted += files
+        if counted % _REPORT_EVERY == 0:
+            connection.send((_COUNT, _REPORT_EVERY))
+
+    answer_by(ask)
+    while True:
+        number: int = connection.recv()
+        counted = 0
+        try:
+            write_plan(number, job, count)
+        except Exception as error:
+            connection.send((_FAILED, (_portable(error), traceback.format_exc())))
+        else:
+            if rest := counted % _REPORT_EVERY:
+                connection.send((_COUNT, rest))
+            connection.send((_DONE, None))
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

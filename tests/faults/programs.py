@@ -117,7 +117,7 @@ def _run(
     if hold[0]:
         _hold(*hold, *paths[2:])
     if in_processes:
-        plan_processes.FEWEST = 1
+        plan_processes.MIN_FILES = 1
     sys.argv = ["local_runner.py", *arguments]
     runpy.run_path(str(ROOT / "local_runner.py"), run_name="__main__")
 

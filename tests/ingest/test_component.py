@@ -123,7 +123,7 @@ def test_same_bytes_with_processes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan_processes, "FEWEST", 1)
+    monkeypatch.setattr(plan_processes, "MIN_FILES", 1)
     again = nodes.ingest(image_folder, tmp_path, config=IngestConfig(threads=2))
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(ingested.examples)
     assert nodes.shard_bytes(again.rejects) == nodes.shard_bytes(ingested.rejects)
@@ -133,7 +133,7 @@ def test_same_bytes_with_processes(
         for child in psutil.Process().children()
         if child.status() != psutil.STATUS_ZOMBIE
     ]
-    assert not [command for command in commands if "plan_server" in command]
+    assert not [command for command in commands if "plan_processes" in command]
 
 
 def resolve(pattern: str, listings: Path, config: IngestConfig | None = None) -> dict[str, Any]:

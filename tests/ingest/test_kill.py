@@ -26,7 +26,7 @@ _EACH = 400
 
 
 def _ingest(folder: Path, target: Path, fewest: int) -> None:
-    plan_processes.FEWEST = fewest
+    plan_processes.MIN_FILES = fewest
     nodes.ingest(folder, target, config=IngestConfig(threads=2))
 
 
@@ -47,7 +47,7 @@ def _undisturbed(folder: Path, target: Path) -> tuple[dict[str, bytes], float]:
 
 
 def _start(
-    folder: Path, target: Path, fewest: int = plan_processes.FEWEST
+    folder: Path, target: Path, fewest: int = plan_processes.MIN_FILES
 ) -> multiprocessing.process.BaseProcess:
     """Ingest in a process, with processes of its own from `fewest` files on."""
     # A server that has imported everything forks the processes: 6 s less for each.
@@ -83,7 +83,7 @@ def test_killed_at_any_moment_and_run_again(tmp_path: Path) -> None:
     for number in range(_MOST_TRIES):
         target = tmp_path / f"killed-{number}"
         # Every other time, processes write the shards.
-        process = _start(folder, target, plan_processes.FEWEST if number % 2 else 1)
+        process = _start(folder, target, plan_processes.MIN_FILES if number % 2 else 1)
         _wait_for_work(process, target)
         process.join(seconds * moments.random())
         servers = find_plan_servers(process.pid or 0)

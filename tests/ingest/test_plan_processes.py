@@ -108,7 +108,7 @@ def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
 
 
 def job_in(place: Path, **changes: object) -> IngestJob:
-    job = IngestJob(str(place), str(place), CONFIG, SplitRule({}), total=plan_processes.FEWEST)
+    job = IngestJob(str(place), str(place), CONFIG, SplitRule({}), total=plan_processes.MIN_FILES)
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ def wait_for_forks(pid: int) -> list[int]:
 
 WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {
     "many files": ({}, True),
-    "too few to start a process for": ({"total": plan_processes.FEWEST - 1}, False),
+    "too few to start a process for": ({"total": plan_processes.MIN_FILES - 1}, False),
     "one thread is asked for": ({"config": IngestConfig(threads=1)}, False),
     "a bucket is waited for": ({"folder": "gs://bucket/images"}, False),
     "TensorFlow writes to a bucket": ({"examples_uri": "gs://bucket/out"}, False),
