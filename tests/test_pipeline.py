@@ -188,7 +188,7 @@ def test_another_run_in_buckets_that_fail_gives_the_same_weights_bit_for_bit(
         assert sum(retries.values()) > 50
         [log] = (tmp_path / "copy" / "logs").iterdir()
         # Before the log begins, and after it ends, they are on the terminal.
-        logged = (log.read_text() + again.err).count("Asking again in")
+        logged = (log.read_text() + again.err).count("Retrying in")
         assert logged >= sum(retries.values())
 
         facts = json.loads(bucket.item("run/summary.json").read())

@@ -200,7 +200,6 @@ def _end_with_run() -> None:
 
 def _serve(connection: Connection, job: IngestJob) -> NoReturn:
     """Write the plans whose numbers arrive."""
-
     counted = 0
 
     def ask(question: Question, data: bytes) -> Any:

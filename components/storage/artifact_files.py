@@ -1,4 +1,4 @@
-"""Files of artifacts: on disk without TensorFlow, which takes seconds to load; else with it."""
+"""Files of artifacts: TensorFlow, which takes seconds to load, is used for URLs only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Any
 
 
 def on_disk(path: str) -> bool:
-    """Say whether `path` is one of this machine's, not a URL."""
+    """Return whether `path` is a local path, not a URL."""
     return "://" not in path
 
 
 def open_file(path: str, mode: str = "r") -> Any:
-    """Open a file; text is UTF-8.
-
-    Raises:
-        FileNotFoundError: there is no such file to read.
-    """
+    """Open a file; text is UTF-8."""
     if on_disk(path):
         return open(path, mode, encoding=None if "b" in mode else "utf-8")
     gfile = _gfile()
@@ -27,7 +23,7 @@ def open_file(path: str, mode: str = "r") -> Any:
 
 
 def make_folders(path: str) -> None:
-    """Create a folder and those above it, where they are not there yet."""
+    """Create a folder and its parents if they do not exist."""
     if on_disk(path):
         os.makedirs(path, exist_ok=True)
     else:
@@ -35,7 +31,7 @@ def make_folders(path: str) -> None:
 
 
 def move(source: str, target: str) -> None:
-    """Rename a file; on disk at once, so that `target` is either the old file or the new one."""
+    """Rename a file; atomic on disk."""
     if on_disk(source):
         os.replace(source, target)
     else:
@@ -43,17 +39,17 @@ def move(source: str, target: str) -> None:
 
 
 def list_names(folder: str) -> list[str]:
-    """Return the names in a folder, sorted; none if it does not exist."""
+    """Return the sorted names in a folder; none if it does not exist."""
     if on_disk(folder):
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     gfile = _gfile()
-    # TensorFlow ends the names of remote folders with a slash.
+    # TensorFlow appends a slash to the names of remote folders.
     names = gfile.listdir(folder) if gfile.isdir(folder) else []
     return sorted(name.rstrip("/") for name in names)
 
 
 def remove(path: str) -> None:
-    """Remove a file, or a folder with all that is in it."""
+    """Remove a file, or a folder with its content."""
     if not on_disk(path):
         gfile = _gfile()
         (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)

@@ -1,4 +1,4 @@
-"""Uploads to Cloud Storage that may be made twice: bound to a generation, and with a checksum."""
+"""Upload to Cloud Storage safely: bound to a generation, and verified by a checksum."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gcsfs.core import GCSFileSystem, quote
 from gcsfs.retry import ChecksumError, HttpError
 
 PIECE = 8 * 2**20
-"""Above so many bytes an upload goes in pieces, of which only the last one is sent again."""
+"""Larger uploads go in pieces of this many bytes, of which only the last one is ever resent."""
 
 
 class LostSessionError(Exception):
-    """An upload in pieces is over, expired, or finished without our knowing: begin anew."""
+    """An upload in pieces has expired, or has finished without our knowing: start again."""
 
 
 async def send(fs: GCSFileSystem, path: str, data: bytes, generation: str) -> dict[str, Any]:
-    """Upload an object, whose checksum the store compares; return its description."""
+    """Upload an object, whose checksum the store verifies; return its metadata."""
     bucket, _, name = path.partition("/")
     target = f"{fs._location}/upload/storage/v1/b/{quote(bucket)}/o"
     properties = {"name": name, "crc32c": crc32c_of(data)}
-    way = _send_in_pieces if len(data) > PIECE else _send_at_once
+    upload = _send_in_pieces if len(data) > PIECE else _send_at_once
     try:
-        return await way(fs, target, properties, data, generation)
+        return await upload(fs, target, properties, data, generation)
     except HttpError as error:
         if "CRC32C" in str(error):
             raise ChecksumError(str(error)) from error
@@ -35,7 +35,7 @@ async def send(fs: GCSFileSystem, path: str, data: bytes, generation: str) -> di
 async def _send_at_once(
     fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
 ) -> dict[str, Any]:
-    # A boundary that no content has, as it says what the checksum of the content is.
+    # Contains the checksum of the content, so the content cannot contain it.
     mark = f"part-{crc32c_of(data).encode().hex()}-{len(data)}"
     head = (
         f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
@@ -56,7 +56,7 @@ async def _send_at_once(
 async def _send_in_pieces(
     fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
 ) -> dict[str, Any]:
-    """Upload resumably: a piece that is sent twice counts once.
+    """Upload resumably: a piece sent twice counts once.
 
     Source: "Resumable uploads" in the documentation of Cloud Storage.
     """
@@ -81,10 +81,10 @@ async def _send_in_pieces(
         if answer:
             found: dict[str, Any] = json.loads(answer)
             return found
-        # As much as has arrived.
+        # The store may have received only a part of the piece.
         start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
 
 
 def crc32c_of(data: bytes) -> str:
-    """Return the checksum of an object, as Cloud Storage writes it."""
+    """Return the CRC32C of data in base64, as Cloud Storage writes it."""
     return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()

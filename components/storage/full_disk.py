@@ -1,4 +1,4 @@
-"""Tells a full disk from other failures, whichever library met it, and says where it is full."""
+"""Recognize a full disk in any library's error, and find out which disk it is."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from collections.abc import Iterator
 from components.contract.errors import StorageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# TensorFlow, Beam and SQLite tell by their text only.
+# TensorFlow, Beam and SQLite raise errors with only a text.
 _WORDS = (*map(os.strerror, _FULL), "database or disk is full")
 
 
 @contextlib.contextmanager
 def explaining_full_disk(output: str) -> Iterator[None]:
-    """Turn an error that comes from a full disk into one sentence.
+    """Turn an error caused by a full disk into a `StorageError`.
 
     Args:
-        output: the folder that is written to, beside that for temporary files.
-
-    Raises:
-        StorageError: the sentence.
+        output: the folder written to, besides that of temporary files.
     """
     try:
         yield
@@ -35,20 +32,20 @@ def explaining_full_disk(output: str) -> Iterator[None]:
 
 
 def explain_full_disk(error: Exception, output: str) -> StorageError | None:
-    """Return the sentence for an error that comes from a full disk; None for any other."""
+    """Return the message for an error caused by a full disk; None for other errors."""
     full = next(filter(_is_full, _chain(error)), None)
     if full is None:
         return None
     folder = _find_folder(full, output)
     free = shutil.disk_usage(folder).free / 2**20
     return StorageError(
-        f"No space was left in {folder}; {free:,.1f} MiB are free there now. Make space, and run "
-        "again: what is finished is kept."
+        f"No space left in {folder}; {free:,.1f} MiB are free there now. Make space and run again: "
+        "finished steps are kept."
     )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it was raised from or after."""
+    """Yield an error and the errors that caused it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -63,7 +60,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _find_folder(error: BaseException, output: str) -> str:
-    """Return the folder of the file that could not be written; else the one that is fuller."""
+    """Return the folder of the file that could not be written, or else the fuller disk's."""
     named = getattr(error, "filename", None)
     if isinstance(named, str) and os.path.isdir(folder := os.path.dirname(named)):
         return folder

@@ -1,4 +1,4 @@
-"""A lock between processes, which the system takes back from one that has ended, however it did."""
+"""A lock between processes, which the system releases when its holder ends, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 @contextlib.contextmanager
 def locked(path: str, subject: str, *, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of a file while the context is open; wait for whoever holds it.
+    """Hold the lock of a file while the context is open; wait for its holder first.
 
     Where the file system has no locks, the context opens without one.
 
     Args:
-        path: of the file, which is made, and stays; on a disk of this machine, or mounted.
-        subject: what the lock is for, such as "the output folder /out".
-        say: is told why it has to wait, or that there are no locks; a sentence.
+        path: path of the file, which is created and kept.
+        subject: what the lock protects, such as "the output folder /out".
+        say: called with a sentence on why the lock has to wait, or cannot be had.
 
     Raises:
-        StorageError: the file cannot be made.
+        StorageError: the file cannot be created.
     """
     descriptor = _open(path, subject)
     try:
@@ -38,7 +38,7 @@ def locked(path: str, subject: str, *, say: Callable[[str], None]) -> Iterator[N
             os.pwrite(descriptor, f"Process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield
     finally:
-        # Closes the lock, too; children that still write keep it until they have ended.
+        # Releases the lock, unless child processes still write.
         os.close(descriptor)
 
 
@@ -47,7 +47,7 @@ def _open(path: str, subject: str) -> int:
         try:
             return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
-            # Of another user, who shares the folder.
+            # Another user of a shared folder has created it.
             return os.open(path, os.O_RDONLY)
     except OSError as error:
         raise StorageError(f"Cannot lock {subject}: {path}: {error.strerror}.") from error
@@ -62,13 +62,13 @@ def _take(descriptor: int, subject: str, say: Callable[[str], None]) -> None:
         except OSError as error:
             if error.errno not in _BUSY:
                 say(
-                    f"The file system of {subject} has no locks ({error.strerror}): make sure that "
-                    "nothing else writes there at the same time."
+                    f"The file system of {subject} does not support locks ({error.strerror}): make "
+                    "sure that nothing else writes there at the same time."
                 )
                 return
         if not waiting:
             holder = os.pread(descriptor, 300, 0).decode(errors="replace") or "Another process"
             say(f"{holder} is writing to {subject}: waiting until it has ended.")
             waiting = True
-        # Not one long call, in which a signal could go unheard.
+        # A blocking call would delay signals.
         time.sleep(_PAUSE)

@@ -1,6 +1,6 @@
-"""S3-like object stores, `s3://` and `minio://`, through fsspec.
+"""Find and open S3-compatible stores, `s3://` and `minio://`.
 
-Kubeflow Pipelines names the objects of its own store `minio://bucket/key`.
+Kubeflow Pipelines names the objects in its own store `minio://bucket/key`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from urllib.parse import urlsplit
 from fsspec import AbstractFileSystem
 
 from components.contract.errors import StorageError
-from components.storage.retry import RETRY_POLICY, error_code
+from components.storage.retry import RETRY_POLICY
 
 SCHEMES = ("s3://", "minio://")
 
 KUBEFLOW_STORES = ("seaweedfs", "minio-service")
-"""Services that are the store of Kubeflow Pipelines: since 2.16, and before and beside it."""
+"""Services of the store of Kubeflow Pipelines: since 2.16, and before."""
 
 _KUBEFLOW_NAMESPACE = "kubeflow"
 _STORE_PORT = 9000
-# Every pod with a service account has it.
+# Exists in every pod with a service account.
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _CONNECTION = {
     "connect_timeout": 5,
     "read_timeout": RETRY_POLICY.silence,
-    # `S3Client` asks again.
+    # `S3Client` retries.
     "retries": {"total_max_attempts": 1},
     "max_pool_connections": 64,
-    # Kubeflow's MinIO is of 2019 and rejects uploads that carry the checksums of today.
+    # Kubeflow's MinIO dates from 2019 and rejects uploads with today's checksums.
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
@@ -42,10 +42,10 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def find_endpoint(url: str) -> str | None:
-    """Return the address of the store that holds `url`; None for AWS's own.
+    """Return the address of the store of `url`; None for AWS.
 
     Raises:
-        StorageError: `url` is in Kubeflow's store, and nothing tells where that is.
+        StorageError: `url` is in Kubeflow's store, whose address is unknown.
     """
     return _given_endpoint() or (find_kubeflow_store() if url.startswith("minio://") else None)
 
@@ -56,10 +56,10 @@ def _given_endpoint() -> str | None:
 
 @functools.cache
 def find_kubeflow_store() -> str:
-    """Return the address of the cluster's own store: the first of the known ones that resolves.
+    """Return the address of the cluster's own store: the first known service that resolves.
 
     Raises:
-        StorageError: none does; names what was tried.
+        StorageError: no known service resolves.
     """
     for host in (hosts := _kubeflow_hosts()):
         try:
@@ -69,13 +69,13 @@ def find_kubeflow_store() -> str:
         return f"http://{host}:{_STORE_PORT}"
     raise StorageError(
         f"Kubeflow's object store (minio://) is not found: AWS_ENDPOINT_URL is not set, and none "
-        f"of {', '.join(hosts)} resolves: set AWS_ENDPOINT_URL to the store's address, in a "
-        "cluster as env of kubeflow.steps.all."
+        f"of {', '.join(hosts)} resolves. Set AWS_ENDPOINT_URL to the store's address; in a "
+        "cluster, in env of kubeflow.steps.all."
     )
 
 
 def _kubeflow_hosts() -> list[str]:
-    """Return the names of the store's services, those in the pod's own namespace first."""
+    """Return the host names of the store's services, first in the pod's own namespace."""
     namespaces = {_KUBEFLOW_NAMESPACE: None}
     if _POD_NAMESPACE.is_file():
         namespaces = {_POD_NAMESPACE.read_text(encoding="utf-8").strip(): None, **namespaces}
@@ -88,7 +88,7 @@ def open_store(url: str) -> tuple[AbstractFileSystem, str]:
     Raises:
         ImportError: s3fs is missing.
     """
-    # It takes half a second to import.
+    # Takes half a second to import.
     from components.storage.s3_client import S3Client
 
     options: dict[str, Any] = {"config_kwargs": _CONNECTION, "use_listings_cache": False}
@@ -98,41 +98,44 @@ def open_store(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def explain_error(url: str, error: Exception) -> StorageError | None:
-    """Say in one sentence what is wrong with the store of `url`; None for any other error."""
+    """Explain in one sentence what is wrong with the store of `url`; None for other errors."""
     if isinstance(error, StorageError):
         return None
-    # Importing botocore takes a good part of a second; here s3fs has done so.
+    # s3fs has already imported botocore, which takes most of a second.
     from botocore import exceptions  # type: ignore[import-untyped]
 
     store = f"the object store at {_without_login(find_endpoint(url))}"
     reason = " ".join(str(error).split()).rstrip(".")
-    if isinstance(error, PermissionError):
-        return StorageError(f"Access to {url} in {store} was refused ({reason}): check {_KEYS}.")
-    if error_code(error) == "NoSuchBucket":
-        bucket = url.partition("://")[2].partition("/")[0]
-        return StorageError(
-            f"There is no bucket {bucket} in {store}: create it or correct its name."
-        )
-    if isinstance(
-        error,
+    no_credentials = (
         exceptions.NoCredentialsError
         | exceptions.PartialCredentialsError
-        | exceptions.CredentialRetrievalError,
+        | exceptions.CredentialRetrievalError
+    )
+    if isinstance(error, PermissionError):
+        text = f"Access to {url} in {store} was refused ({reason}): check {_KEYS}."
+    elif error_code(error) == "NoSuchBucket":
+        bucket = url.partition("://")[2].partition("/")[0]
+        text = f"There is no bucket {bucket} in {store}: create it or correct its name."
+    elif isinstance(error, no_credentials):
+        text = f"There are no credentials for {store}: set {_KEYS}."
+    elif isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError) or (
+        reason.startswith("Invalid endpoint")
     ):
-        return StorageError(f"There are no credentials for {store}: set {_KEYS}.")
-    unreachable = isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
-    if unreachable or reason.startswith("Invalid endpoint"):
-        return StorageError(
-            f"Cannot reach {store}{_how_found(url)} ({type(error).__name__}): check that it runs "
-            "there, or set AWS_ENDPOINT_URL to its address."
+        searched = url.startswith("minio://") and not _given_endpoint()
+        found = f", the first of {', '.join(_kubeflow_hosts())} that resolves" if searched else ""
+        text = (
+            f"Cannot reach {store}{found} ({type(error).__name__}): check that it runs there, or "
+            "set AWS_ENDPOINT_URL to its address."
         )
-    return None
+    else:
+        return None
+    return StorageError(text)
 
 
-def _how_found(url: str) -> str:
-    if _given_endpoint() or not url.startswith("minio://"):
-        return ""
-    return f", the first of {', '.join(_kubeflow_hosts())} that resolves"
+def error_code(error: Exception) -> str:
+    """Return S3's code of an error; "" if S3 has sent none."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
 
 
 def _without_login(endpoint: str | None) -> str:

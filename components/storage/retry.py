@@ -1,4 +1,4 @@
-"""Asking a store again after what passes: when, how long, how often, and what is said of it.
+"""Retry requests to a store: which errors, how long, how often, and what the log says.
 
 Source: "Retry strategy" in the documentation of Cloud Storage: truncated exponential backoff with
 jitter, a deadline, and only for requests that may safely be made twice.
@@ -19,25 +19,25 @@ from typing import TypeVar
 from components.contract.errors import StorageError
 
 _LOGGER = logging.getLogger(__name__)
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a store is asked again; seconds."""
+    """Pauses, deadlines and timeouts of requests, in seconds."""
 
     first_pause: float = 0.5
-    """Doubles from one attempt to the next; each is stretched or shortened at random by half."""
+    """Doubles with each attempt; jitter makes each pause up to half longer or shorter."""
     longest_pause: float = 16.0
     first_deadline: float = 12.0
-    """For a kind of request that has never been answered: the store or its address is wrong."""
+    """For a kind of request that has never succeeded: the store or its address may be wrong."""
     deadline: float = 180.0
-    """For one that has been: an outage, or a store under load, of which a run survives minutes."""
+    """For a kind that has succeeded: a run survives minutes of outage or overload."""
     silence: float = 7.0
-    """A connection, or the rest of an answer, that does not come for so long is given up."""
+    """Timeout of a connection, and between two parts of a response."""
 
     def pause(self, attempt: int) -> float:
-        """Return how long to wait after an attempt, 0 for the first."""
+        """Return how long to wait after an attempt, counted from 0."""
         pause = min(self.longest_pause, self.first_pause * 2.0**attempt)
         return pause * random.uniform(0.5, 1.5)
 
@@ -49,74 +49,64 @@ _counts: collections.Counter[str] = collections.Counter()
 
 
 def count_retries() -> dict[str, int]:
-    """Return how often this process has asked a store again: cause → requests."""
+    """Return how often this process has retried requests: cause → retries."""
     return dict(sorted(_counts.items()))
 
 
-def note_retry(cause: str, request: str, pause: float) -> None:
-    """Count and log that a request is about to be made again."""
+async def pause_before_retry(cause: str, request: str, pause: float) -> None:
+    """Count and log a retry, and wait before it."""
     _counts[cause] += 1
-    _LOGGER.warning("Asking again in %.1f s after %s: %s", pause, cause, request)
+    _LOGGER.warning("Retrying in %.1f s after %s: %s", pause, cause, request)
+    await asyncio.sleep(pause)
 
 
 class Retrier:
-    """Asks one store, and remembers which kinds of requests it has answered."""
+    """Retries requests to one store, and remembers which kinds of them have succeeded."""
 
     def __init__(self, find_cause: Callable[[Exception], str | None], store: str = "") -> None:
-        """Ask a store.
+        """Retry requests to a store.
 
         Args:
-            find_cause: says in a few words what passes; None for an error that stays.
-            store: its name, for the sentence that ends all patience; "": the last error does.
+            find_cause: describes a temporary error in a few words; returns None for others.
+            store: name for the final error message; "" raises the last error instead.
         """
         self._store, self._find_cause = store, find_cause
-        self._answered: set[str] = set()
+        self._succeeded: set[str] = set()
 
     async def call(
-        self, attempt: Callable[[], Awaitable[_Answer]], *, kind: str, request: str
-    ) -> _Answer:
-        """Return the answer to a request, which is made until there is one or patience ends.
+        self, attempt: Callable[[], Awaitable[_Response]], *, kind: str, request: str
+    ) -> _Response:
+        """Call `attempt` until it succeeds or the deadline passes.
 
         Args:
             attempt: makes the request once.
-            kind: of the request; the first of a kind has less patience.
-            request: in words, for the log.
+            kind: kind of request; until one of a kind succeeds, its deadline is shorter.
+            request: description for the log.
 
         Raises:
-            StorageError: the store has not answered until the deadline.
-            Exception: what `attempt` raised, if it does not pass.
+            StorageError: the deadline has passed.
+            Exception: an error of `attempt` that is not temporary.
         """
         began = _clock()
         for number in itertools.count():
             try:
-                answer = await attempt()
+                response = await attempt()
             except Exception as error:
-                cause = self._find_cause(error)
-                if cause is None:
+                if (cause := self._find_cause(error)) is None:
                     raise
-                pause = RETRY_POLICY.pause(number)
-                if _clock() - began + pause > self._deadline(kind):
+                policy, seconds = RETRY_POLICY, _clock() - began
+                deadline = policy.deadline if kind in self._succeeded else policy.first_deadline
+                pause = policy.pause(number)
+                if seconds + pause > deadline:
                     if not self._store:
                         raise
-                    raise self._give_up(cause, number + 1, _clock() - began) from error
-                note_retry(cause, request, pause)
-                await asyncio.sleep(pause)
+                    raise StorageError(
+                        f"{self._store} does not serve requests: {cause}, {number + 1} times in "
+                        f"{seconds:.0f} s. Check its address and the network, or wait, and run "
+                        f"again."
+                    ) from error
+                await pause_before_retry(cause, request, pause)
             else:
-                self._answered.add(kind)
-                return answer
+                self._succeeded.add(kind)
+                return response
         raise AssertionError
-
-    def _deadline(self, kind: str) -> float:
-        return RETRY_POLICY.deadline if kind in self._answered else RETRY_POLICY.first_deadline
-
-    def _give_up(self, cause: str, attempts: int, seconds: float) -> StorageError:
-        return StorageError(
-            f"{self._store} does not serve requests: {cause}, {attempts} times within "
-            f"{seconds:.0f} s. Check its address and the network, or wait, and run again."
-        )
-
-
-def error_code(error: Exception) -> str:
-    """Return what S3 calls the error of an answer; "" if it is none of its own."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))

@@ -1,4 +1,4 @@
-"""S3 and what speaks its protocol, through s3fs, with one rule for what is asked again."""
+"""S3 and compatible stores through s3fs, with our own retries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
-from components.storage.retry import Retrier, error_code
+from components.storage.object_store import error_code
+from components.storage.retry import Retrier
 
 
 class S3Client(S3FileSystem):
-    """s3fs, which asks again by the rule of all stores; its own attempts nobody would see."""
+    """s3fs with our retries: its own are neither logged nor counted."""
 
     retries = 1
 
@@ -37,7 +38,7 @@ class S3Client(S3FileSystem):
         return await self._retrier.call(once, kind="list", request=f"list {path}")
 
     async def _cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
-        # The body comes after the answer that `_call_s3` waits for.
+        # `_call_s3` returns before the body arrives.
         once = functools.partial(super()._cat_file, path, *args, **options)
         data: bytes = await self._retrier.call(once, kind="content", request=f"get_object {path}")
         return data
@@ -48,27 +49,24 @@ class S3Client(S3FileSystem):
         """Read an object, or its first `end` bytes, if its ETag is still `version`.
 
         Raises:
-            FileNotFoundError: there is no object of that name any more.
-            FileExistsError: it has changed; a listing of S3 has no checksums to tell.
+            FileNotFoundError: there is no longer an object of that name.
+            FileExistsError: the object has changed; S3 lists no checksums that would tell.
         """
         bucket, _, key = path.partition("/")
         wanted = {"IfMatch": version, **({"Range": f"bytes=0-{end - 1}"} if end else {})}
 
         async def attempt() -> bytes:
-            answer = await super(S3Client, self)._call_s3(
+            response = await super(S3Client, self)._call_s3(
                 "get_object", Bucket=bucket, Key=key, **wanted
             )
-            try:
-                data: bytes = await answer["Body"].read()
-            finally:
-                answer["Body"].close()
-            return data
+            with contextlib.closing(response["Body"]) as body:
+                return bytes(await body.read())
 
-        with _telling_changes(path):
+        with _reporting_changes(path):
             return await self._retrier.call(attempt, kind="content", request=f"get_object {path}")
 
     async def write_version(self, path: str, data: bytes, version: str) -> str:
-        """Write an object in place of one with the ETag `version`, "" for none; return the new one.
+        """Replace the object with ETag `version`, or create it if that is ""; return the new ETag.
 
         Raises:
             FileExistsError: somebody else has written the object meanwhile.
@@ -80,26 +78,26 @@ class S3Client(S3FileSystem):
             "ContentMD5": base64.b64encode(digest.digest()).decode(),
         }
         try:
-            with _telling_changes(path):
-                answer = await self._call_s3(
+            with _reporting_changes(path):
+                response = await self._call_s3(
                     "put_object", Bucket=bucket, Key=key, Body=data, **sent
                 )
         except FileExistsError:
-            # An earlier attempt may have written it, and its answer was lost.
-            answer = await self._call_s3("head_object", Bucket=bucket, Key=key)
-            if answer["ETag"].strip('"') != digest.hexdigest():
+            # An earlier attempt may have written it although its response was lost.
+            response = await self._call_s3("head_object", Bucket=bucket, Key=key)
+            if response["ETag"].strip('"') != digest.hexdigest():
                 raise
-        return str(answer["ETag"])
+        return str(response["ETag"])
 
     async def delete_version(self, path: str, version: str) -> None:
-        """Delete an object; S3 knows no condition for it."""
+        """Delete an object, whatever its version: S3 has no condition for deletions."""
         bucket, _, key = path.partition("/")
         await self._call_s3("delete_object", Bucket=bucket, Key=key)
 
 
 @contextlib.contextmanager
-def _telling_changes(path: str) -> Iterator[None]:
-    """Turn the answer that an object is not as it was into `FileExistsError`."""
+def _reporting_changes(path: str) -> Iterator[None]:
+    """Turn S3's failed precondition into `FileExistsError`."""
     try:
         yield
     except OSError as error:
@@ -108,19 +106,19 @@ def _telling_changes(path: str) -> Iterator[None]:
         raise
 
 
-_PASSING = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException"}
+_TEMPORARY = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException"}
 
 
 def _find_cause(error: Exception) -> str | None:
-    """Say in a few words what passes; None for an error that stays."""
+    """Describe a temporary error in a few words; return None for others."""
     if isinstance(error, exceptions.ReadTimeoutError | exceptions.ConnectTimeoutError):
-        return "no answer"
+        return "a timeout"
     if isinstance(error, exceptions.EndpointConnectionError):
         return "no connection"
     if isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError):
         return "a lost connection"
     if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
-        return "an answer that broke off"
+        return "a truncated response"
     response = getattr(error.__cause__, "response", None) or {}
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    return f"HTTP status {status}" if status >= 500 or error_code(error) in _PASSING else None
+    return f"HTTP status {status}" if status >= 500 or error_code(error) in _TEMPORARY else None

@@ -1,4 +1,4 @@
-"""The folder of pushed models: which versions are whole, and which two models are the same."""
+"""Find the complete versions in a folder of pushed models, and compare models."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ WEIGHTS = os.path.join("variables", "variables.index")
 
 
 def whole_versions(folder: str) -> Iterator[str]:
-    """Yield the paths of the versions in a folder, named by number, the newest first.
+    """Yield the paths of the complete versions in a folder, newest first.
 
-    Pusher copies `saved_model.pb` last, so that a version without it is not whole.
+    Versions are named by number. Pusher copies `saved_model.pb` last, so a version without it is
+    incomplete.
 
     Raises:
         StorageError: the folder cannot be listed or read.
@@ -31,7 +32,7 @@ def whole_versions(folder: str) -> Iterator[str]:
 
 
 def model_digest(saved_model: str) -> str:
-    """Digest the graph and the checksums of the weights, which the variables' index holds."""
+    """Digest the graph, and the checksums of the weights in the variables' index."""
     digest = hashlib.sha256()
     for name in (GRAPH, WEIGHTS):
         digest.update(read_bytes(os.path.join(saved_model, name)))

@@ -1,10 +1,10 @@
-"""TFX's own file access, `fileio`, on `s3://` and `minio://`, for which TensorFlow has nothing.
+"""TFX's own file access, `fileio`, on `s3://` and `minio://`, which TensorFlow does not support.
 
-Listing, walking, reading and copying are fsspec's. What is done by hand here is where s3fs is not
-safe: its `rm` and `mv` take names such as `[x].jpg` for patterns, and delete other objects; they
-ignore the errors of S3's request for many deletions, which an old MinIO refuses; its `glob` takes a
-folder that may not be listed for an empty one; its files are stored even if writing them failed.
-`tests/storage/test_object_store.py` has a case for each.
+fsspec lists, walks, reads and copies. The rest is our own where s3fs is unsafe: its `rm` and `mv`
+take names such as `[x].jpg` for patterns and delete other objects; they ignore errors of S3's bulk
+deletion, which an old MinIO refuses; its `glob` takes a folder that may not be listed for an empty
+one; it stores a file even if writing it failed. `tests/storage/test_tfx_filesystem.py` has a case
+for each.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from components.storage.object_store import SCHEMES, explain_error, find_endpoin
 
 PAGE_FILE = "report.html"
 CARD_FILE = "model_card.md"
-"""File names of text artifacts in a local run, where TFX makes a folder of each artifact."""
+"""File names of text artifacts in a local run, where each artifact is a folder."""
 
-_DELETES_AT_ONCE = 64
+_CONCURRENT_DELETES = 64
 
 _Path = str | bytes
 
 
 @contextlib.contextmanager
 def _store(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-    """Open the store of `url`, and turn errors of the block into TFX's or the user's."""
+    """Open the store of `url`, and turn its errors into TFX's or the user's."""
     try:
         yield open_store(url)
     except Exception as error:
@@ -47,7 +47,7 @@ def _store(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
 
 
 class _Upload(io.BytesIO):
-    """Becomes an object when closed; none if its `with` block fails, so that none is half."""
+    """Becomes an object when closed, unless its `with` block has failed."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Upload(io.BytesIO):
         self.close()
 
     def close(self) -> None:
-        """Upload, once."""
+        """Upload the content, once."""
         if self.closed:
             return
         data = self.getvalue()
@@ -70,7 +70,7 @@ class _Upload(io.BytesIO):
 
 
 class _TextUpload(io.TextIOWrapper):
-    """The same for text."""
+    """Text that becomes an object in the same way."""
 
     buffer: _Upload
 
@@ -80,7 +80,7 @@ class _TextUpload(io.TextIOWrapper):
 
 
 class Statistics(NamedTuple):
-    """What TFX asks `stat` for; the names are TensorFlow's."""
+    """The result of `stat`, with TensorFlow's names."""
 
     length: int
     mtime_nsec: int
@@ -92,16 +92,16 @@ def _text(path: _Path) -> str:
 
 
 def _objects_below(fs: AbstractFileSystem, root: str) -> list[str]:
-    """Return the paths of all objects below `root`, those that stand for folders among them."""
+    """Return the paths of all objects below `root`, including markers of folders."""
     return [path for path in fs.find(root) if path.startswith(f"{root}/")]
 
 
 def _delete(fs: AbstractFileSystem, paths: list[str]) -> None:
-    """Delete objects, a request for each."""
+    """Delete objects with one request each."""
 
     async def delete_all() -> None:
-        for start in range(0, len(paths), _DELETES_AT_ONCE):
-            keys = (path.partition("/") for path in paths[start : start + _DELETES_AT_ONCE])
+        for start in range(0, len(paths), _CONCURRENT_DELETES):
+            keys = (path.partition("/") for path in paths[start : start + _CONCURRENT_DELETES])
             await asyncio.gather(
                 *(fs._call_s3("delete_object", Bucket=bucket, Key=key) for bucket, _, key in keys)
             )
@@ -110,17 +110,17 @@ def _delete(fs: AbstractFileSystem, paths: list[str]) -> None:
 
 
 class ObjectStoreFilesystem(filesystem.Filesystem):
-    """File access as TFX wants it; a folder exists while there are objects below it."""
+    """File access for TFX; a folder exists while there are objects below it."""
 
     SUPPORTED_SCHEMES = list(SCHEMES)
 
     @staticmethod
     def open(name: _Path, mode: str = "r") -> Any:
-        """Return a file: one read at once, or written at once when it is closed."""
+        """Open a file that is read now, or written when closed, as a whole."""
         url = _text(name)
         if mode not in {"r", "rb", "w", "wb"}:
             raise ValueError(f"An object store has no mode {mode!r} for {url}.")
-        # Lines end as they are written, as in TensorFlow's files.
+        # Line ends stay as they are, as in TensorFlow's files.
         if "w" in mode:
             upload = _Upload(url)
             return upload if mode == "wb" else _TextUpload(upload, "utf-8", newline="\n")
@@ -130,7 +130,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def copy(src: _Path, dst: _Path, overwrite: bool = False) -> None:
-        """Copy an object, within a store without bringing it here."""
+        """Copy an object; within a store, without downloading it."""
         source, target = _text(src), _text(dst)
         if not overwrite and ObjectStoreFilesystem.exists(target):
             raise OSError(f"{target} already exists, and overwrite is false.")
@@ -147,8 +147,8 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def exists(path: _Path) -> bool:
-        """Say whether there is such an object or folder."""
-        # fsspec's own takes a bucket that it cannot reach for one that is not there.
+        """Return whether there is such an object or folder."""
+        # fsspec's `exists` returns False for an unreachable bucket.
         with _store(_text(path)) as (fs, name), contextlib.suppress(FileNotFoundError):
             return bool(fs.info(name))
         return False
@@ -170,7 +170,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def isdir(path: _Path) -> bool:
-        """Say whether there are objects below `path`."""
+        """Return whether there are objects below `path`."""
         with _store(_text(path)) as (fs, root):
             return bool(fs.isdir(root))
 
@@ -181,16 +181,16 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
             paths = [found.rstrip("/") for found in fs.ls(root, detail=False)]
             if paths == [root] and not fs.isdir(root):
                 raise NotADirectoryError(_text(path))
-        # An object named like the folder and a slash stands for the folder itself.
+        # An object named like the folder, with a slash, marks the folder itself.
         return sorted({found.rpartition("/")[2] for found in paths if found != root})
 
     @staticmethod
     def makedirs(path: _Path) -> None:
-        """Do nothing: a folder comes with its first object."""
+        """Do nothing: a folder exists once it has an object."""
 
     @staticmethod
     def mkdir(path: _Path) -> None:
-        """Do nothing: a folder comes with its first object."""
+        """Do nothing: a folder exists once it has an object."""
 
     @staticmethod
     def remove(path: _Path) -> None:
@@ -202,7 +202,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def rename(src: _Path, dst: _Path, overwrite: bool = False) -> None:
-        """Move an object, or all those of a folder, one after the other."""
+        """Move an object, or all objects of a folder one by one."""
         source, target = _text(src), _text(dst)
         if not ObjectStoreFilesystem.stat(source).is_directory:
             ObjectStoreFilesystem.copy(source, target, overwrite)
@@ -226,7 +226,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def stat(path: _Path) -> Statistics:
-        """Return size and time of an object; a folder has neither."""
+        """Return the size and time of an object; a folder has neither."""
         with _store(_text(path)) as (fs, name):
             info = fs.info(name)
         if info["type"] == "directory":
@@ -237,7 +237,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
     def walk(
         top: _Path, topdown: bool = True, onerror: Callable[..., None] | None = None
     ) -> Iterable[tuple[str, list[str], list[str]]]:
-        """Yield each folder, the names of its folders and those of its objects."""
+        """Yield each folder with the names of its folders and objects."""
         url = _text(top)
 
         def report(error: OSError) -> None:
@@ -252,8 +252,8 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
 
 
 def register_object_stores() -> None:
-    """Let TFX's `fileio` use `s3://` and `minio://`; a second time changes nothing."""
-    # TensorFlow's claims s3:// with priority 10 and cannot serve it.
+    """Register `s3://` and `minio://` with TFX's `fileio`; calling it again changes nothing."""
+    # TensorFlow's file system claims s3:// with priority 10, but cannot serve it.
     filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(ObjectStoreFilesystem, priority=0)
 
 

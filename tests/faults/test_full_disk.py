@@ -19,8 +19,8 @@ from tests.nodes import NODES
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
 _SENTENCE = re.compile(
-    r"local_runner\.py: error: No space was left in (\S+); [\d.,]+ MiB are free there now\. "
-    r"Make space, and run again: what is finished is kept\.\n"
+    r"local_runner\.py: error: No space left in (\S+); [\d.,]+ MiB are free there now\. "
+    r"Make space and run again: finished steps are kept\.\n"
 )
 
 

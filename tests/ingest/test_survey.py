@@ -62,13 +62,13 @@ def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPat
     for name, (data, _) in images.items():
         fs.pipe(f"/large/{name}", data)
     asked: dict[str, list[int | None]] = {}
-    ask = fetch._ask
+    read_once = fetch._read_once
 
-    async def noted(fs: Any, path: str, file: Any, size: int) -> bytes:
+    async def noted(fs: Any, path: str, file: Any, size: int) -> fetch.Content:
         asked.setdefault(file.path, []).append(size if size < file.size else None)
-        return await ask(fs, path, file, size)
+        return await read_once(fs, path, file, size)
 
-    monkeypatch.setattr(fetch, "_ask", noted)
+    monkeypatch.setattr(fetch, "_read_once", noted)
     found = take_survey(list_images("memory://large"), CONFIG)
     fs.rm("/large", recursive=True)
     assert sorted(height for _, height in found.sizes) == [30, 300, 301, 302]

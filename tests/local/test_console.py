@@ -45,7 +45,7 @@ SUMMARY = Summary(
     ],
     looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
-    store_retries={"HTTP status 429": 1_200, "no answer": 3},
+    store_retries={"HTTP status 429": 1_200, "a timeout": 3},
     nodes={
         "Trainer": {"seconds": 30.2, "cached": False},
         "Transform": {"seconds": 5.0, "cached": False},

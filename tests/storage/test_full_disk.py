@@ -35,7 +35,7 @@ FULL = [
 @pytest.mark.parametrize("error", FULL, ids=str)
 def test_a_full_disk_is_one_sentence(tmp_path: Path, error: Exception) -> None:
     with (
-        pytest.raises(StorageError, match=r"No space was left in \S+; [\d,.]+ MiB are free there"),
+        pytest.raises(StorageError, match=r"No space left in \S+; [\d,.]+ MiB are free there"),
         explaining_full_disk(str(tmp_path)),
     ):
         raise error

@@ -64,7 +64,9 @@ def test_a_file_system_without_locks_is_said(
     said: list[str] = []
     with locked(str(tmp_path / "lock"), "the folder", say=said.append):
         [sentence] = said
-    assert sentence.startswith("The file system of the folder has no locks (No locks available): ")
+    assert sentence.startswith(
+        "The file system of the folder does not support locks (No locks available): "
+    )
 
 
 def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_store_that_has_no_name_says_what_was_tried(resolving: set[str]) -> No
         list_source("minio://bucket/images", CONFIG)
     tried = "seaweedfs.team-a, minio-service.team-a, seaweedfs.kubeflow, minio-service.kubeflow"
     assert f"none of {tried} resolves" in str(caught.value)
-    assert "set AWS_ENDPOINT_URL" in str(caught.value)
+    assert "Set AWS_ENDPOINT_URL" in str(caught.value)
     resolving.add("seaweedfs.kubeflow")
     unreachable = exceptions.EndpointConnectionError(endpoint_url="http://seaweedfs.kubeflow:9000")
     said = str(object_store.explain_error("minio://bucket/images", unreachable))
