@@ -1,4 +1,4 @@
-"""What the compiler writes into the command of a step, and the step reads there."""
+"""What the compiler writes into the command of a step for the step to read."""
 
 from __future__ import annotations
 
@@ -9,45 +9,13 @@ from typing import Any
 from pipeline_def.config.kubeflow import StepConfig
 
 COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
-"""Command of every step, and of each worker that does a part of it."""
+"""Command of every step, and of each worker of it."""
 
 FAILED = 1
-"""Exit status of a step that ends with a bug, or because others ended; a user's mistake has 2."""
-
-STORAGE = "{storage}"
-"""Stands in properties for the folder of pushed models, checkpoints, listings and statistics."""
-
-STORAGE_PARAMETER = "storage"
-"""Parameter of the run that sets this folder."""
-
-RECIPE_PARAMETER = "training_recipe"
-"""Parameter of the run that names the recipe of the training."""
+"""Exit status after a bug, or because other workers ended; 2 is for a user's mistake."""
 
 RESOLVED_PARAMETER = "resolved"
-"""Output of a lookup and input of its step: execution properties that were looked up, as JSON."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where the value of a parameter of the run goes among the execution properties."""
-
-    parameter: str
-    place: Sequence[str]
-    """The execution property and, where it is JSON, the keys in it from the outside in."""
-
-    unset: int | None = None
-    """Value that stands for null, which a parameter of a run cannot be; None: there is none."""
-
-
-@dataclass(frozen=True)
-class RecipeChoice:
-    """Where the parameter of the run that names a recipe goes, and what each recipe changes."""
-
-    property: str
-    """The execution property, JSON."""
-
-    values: Mapping[str, Mapping[str, Any]]
-    """Recipe → `section.field` → value, of all that any recipe sets and nobody else has."""
+"""Output of a lookup and input of its step: the execution properties it found, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +32,10 @@ class WorkerGroup:
 
 @dataclass(frozen=True)
 class StepInterface:
-    """What a step has to know of itself and KFP's launcher does not tell it."""
+    """What a step must know about itself and KFP's launcher does not tell it."""
+
+    step: str = ""
+    """Id of the pipeline's step; for a lookup, of the step that it looks things up for."""
 
     executor: str = ""
     """Dotted path of the executor class."""
@@ -82,16 +53,14 @@ class StepInterface:
     """Output → dotted path of its artifact class."""
 
     integers: Sequence[str] = ()
-    """Execution properties that are integers: the launcher knows doubles only."""
+    """Execution properties that are integers; the launcher has only doubles."""
 
-    settings: Sequence[Setting] = ()
-    """Parameters of the run that this step takes."""
-
-    recipes: RecipeChoice | None = None
-    """What the parameter `training_recipe` chooses from; None: the step trains nothing."""
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Recipe → `section.field` → value, for the fields that the user has left open. Empty: the step
+    does not train."""
 
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""
 
     workers: WorkerGroup | None = None
-    """Workers that do the step's work in pods of their own; None: the step does it itself."""
+    """Workers that do the work in their own pods; None: the step does it itself."""

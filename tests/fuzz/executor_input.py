@@ -18,26 +18,26 @@ import atheris
 from tests.fuzz.session import check_sentence, fuzz
 
 with atheris.instrument_imports(
-    include=["pipeline_def.kubeflow.step", "pipeline_def.kubeflow.step_interface"]
+    include=["pipeline_def.kubeflow.step", "pipeline_def.kubeflow.executor_input"]
 ):
     from components.contract.errors import UserError
-    from pipeline_def.kubeflow.step import cluster_store, entrypoint, executor_io, launcher_input
-    from pipeline_def.kubeflow.step_interface import RecipeChoice, Setting, StepInterface
+    from pipeline_def.kubeflow import executor_input
+    from pipeline_def.kubeflow.step import entrypoint, executor_io, store_endpoint
+    from pipeline_def.kubeflow.step_interface import StepInterface
 
 _INTERFACE = StepInterface(
     inputs={"examples": "tfx.types.standard_artifacts.Examples"},
     outputs={"model": "tfx.types.standard_artifacts.Model"},
+    step="Trainer",
     integers=("span",),
-    settings=(
-        Setting("epochs", ("custom_config", "training", "epochs")),
-        Setting("data", ("input_base",)),
-        Setting("wanted_span", ("span",), unset=-1),
-    ),
-    recipes=RecipeChoice("custom_config", {"cifar": {"training.epochs": 30}}),
+    recipes={"cifar": {"training.epochs": 30}},
     pipeline="images",
 )
 _LOOKUP = StepInterface(
-    lookup="tests.fuzz.executor_input.find", inputs=_INTERFACE.inputs, integers=("span",)
+    step="ImageExampleGen",
+    lookup="tests.fuzz.executor_input.find",
+    inputs=_INTERFACE.inputs,
+    integers=("version",),
 )
 
 _RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60/Trainer/1"
@@ -48,9 +48,10 @@ _GIVEN: dict[str, Any] = {
             "custom_config": json.dumps(
                 {"training": {"epochs": 2, "recipe": "plain"}, "model": {}}
             ),
-            "epochs": 3.0,
-            "span": 1.0,
-            "wanted_span": -1.0,
+            "training_epochs": 3.0,
+            "config": json.dumps({"span": None}),
+            "span": -1.0,
+            "version": 1.0,
             "training_recipe": "cifar",
             "storage": "s3://bucket/models/",
             "folder": "{storage}/pushed",
@@ -96,7 +97,7 @@ def make_seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     """Do what the entrypoint does before and after the executor."""
     try:
-        given = launcher_input.read_executor_input(_make_text(data))
+        given = executor_input.read_executor_input(_make_text(data))
         _use(given)
     except UserError as error:
         check_sentence(error)
@@ -131,7 +132,7 @@ def _replace(given: Any, numbers: Any) -> None:
 
 
 def _use(given: dict[str, Any]) -> None:
-    executor_io.store_endpoint(given)
+    store_endpoint.noted_endpoint(given)
     for interface in (_INTERFACE, _LOOKUP):
         prepared = executor_io.prepare_input(given, interface)
         assert json.loads(json.dumps(prepared)) == prepared
@@ -144,7 +145,7 @@ def _use(given: dict[str, Any]) -> None:
     executor_io.finish_output(output, given, direct=False)
     # Of the cluster's own store: its config map has the same kind of text.
     values = prepared["inputs"]["parameterValues"]
-    cluster_store.endpoint_of({"providers": str(values), "defaultPipelineRoot": str(given)})
+    store_endpoint.endpoint_of({"providers": str(values), "defaultPipelineRoot": str(given)})
 
 
 if __name__ == "__main__":

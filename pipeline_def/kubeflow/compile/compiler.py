@@ -1,7 +1,7 @@
 """Compiles the pipeline to a specification that open-source Kubeflow Pipelines and Vertex AI take.
 
-TFX's compiler writes for Vertex AI, and leaves to the backend what open-source Kubeflow does not
-have. What it writes is changed here, a step for each gap; `spec_check` then looks for the rest.
+TFX's compiler writes for Vertex AI and relies on features that open-source Kubeflow does not have.
+Each function here closes one of these gaps; `spec_check` then looks for the rest.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
 from pipeline_def.config.recipes import recipe_values
-from pipeline_def.kubeflow.compile.lookups import add_lookup
-from pipeline_def.kubeflow.compile.parameters import add_parameter, run_parameters
 from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
+from pipeline_def.kubeflow.compile.run_values import add_run_parameters
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import nest_stages
-from pipeline_def.kubeflow.compile.step_commands import replace_command, uses_other_machines
-from pipeline_def.kubeflow.compile.worker_groups import add_workers, check_workers
+from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
+from pipeline_def.kubeflow.compile.workers import add_workers, check_workers
+from pipeline_def.kubeflow.run_parameters import STORAGE
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Target
-from pipeline_def.kubeflow.step_interface import STORAGE, RecipeChoice
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal parts out in full, not as references to each other, and texts as blocks."""
+    """Writes equal parts out in full instead of as references, and multi-line texts as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -47,7 +46,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:
-    """Return the specification and, where steps need anything of Kubernetes, the platform's.
+    """Return the specification and, if steps use features of Kubernetes, the platform's document.
 
     Args:
         config: resolved, as for `create_pipeline`; its `output` is not used.
@@ -55,27 +54,23 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
         image: container image with this repository.
 
     Raises:
-        ConfigurationError: the target would refuse it, and why.
+        ConfigurationError: the target would reject it.
     """
     check_name(config.name)
     _check_beam(config)
     check_workers(config, target)
     pipeline = _create_pipeline(config)
     document = SpecDocument(_compile(pipeline, image))
-    parameters = run_parameters(config)
-    # As `compile` does: it has not seen the images.
-    recipes = RecipeChoice("custom_config", recipe_values(config, images=0))
     for component in pipeline.components:
         add_lookup(document, component)
-    for parameter in parameters:
-        add_parameter(document, parameter)
+    add_run_parameters(document, config)
     _check_steps(document, config)
+    # Compiling happens before anybody has seen the images.
+    recipes = recipe_values(config, images=0)
     for component in pipeline.components:
-        replace_command(
+        replace_commands(
             document,
             component,
-            parameters,
-            pipeline=config.name,
             recipes=recipes,
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
@@ -94,13 +89,13 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
 
 
 def dump_documents(documents: list[Spec]) -> str:
-    """Return YAML that is the same for the same pipeline, so that a change shows as a diff."""
-    # Long lines: the same text must not be folded elsewhere after a small change.
+    """Return YAML that is the same for the same pipeline, so that changes show in a diff."""
+    # Long lines: a small change must not fold the text elsewhere.
     return yaml.dump_all(documents, Dumper=_Dumper, width=1_000_000, allow_unicode=True)
 
 
 def _create_pipeline(config: Config) -> Any:
-    # What Google's libraries say about the Python version is nothing a user can act on.
+    # Users cannot act on what Google's libraries say about the Python version.
     warnings.filterwarnings("ignore", category=FutureWarning)
     from pipeline_def.pipeline import create_pipeline
 
@@ -108,7 +103,7 @@ def _create_pipeline(config: Config) -> Any:
 
 
 def _compile(pipeline: Any, image: str) -> Spec:
-    """Return what TFX compiles, without the wrapper that only Vertex AI takes."""
+    """Return TFX's specification without the wrapper that only Vertex AI takes."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as dag_runner
 
     runner = dag_runner.KubeflowV2DagRunner(
@@ -137,7 +132,7 @@ def _check_beam(config: Config) -> None:
 
 
 def _name_system_types(document: SpecDocument) -> None:
-    """Name Kubeflow's own artifact types the way its SDK does, so that the UI draws them."""
+    """Name Kubeflow's own artifact types as its SDK does, so that the interface draws them."""
     for task in document.tasks:
         for side in ("inputDefinitions", "outputDefinitions"):
             for artifact in document.definitions(task, side, "artifacts").values():
@@ -147,7 +142,7 @@ def _name_system_types(document: SpecDocument) -> None:
 
 
 def _tidy(document: SpecDocument, config: Config) -> None:
-    """Make what a person sees readable: a description, and JSON on one line."""
+    """Add what people see: a description, the pipeline root, and JSON on one line."""
     document.spec["pipelineInfo"]["description"] = _DESCRIPTION
     if config.kubeflow.pipeline_root:
         document.spec["defaultPipelineRoot"] = config.kubeflow.pipeline_root

@@ -1,4 +1,4 @@
-"""Resources of each step: in the specification, and in the document that only Kubernetes reads."""
+"""Resources of each step: in the specification, and in the document only for Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipeline_def.kubeflow.specification import Spec, Target
 from pipeline_def.steps import DATA, PREDICT_FOLDER, STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
-# Vertex AI takes it for the longest pause, Argo for the time since the first attempt.
+# For Vertex AI it is the longest pause, for Argo the time since the first attempt.
 _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
 
 def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target) -> None:
-    """Write what every step gets into the specification: all but what only Kubernetes has."""
+    """Write the settings of every step that the specification itself has."""
     for task, definition in document.tasks.items():
         step, container = _step(config, task), document.container(task)
         container["image"] = step.image or container["image"]
@@ -33,7 +33,7 @@ def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target
 
 
 def _step(config: KubeflowConfig, task: str) -> StepConfig:
-    if step := step_of(task):
+    if (step := step_of(task)) != task:
         return config.lookup(task, step)
     starts_workers = task == TRAINER.id and config.workers > 1
     return config.starter(task) if starts_workers else config.step(task)
@@ -53,12 +53,12 @@ def _resources(step: StepConfig, target: Target) -> Spec:
 
 
 def platform_document(document: SpecDocument, config: Config, target: Target) -> Spec | None:
-    """Return the second document, `platforms.kubernetes`; None when no step needs it."""
+    """Return the second document, `platforms.kubernetes`; None if no step needs it."""
     executors = {}
     for task in sorted(document.tasks):
         step = _step(config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task) or task)))
+            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task))))
         if settings := _kubernetes(step):
             executors[executor_label(task)] = settings
     if not executors:
@@ -67,7 +67,7 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
 
 
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
-    """Return the secret of the cluster's own object store, where the step itself reads from it."""
+    """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
     urls = {
         DATA: config.data,

@@ -1,4 +1,4 @@
-"""A specification while it is made: what the compiler's steps write into it."""
+"""A specification under construction, and the names of its tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXECUTOR = "_executor"
 
 
 def lookup_of(step: str) -> str:
-    """Return the name of the task that looks things up for `step`."""
+    """Return the name of the lookup task of `step`."""
     return f"{step}{_LOOKUP}"
 
 
@@ -21,13 +21,13 @@ def executor_label(task: str) -> str:
     return f"{task}{_EXECUTOR}"
 
 
-def step_of(task: str) -> str | None:
-    """Return the step that `task` looks things up for; None when it is no lookup."""
-    return task.removesuffix(_LOOKUP) if task.endswith(_LOOKUP) else None
+def step_of(task: str) -> str:
+    """Return the step of a task: for a lookup, the step it precedes."""
+    return task.removesuffix(_LOOKUP)
 
 
 class SpecDocument(Specification):
-    """A specification as TFX compiles it: every component has the name of its only task."""
+    """A specification as TFX compiles it: each component has one task, of the same name."""
 
     def container(self, task: str) -> Spec:
         """Return the container of a task."""
@@ -35,7 +35,7 @@ class SpecDocument(Specification):
         return container
 
     def constants(self, task: str) -> dict[str, Any]:
-        """Return the execution properties of a task that are fixed."""
+        """Return the execution properties of a task that are constant."""
         return {
             name: source["runtimeValue"]["constant"]
             for name, source in self.sources(task, "parameters").items()
@@ -50,6 +50,6 @@ class SpecDocument(Specification):
         sources[name] = dict(source)
 
     def unbind(self, task: str, name: str) -> None:
-        """Take an input parameter away from a task."""
+        """Remove an input parameter of a task."""
         del self.definitions(task, "inputDefinitions", "parameters")[name]
         del self.sources(task, "parameters")[name]

@@ -1,15 +1,14 @@
-"""The graph as a person sees it: one box for each stage, which opens into its steps.
+"""Nests the tasks in stages, so that Kubeflow's interface draws one box a stage.
 
-KFP's interface draws every task, artifact and dependency of a layer. Each stage becomes a sub-DAG,
-and what steps of other stages read passes through its inputs and outputs. What decides on a hit in
-the cache (a step's container, parameters and artifacts) stays as it is.
+The interface draws every task, artifact and dependency of a layer. Each stage becomes a sub-DAG,
+whose inputs and outputs pass artifacts between stages. What decides on a cache hit (a step's
+container, parameters and artifacts) stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
 from pipeline_def.kubeflow.specification import Spec
@@ -24,13 +23,13 @@ class _Stage:
     waits: set[str] = field(default_factory=set)
 
     def receive(self, kind: str, name: str, definition: Spec, source: Spec) -> None:
-        """Take an input, a parameter or an artifact, from the layer above."""
+        """Add an input, a parameter or an artifact, from the layer above."""
         definitions = self.component.setdefault("inputDefinitions", {}).setdefault(kind, {})
         definitions[name] = definition
         self.inputs.setdefault(kind, {})[name] = source
 
     def give(self, task: str, key: str, definition: Spec) -> None:
-        """Give an artifact of one of the steps to the layer above, under the same name."""
+        """Pass an artifact of a step to the layer above, under the same name."""
         definitions = self.component.setdefault("outputDefinitions", {})
         definitions.setdefault("artifacts", {})[key] = definition
         outputs = self.component["dag"].setdefault("outputs", {}).setdefault("artifacts", {})
@@ -40,7 +39,7 @@ class _Stage:
             raise AssertionError(f"Two steps of the stage {self.name} have an output {key}")
 
     def task(self) -> Spec:
-        """Return the task that the layer above has for it."""
+        """Return the stage's task in the layer above."""
         implied = {s["taskOutputArtifact"]["producerTask"] for s in self._artifacts()}
         waits = sorted(self.waits - implied)
         return {
@@ -56,14 +55,14 @@ class _Stage:
 
 
 def _component(stage: str) -> str:
-    """Return the name of a stage's component; those of steps have the names of their tasks."""
+    """Return the name of a stage's component; a step's component is named like its task."""
     return f"stage-{stage}"
 
 
 def nest_stages(document: SpecDocument) -> None:
-    """Put every task into the sub-DAG of its stage, and drop the dependencies that are implied."""
+    """Move every task into the sub-DAG of its stage, and drop implied dependencies."""
     drop_implied(document)
-    places = {task: _stage_of(task) for task in document.tasks}
+    places = {task: STEPS[step_of(task)].stage for task in document.tasks}
     stages = {name: _Stage(name) for name in dict.fromkeys(places.values())}
     for task, definition in document.tasks.items():
         stage = stages[places[task]]
@@ -78,14 +77,10 @@ def nest_stages(document: SpecDocument) -> None:
     document.spec["root"]["dag"]["tasks"] = {s.name: s.task() for s in stages.values()}
 
 
-def _stage_of(task: str) -> str:
-    return STEPS[step_of(task) or task].stage
-
-
 def _pass_artifacts(
     document: SpecDocument, task: str, stages: dict[str, _Stage], places: dict[str, str]
 ) -> None:
-    """Let artifacts of other stages reach a task through the stages' inputs and outputs."""
+    """Pass artifacts of other stages to a task through the stages' inputs and outputs."""
     stage, sources = stages[places[task]], document.sources(task, "artifacts")
     for name, source in sources.items():
         output = source["taskOutputArtifact"]
@@ -101,7 +96,7 @@ def _pass_artifacts(
 
 
 def _pass_dependencies(definition: Spec, stage: _Stage, places: dict[str, str]) -> None:
-    """Keep dependencies on tasks of the stage; for others the stage itself waits."""
+    """Keep dependencies on tasks of the stage; the stage itself waits for others."""
     waits = definition.pop("dependentTasks", [])
     stage.waits |= {places[other] for other in waits} - {stage.name}
     if own := [other for other in waits if places[other] == stage.name]:
@@ -109,7 +104,7 @@ def _pass_dependencies(definition: Spec, stage: _Stage, places: dict[str, str]) 
 
 
 def drop_implied(document: SpecDocument) -> None:
-    """Drop the dependencies of tasks that others imply: TFX lists everything upstream."""
+    """Drop dependencies that others imply: TFX lists everything upstream."""
     before = {
         task: {*definition.get("dependentTasks", ()), *_producers(document, task)}
         for task, definition in document.tasks.items()
@@ -129,13 +124,11 @@ def drop_implied(document: SpecDocument) -> None:
 def _producers(document: SpecDocument, task: str) -> Iterator[str]:
     for kind in ("parameters", "artifacts"):
         for source in document.sources(task, kind).values():
-            yield from (of["producerTask"] for of in source.values() if _is_output(of))
-
-
-def _is_output(source: Any) -> bool:
-    return isinstance(source, dict) and "producerTask" in source
+            for reference in source.values():
+                if isinstance(reference, dict) and "producerTask" in reference:
+                    yield reference["producerTask"]
 
 
 def _is_before(task: str, then: str, before: dict[str, set[str]]) -> bool:
-    """Say whether `task` runs before `then`, directly or not."""
+    """Return whether `task` runs before `then`, directly or not."""
     return task in before[then] or any(_is_before(task, one, before) for one in before[then])

@@ -1,7 +1,7 @@
 """The command of every step on Kubeflow: `python -m pipeline_def.kubeflow.step.entrypoint`.
 
-TFX's own entrypoint is written for Vertex AI. This one gives it what it expects, from what KFP's
-launcher gives, runs it, and hands its output back as the launcher wants it.
+TFX's own entrypoint is written for Vertex AI. This one translates the input of KFP's launcher for
+it, runs it, and translates its output back.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, UserError
 from components.contract.lookup import LookupInput
 from components.storage.folder import read_bytes, write_json
-from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
-from pipeline_def.kubeflow.step.cluster_store import configured_endpoint
-from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, store_endpoint
-from pipeline_def.kubeflow.step.launcher_input import (
-    read_executor_input,
-    read_integer,
-    read_integers,
+from pipeline_def.kubeflow.executor_input import read_executor_input
+from pipeline_def.kubeflow.step.executor_io import (
+    finish_output,
+    prepare_input,
     read_json,
+    to_integer,
 )
+from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
 from pipeline_def.training.distribution.cluster import is_chief_process
@@ -41,7 +40,7 @@ of Apache Beam."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the step; return the exit status: 0, 1 for a bug or 2 for a mistake a user can mend."""
+    """Run the step; return the exit status: 0, 1 for a bug or 2 for a mistake a user can fix."""
     arguments, beam_args = _parse(list(sys.argv[1:] if argv is None else argv))
     # What Google's libraries say about the Python version is nothing a user can act on.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -70,8 +69,8 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     add = parser.add_argument
     add("--step", required=True, help="Name of the task.")
-    add("--interface", required=True, metavar="JSON", help="What the compiler says of the step.")
-    add("--executor_input", required=True, metavar="JSON", help="What the launcher says of it.")
+    add("--interface", required=True, metavar="JSON", help="The compiler's facts about the step.")
+    add("--executor_input", required=True, metavar="JSON", help="The launcher's message.")
     return parser.parse_args(argv), beam_args
 
 
@@ -79,19 +78,19 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     """Run an executor or a lookup and write the output that the launcher reads.
 
     Raises:
-        UserError: what the step was given cannot be used, or the images or the choices cannot.
+        UserError: the input of the step, the images or the configuration cannot be used.
     """
     interface = from_json(StepInterface, arguments.interface)
     given = _with_own_output(read_executor_input(arguments.executor_input))
     prepared = prepare_input(given, interface)
-    _choose_endpoint(given)
+    choose_endpoint(given)
     output_file = given["outputs"]["outputFile"]
     if interface.lookup:
         found = _look_up(prepared, interface)
         write_json(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
     import_libraries()
-    _register_stores()
+    register_stores()
     _check_code(arguments.step, prepared)
     if interface.workers:
         from pipeline_def.kubeflow.workers.tf_job_step import run_workers
@@ -103,28 +102,19 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
     write_json(output_file, finish_output(output, given, direct=interface.direct))
 
 
+def register_stores() -> None:
+    """Let TFX read and write object stores."""
+    from components.storage.tfx_filesystem import register_object_stores
+
+    register_object_stores()
+
+
 def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
-    """Keep a worker that is not the chief from overwriting what the chief says of the outputs."""
+    """Keep a worker that is not the chief from overwriting the chief's executor output."""
     if not is_chief_process(os.environ):
         folder = tempfile.mkdtemp()
         executor_input["outputs"]["outputFile"] = os.path.join(folder, "executor_output.json")
     return executor_input
-
-
-def _choose_endpoint(executor_input: Mapping[str, Any]) -> None:
-    if not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
-        endpoint = store_endpoint(executor_input)
-        # Only who needs it asks the cluster, which may have closed the way to its API.
-        if endpoint is None and any(scheme in str(executor_input) for scheme in SCHEMES):
-            endpoint = configured_endpoint()
-        if endpoint:
-            os.environ["AWS_ENDPOINT_URL"] = endpoint
-
-
-def _register_stores() -> None:
-    from components.storage.tfx_filesystem import register_object_stores
-
-    register_object_stores()
 
 
 def _import(path: str) -> Any:
@@ -144,13 +134,13 @@ def _import(path: str) -> Any:
 
 
 def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
-    """Make sure that the result is not cached as that of other code.
+    """Make sure that the result is not cached as that of other code, if the image is out of date.
 
     Raises:
         ConfigurationError: image and specification come from different versions of our code.
     """
     values = prepared["inputs"]["parameterValues"]
-    # TFX's own steps have the property, too, and may leave it at null.
+    # TFX's own components have the property too, and may leave it null.
     choices = read_json(values.get("custom_config"), "The property custom_config")
     build_fn = (choices.get("model") or {}).get("build_fn")
     compiled = values.get("code_digest")
@@ -165,14 +155,14 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
 def _run_executor(
     prepared: Mapping[str, Any], interface: StepInterface, beam_args: list[str]
 ) -> None:
-    """Run TFX's own entrypoint, after finding out whether the image has what it imports."""
+    """Run TFX's own entrypoint, after checking that the image has what it imports."""
     for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
         _import(path)
     leave_out_the_evaluator()
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
     values = prepared["inputs"]["parameterValues"]
-    # The launcher's numbers are doubles; integers are those that a lookup or a setting put in.
+    # The launcher's numbers are doubles; the integers among them came from a lookup or the run.
     integers = {*interface.integers, *(name for name, v in values.items() if isinstance(v, int))}
     types = {name: {"parameterType": "NUMBER_INTEGER"} for name in sorted(integers)}
     arguments = argparse.Namespace(
@@ -184,15 +174,18 @@ def _run_executor(
 
 
 def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
-    """Return the execution properties that the function of the lookup finds."""
+    """Call the lookup's function; return the execution properties that it finds."""
     inputs = {}
     for name, listed in prepared["inputs"]["artifacts"].items():
         artifact, *others = listed["artifacts"]
         if others:
-            raise ServiceError(f"The step got {1 + len(others)} artifacts {name!r}, and takes one.")
+            raise ServiceError(f"The step got {1 + len(others)} artifacts {name!r}; it takes one.")
         span = artifact.get("metadata", {}).get("span") or 0
-        inputs[name] = LookupInput(artifact["uri"], read_integer(span, f"The span of {name}"))
-    properties = read_integers(prepared["inputs"]["parameterValues"], set(interface.integers))
+        inputs[name] = LookupInput(artifact["uri"], to_integer(span, f"The span of {name}"))
+    properties = {
+        name: to_integer(value, name) if name in interface.integers else value
+        for name, value in prepared["inputs"]["parameterValues"].items()
+    }
     found: dict[str, Any] = _import(interface.lookup)(inputs, properties)
     print(f"Found: {json.dumps(found)}", flush=True)
     return found

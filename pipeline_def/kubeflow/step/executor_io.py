@@ -1,195 +1,130 @@
-"""Translates between Kubeflow's launcher and TFX: what a step is given, and what it gives back.
+"""Translates between KFP's launcher and TFX's entrypoint: the input of a step, and its output.
 
-Plain dictionaries of JSON in and out; nothing here imports TFX. The launcher's side is KFP's
-backend/src/v2 (driver and component), TFX's is kubeflow_v2_run_executor.
+Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP's backend/src/v2
+(driver and component), TFX's is kubeflow_v2_run_executor.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
-from components.storage.artifact_files import on_disk
-from pipeline_def.kubeflow.step.cluster_store import store_url
-from pipeline_def.kubeflow.step.launcher_input import read_double, read_integer, read_json
-from pipeline_def.kubeflow.step_interface import (
+from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
+from pipeline_def.kubeflow.run_parameters import (
     RECIPE_PARAMETER,
-    RESOLVED_PARAMETER,
+    RECIPE_PROPERTY,
+    RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
-    RecipeChoice,
-    Setting,
-    StepInterface,
+    get_value,
+    is_integer,
+    set_value,
 )
-
-# KFP's launcher copies artifacts from and to these folders.
-_MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
+from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER, StepInterface
 
 _TFX_VERSION = "tfx_version"
-
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-
-
-def local_path(uri: str) -> str:
-    """Return where the launcher keeps its copy of `uri`.
-
-    Raises:
-        ConfigurationError: the launcher copies nothing from there.
-    """
-    for scheme, mount in _MOUNTS.items():
-        if uri.startswith(scheme):
-            return mount + uri.removeprefix(scheme)
-    if on_disk(uri):
-        return uri
-    raise ConfigurationError(
-        f"The artifact {uri} is not on gs://, s3:// or minio://: steps cannot read it."
-    )
-
-
-def remote_uri(path: str) -> str:
-    """Return the URI whose local copy `path` is; the opposite of `local_path`."""
-    for scheme, mount in _MOUNTS.items():
-        if path.startswith(mount):
-            return scheme + path.removeprefix(mount)
-    return path
 
 
 def prepare_input(executor_input: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
     """Return the executor input as TFX's entrypoint takes it.
 
-    Artifact types are restored, URIs are local, parameters of the run are put into the execution
-    properties they belong to, and outputs that are the launcher's own are left out.
+    Artifact types are restored, URIs are local, parameters of the run are moved into the execution
+    properties they belong to, and outputs of the launcher's own are dropped.
 
     Raises:
         ServiceError: an input is missing.
-        ConfigurationError: a URI is on no store that steps can use.
+        ConfigurationError: a URI is on a store that steps cannot use, or a value does not fit.
     """
     prepared = copy.deepcopy(dict(executor_input))
-    inputs = prepared.setdefault("inputs", {})
-    outputs = prepared.setdefault("outputs", {})
-    values = inputs.get("parameterValues", {})
+    inputs, outputs = prepared.setdefault("inputs", {}), prepared.setdefault("outputs", {})
     storage = storage_of(executor_input, interface.pipeline)
-    inputs["artifacts"] = _typed(inputs.get("artifacts", {}), interface.inputs)
-    outputs["artifacts"] = _typed(outputs.get("artifacts", {}), interface.outputs)
+    inputs["artifacts"] = _restore_types(inputs.get("artifacts", {}), interface.inputs)
+    outputs["artifacts"] = _restore_types(outputs.get("artifacts", {}), interface.outputs)
     for artifact in artifacts_of(prepared):
         if not interface.direct:
             artifact["uri"] = local_path(artifact["uri"])
         # TFX looks artifacts up by a hash of their names.
         artifact["name"] = artifact.get("name") or artifact["uri"]
-    inputs["parameterValues"] = _properties(values, interface, storage)
+    properties = _set_run_values(inputs.get("parameterValues", {}), interface)
+    inputs["parameterValues"] = {
+        name: _fill_in_storage(value, storage) for name, value in properties.items()
+    }
     return prepared
 
 
-def artifacts_of(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield all artifacts, inputs and outputs."""
-    for side in ("inputs", "outputs"):
-        for listed in executor_input.get(side, {}).get("artifacts", {}).values():
-            yield from listed["artifacts"]
-
-
-def _typed(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
+def _restore_types(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
     """Give artifacts the types of the specification; KFP's driver blanks those of inputs."""
     typed = {}
     for key, path in types.items():
         artifacts = found.get(key, {}).get("artifacts", [])
         if not artifacts:
-            raise ServiceError(f"The step got no artifact {key!r}: did the step that makes it run?")
+            raise ServiceError(
+                f"The step got no artifact {key!r}: did the step that produces it run?"
+            )
         schema = {"instanceSchema": f"title: {path}\n"}
         typed[key] = {"artifacts": [{**artifact, "type": schema} for artifact in artifacts]}
     return typed
 
 
-def _properties(
-    values: Mapping[str, Any], interface: StepInterface, storage: str | None
-) -> dict[str, Any]:
-    """Return the execution properties: those of the specification, changed by the run's own."""
-    # The launcher writes 5 where it means 5.0; which ones are integers the specification says.
-    values = {key: read_double(v, key) if _is_integer(v) else v for key, v in values.items()}
-    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.parameter for one in interface.settings)}
+def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
+    """Return the compiled execution properties, updated by the parameters of the run."""
+    # The launcher writes the double 5.0 as 5; the interface names the integers.
+    values = {key: _to_double(v, key) if is_integer(v) else v for key, v in given.items()}
+    parameters = [
+        one for one in RUN_PARAMETERS if one.name in values and one.step == interface.step
+    ]
+    own = {STORAGE_PARAMETER, RESOLVED_PARAMETER, *(one.name for one in parameters)}
     own |= {RECIPE_PARAMETER} if interface.recipes else set()
     compiled = {key: value for key, value in values.items() if key not in own}
     properties = dict(compiled)
     if interface.recipes and RECIPE_PARAMETER in values:
-        name = interface.recipes.property
-        with _placing(RECIPE_PARAMETER, name):
-            properties[name] = _with_recipe(
-                properties[name], str(values[RECIPE_PARAMETER]), interface.recipes
-            )
-    for setting in interface.settings:
-        name, *keys = setting.place
-        value = _read(setting, values.get(setting.parameter))
-        with _placing(setting.parameter, name):
-            # What is as compiled was not chosen for this run: a recipe of the run may change it.
-            if setting.parameter in values and value != _get(compiled.get(name), keys):
-                properties[name] = _set(properties.get(name), keys, value)
+        with _explained(RECIPE_PARAMETER, RECIPE_PROPERTY):
+            changes = _recipe_changes(str(values[RECIPE_PARAMETER]), interface.recipes)
+            for place, value in changes.items():
+                properties[RECIPE_PROPERTY] = set_value(
+                    properties[RECIPE_PROPERTY], tuple(place.split(".")), value
+                )
+    for parameter in parameters:
+        (name, *keys), value = parameter.place, values[parameter.name]
+        with _explained(parameter.name, name):
+            if parameter.unset is not None and value is not None:
+                value = None if value == parameter.unset else to_integer(value, parameter.name)
+            # A value as compiled was not chosen for this run, so a recipe of the run may change it.
+            if value != get_value(compiled.get(name), tuple(keys)):
+                properties[name] = set_value(properties.get(name), tuple(keys), value)
     resolved = read_json(values.get(RESOLVED_PARAMETER), f"The parameter {RESOLVED_PARAMETER}")
-    properties |= {key: value for key, value in resolved.items() if value is not None}
-    return {key: _with_storage(value, storage) for key, value in properties.items()}
+    return properties | {key: value for key, value in resolved.items() if value is not None}
 
 
-def _read(setting: Setting, value: Any) -> Any:
-    """Return what a value of a parameter stands for."""
-    if setting.unset is None or value is None:
-        return value
-    return None if value == setting.unset else read_integer(value, setting.parameter)
+def _recipe_changes(wanted: str, recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    if wanted not in recipes:
+        raise ConfigurationError(
+            f"The parameter {RECIPE_PARAMETER} is {wanted!r}: it must be one of "
+            f"{', '.join(sorted(recipes))}."
+        )
+    return {"training.recipe": wanted, **recipes[wanted]}
 
 
 @contextlib.contextmanager
-def _placing(parameter: str, name: str) -> Iterator[None]:
-    """Say which parameter of the run does not fit the property that it belongs to."""
+def _explained(parameter: str, name: str) -> Iterator[None]:
+    """Name the parameter of the run that does not fit the property it belongs to."""
     try:
         yield
-    except ConfigurationError:
-        raise
     except (LookupError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
         raise ConfigurationError(
             f"The parameter {parameter} of the run has no place in the property {name} "
             f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
         ) from error
 
 
-def _with_recipe(text: Any, wanted: str, recipes: RecipeChoice) -> str:
-    """Return the JSON `text` with what a recipe sets."""
-    if wanted not in recipes.values:
-        raise ConfigurationError(
-            f"The parameter {RECIPE_PARAMETER} is {wanted!r}: it must be one of "
-            f"{', '.join(sorted(recipes.values))}."
-        )
-    for place, value in {"training.recipe": wanted, **recipes.values[wanted]}.items():
-        text = _set(text, place.split("."), value)
-    return str(text)
-
-
-def _get(text: Any, keys: list[str]) -> Any:
-    if not keys or text is None:
-        return text
-    return functools.reduce(lambda part, key: part[key], keys, json.loads(text))
-
-
-def _set(text: Any, keys: list[str], value: Any) -> Any:
-    """Return the JSON `text` with `value` in it; an integer where there was one."""
-    if not keys:
-        return value
-    *parents, last = keys
-    document = json.loads(text)
-    part = functools.reduce(lambda part, key: part[key], parents, document)
-    whole = _is_integer(part[last]) and value is not None
-    part[last] = int(value) if whole else value
-    return json.dumps(document, sort_keys=True)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _with_storage(value: Any, storage: str | None) -> Any:
+def _fill_in_storage(value: Any, storage: str | None) -> Any:
     if not isinstance(value, str) or STORAGE not in value:
         return value
     if storage is None:
@@ -200,38 +135,38 @@ def _with_storage(value: Any, storage: str | None) -> Any:
     return value.replace(STORAGE, storage)
 
 
-def storage_of(executor_input: Mapping[str, Any], pipeline: str) -> str | None:
-    """Return where pushed models go: what the run says, or the pipeline's own folder."""
-    values = executor_input.get("inputs", {}).get("parameterValues", {})
-    if given := values.get(STORAGE_PARAMETER):
-        return str(given).rstrip("/")
-    folders = (
-        pipeline_folder(artifact["uri"], pipeline) for artifact in artifacts_of(executor_input)
-    )
-    return next((folder for folder in folders if folder), None)
+def read_json(text: Any, place: str) -> dict[str, Any]:
+    """Parse a JSON object; an empty text or null stands for {}.
 
-
-def store_endpoint(executor_input: Mapping[str, Any]) -> str | None:
-    """Return the URL of the cluster's object store, which KFP notes with every artifact."""
-    for artifact in artifacts_of(executor_input):
-        noted = artifact.get("metadata", {}).get("store_session_info")
-        if url := store_url(read_json(noted, "The note of the store").get("Params")):
-            return url
-    return None
-
-
-def pipeline_folder(uri: str, pipeline: str) -> str | None:
-    """Return the folder of `pipeline` that all its runs share, from the URI of any artifact.
-
-    Open-source Kubeflow writes to `<root>/<pipeline>/<run, a UUID>/…`, Vertex AI to
-    `<root>/<project number>/<pipeline>-<time>/…`.
+    Raises:
+        ConfigurationError: it is something else.
     """
-    name = re.escape(pipeline)
-    if found := re.match(rf"(.+?/{name})/{_UUID}/", uri):
-        return found[1]
-    if found := re.match(rf"(.+?)/\d+/{name}-\d+/", uri):
-        return f"{found[1]}/{pipeline}"
-    return None
+    try:
+        value = json.loads(text or "{}") or {}
+        if not isinstance(value, dict):
+            raise TypeError(f"it is {value!r:.40}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigurationError(f"{place} is not as it was compiled: {error}.") from error
+    return value
+
+
+def to_integer(value: Any, place: str) -> int:
+    """Return an integer that the launcher gives as a double.
+
+    Raises:
+        ConfigurationError: it is not a finite number.
+    """
+    try:
+        return int(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ConfigurationError(f"{place} is {value!r}: it must be an integer.") from error
+
+
+def _to_double(value: int, place: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ConfigurationError(f"{place} is a number of {value.bit_length()} bits.") from error
 
 
 def finish_output(
@@ -239,7 +174,7 @@ def finish_output(
 ) -> dict[str, Any]:
     """Return TFX's executor output as the launcher takes it.
 
-    URIs are remote again, and metadata without a value is left out: the launcher refuses null.
+    URIs are remote again, and metadata without a value is dropped: the launcher rejects null.
 
     Args:
         executor_output: what TFX's entrypoint wrote.
@@ -262,7 +197,7 @@ def finish_output(
 
 
 def _is_drawn(listed: Mapping[str, Any]) -> bool:
-    """Say whether Kubeflow draws all metadata; to that of every artifact TFX adds its version."""
+    """Return whether Kubeflow draws all metadata; TFX adds its version to every artifact's."""
     types = (artifact.get("type", {}) for artifact in listed.get("artifacts", []))
     return any(str(kind.get("schemaTitle")).startswith("system.") for kind in types)
 

@@ -1,1 +1,1 @@
-"""Several workers that train together; `tf_job_step` and `vertex_trainer` are the doors."""
+"""Several machines that train together; the step Trainer starts them with `tf_job_step`."""

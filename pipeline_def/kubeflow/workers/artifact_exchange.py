@@ -13,8 +13,8 @@ from typing import Any
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import list_names, on_disk, open_file, remove
-from pipeline_def.kubeflow.step.executor_io import artifacts_of, local_path
-from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
+from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
+from pipeline_def.kubeflow.run_parameters import STORAGE_PARAMETER
 
 _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"
@@ -55,7 +55,7 @@ class ArtifactExchange:
         """Make sure that all workers can reach the artifacts.
 
         Raises:
-            ConfigurationError: they are not on gs://, and the storage is no folder.
+            ConfigurationError: they are not on gs://, and the storage is not a folder.
         """
         require(
             self.in_place or on_disk(self.storage),
@@ -65,40 +65,36 @@ class ArtifactExchange:
 
     @property
     def folder(self) -> str:
-        """Folder of this job; nothing in it outlives the step."""
+        """Folder of this job, removed at its end."""
         return f"{self.storage}/workers/{self.job}"
 
     @property
     def in_place(self) -> bool:
         """Whether workers use the artifacts where they are."""
-        return all(artifact["uri"].startswith(_CLOUD) for artifact in self._artifacts())
+        return all(one["uri"].startswith(_CLOUD) for one in artifacts_of(self.executor_input))
 
     def send(self) -> dict[str, Any]:
-        """Return the executor input for all workers, after copying what they cannot reach."""
+        """Copy what workers cannot reach; return the executor input for all of them."""
         if list_names(self.folder):
             remove(self.folder)
         sent = copy.deepcopy(dict(self.executor_input))
         inputs = sent.setdefault("inputs", {})
-        # Workers cannot tell it from URIs that have changed.
+        # Workers cannot derive it from URIs that have changed.
         inputs.setdefault("parameterValues", {})[STORAGE_PARAMETER] = self.storage
         sent["outputs"]["outputFile"] = f"{self.folder}/{_OUTPUT_FILE}"
         for artifact in artifacts_of({"inputs": inputs}):
-            place = self._place(artifact["uri"])
             if not self.in_place:
-                shutil.copytree(local_path(artifact["uri"]), place)
-            artifact["uri"] = place
-        for artifact in artifacts_of({"outputs": sent["outputs"]}):
+                shutil.copytree(local_path(artifact["uri"]), self._place(artifact["uri"]))
+        for artifact in artifacts_of(sent):
             artifact["uri"] = self._place(artifact["uri"])
         return sent
 
     def receive(self) -> dict[str, Any]:
-        """Return the chief's executor output, after copying its artifacts back."""
+        """Copy the chief's artifacts back; return its executor output."""
         with open_file(f"{self.folder}/{_OUTPUT_FILE}") as file:
             output: dict[str, Any] = json.load(file)
-        original = {
-            self._place(artifact["uri"]): artifact["uri"]
-            for artifact in artifacts_of({"outputs": self.executor_input["outputs"]})
-        }
+        outputs = {"outputs": self.executor_input["outputs"]}
+        original = {self._place(one["uri"]): one["uri"] for one in artifacts_of(outputs)}
         for artifact in artifacts_of({"outputs": output}):
             place, uri = artifact["uri"], original[artifact["uri"]]
             if not self.in_place:
@@ -107,19 +103,16 @@ class ArtifactExchange:
         return output
 
     def discard(self) -> None:
-        """Remove what was copied; what cannot be removed is said, and hides no result."""
+        """Remove the copies; print an error instead of raising it, which would hide a result."""
         try:
             if list_names(self.folder):
                 remove(self.folder)
         except Exception as error:  # of the disk, or any of TensorFlow's
             print(f"{self.folder} is left: {error}", flush=True)
 
-    def _artifacts(self) -> list[dict[str, Any]]:
-        return list(artifacts_of(self.executor_input))
-
     def _place(self, uri: str) -> str:
         """Return where workers find an artifact; each has a folder of its own."""
         if self.in_place:
             return uri
-        number = next(n for n, one in enumerate(self._artifacts()) if one["uri"] == uri)
-        return os.path.join(self.folder, "artifacts", str(number))
+        uris = [one["uri"] for one in artifacts_of(self.executor_input)]
+        return os.path.join(self.folder, "artifacts", str(uris.index(uri)))

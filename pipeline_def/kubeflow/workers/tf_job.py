@@ -1,4 +1,4 @@
-"""The TFJob of Kubeflow's training-operator: its manifest, and what its status says.
+"""The TFJob of Kubeflow's training-operator: its manifest, and what its status means.
 
 Source: manifests/base/crds/kubeflow.org_tfjobs.yaml and pkg/controller.v1/tensorflow of
 kubeflow/training-operator 1.9. Plain dictionaries of JSON; nothing here talks to a cluster.
@@ -7,60 +7,37 @@ kubeflow/training-operator 1.9. Plain dictionaries of JSON; nothing here talks t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline_def.config.kubeflow import GPU_TYPES, StepConfig
+from pipeline_def.kubeflow.kubernetes_api import TF_JOB_API, Manifest, Pod
 from pipeline_def.kubeflow.step_interface import WorkerGroup
 
-Manifest = dict[str, Any]
-
-API_GROUP = "kubeflow.org"
-API_VERSION = "v1"
-PLURAL = "tfjobs"
-
-# The operator writes TF_CONFIG into the container of this name only.
+# The operator writes TF_CONFIG only into the container of this name.
 _CONTAINER = "tensorflow"
-# Of a job whose step was killed and could not remove it; until then its log can be read.
+# For a job whose step was killed and could not remove it; until then its log can be read.
 _KEPT_SECONDS = 3600
-
-
-@dataclass(frozen=True)
-class Pod:
-    """The pod of the step that starts the job."""
-
-    name: str
-    namespace: str
-    uid: str
-    service_account: str
 
 
 def tf_job(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
     """Return the manifest of a TFJob whose workers all run `command`.
 
-    Worker 0 is the chief. No worker is restarted by itself: training in step cannot go on with the
-    others, so that all of them have to start again from the checkpoint, as `retries` of the step
-    makes them.
+    Worker 0 is the chief. Kubernetes restarts no worker: synchronous training cannot continue with
+    the others, so all of them must start again from the checkpoint, as the step's `retries` do.
     """
+    replicas = {
+        "replicas": group.count,
+        "restartPolicy": "Never",
+        "template": _pod_template(group, command, owner),
+    }
+    owned_by = {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}
     return {
-        "apiVersion": f"{API_GROUP}/{API_VERSION}",
+        "apiVersion": TF_JOB_API,
         "kind": "TFJob",
-        "metadata": {
-            "name": name,
-            "namespace": owner.namespace,
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid}
-            ],
-        },
+        "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": [owned_by]},
         "spec": {
             "runPolicy": {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _KEPT_SECONDS},
-            "tfReplicaSpecs": {
-                "Worker": {
-                    "replicas": group.count,
-                    "restartPolicy": "Never",
-                    "template": _pod_template(group, command, owner),
-                }
-            },
+            "tfReplicaSpecs": {"Worker": replicas},
         },
     }
 
@@ -110,11 +87,9 @@ def _resources(step: StepConfig) -> Manifest:
         amounts["cpu"] = f"{step.cpu:g}"
     if step.memory:
         amounts["memory"] = f"{step.memory:g}G"
-    limits = dict(amounts)
-    if step.gpus:
-        # Kubernetes takes devices as limits, and their requests from there.
-        limits[step.gpu_type or GPU_TYPES["oss"]] = str(step.gpus)
-    return _without_empty({"requests": amounts, "limits": limits})
+    # Kubernetes takes devices as limits, and derives their requests.
+    gpus = {step.gpu_type or GPU_TYPES["oss"]: str(step.gpus)} if step.gpus else {}
+    return _without_empty({"requests": amounts, "limits": amounts | gpus})
 
 
 def _volumes(step: StepConfig) -> tuple[list[Manifest], list[Manifest]]:
@@ -138,9 +113,9 @@ def worker_pod(job: str, index: int) -> str:
 
 
 def condition(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the state of a TFJob and the operator's words for it.
+    """Return the state of a TFJob and the operator's message.
 
-    Created, Running, Restarting, Suspended, Succeeded or Failed; "" while no operator has seen it.
+    Created, Running, Restarting, Suspended, Succeeded or Failed; "" until an operator has seen it.
     """
     conditions = job.get("status", {}).get("conditions", [])
     true = {one["type"]: one.get("message", "") for one in conditions if one["status"] == "True"}

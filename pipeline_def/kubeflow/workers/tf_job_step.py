@@ -1,7 +1,7 @@
 """The Trainer step with several workers on open-source Kubeflow: it starts a TFJob and follows it.
 
-All workers, the chief among them, are pods of the job, whose TF_CONFIG the operator writes; the
-step's own pod trains nothing. It hands over the input, passes the chief's log on, hands the output
+All workers, including the chief, are pods of the job, whose TF_CONFIG the operator writes; the
+step's own pod does not train. It hands over the input, forwards the chief's log, hands the output
 back to KFP's launcher, and removes the job, however it ends.
 """
 
@@ -21,19 +21,19 @@ from typing import Any
 
 from components.contract.configuration import to_json
 from components.contract.errors import ServiceError
+from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
+from pipeline_def.kubeflow.kubernetes_api import Cluster
 from pipeline_def.kubeflow.service_errors import Unreachable
-from pipeline_def.kubeflow.step.executor_io import artifacts_of, storage_of
 from pipeline_def.kubeflow.step_interface import COMMAND, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
-from pipeline_def.kubeflow.workers.cluster import Cluster
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
 from pipeline_def.kubeflow.workers.worker_log import LogReader, first_failure
 
-# Seconds between two looks at the job: far less than an epoch, and few requests.
-_INTERVAL = 5.0
-# So many looks in a row may fail, five minutes: an API server that is upgraded is away that long.
-_LOST_LOOKS = 60
-# What a shell makes of a process that SIGTERM has ended.
+# Between two polls of the job: far less than an epoch, and few requests.
+_INTERVAL_SECONDS = 5.0
+# Consecutive polls that may fail, five minutes: as long as an API server's upgrade takes.
+_MOST_FAILED_POLLS = 60
+# What a shell reports for a process that SIGTERM has ended.
 _CANCELLED = 128 + signal.SIGTERM
 
 
@@ -43,7 +43,7 @@ def run_workers(
     interface: StepInterface,
     *,
     cluster: Cluster | None = None,
-    interval: float = _INTERVAL,
+    interval: float = _INTERVAL_SECONDS,
 ) -> dict[str, Any]:
     """Run the step in workers; return the executor output as KFP's launcher takes it.
 
@@ -51,11 +51,11 @@ def run_workers(
         step: name of the step.
         executor_input: as the launcher gave it.
         interface: with `workers`.
-        cluster: the API; by default the one that this pod is told of.
-        interval: seconds between two looks at the job.
+        cluster: the API; None: the one of this pod.
+        interval: seconds between two polls of the job.
 
     Raises:
-        ServiceError: a worker failed, or the cluster refused.
+        ServiceError: a worker failed, or the cluster refused a request.
         ConfigurationError: the artifacts or checkpoints are where workers cannot share them.
         SystemExit: SIGTERM came; the job is removed.
     """
@@ -67,9 +67,9 @@ def run_workers(
     job = _Job(cluster or Cluster.of_pod(), step, name, group.count, interval)
     with _cancelled_by_signal() as cancelled:
         try:
-            job.replace()
+            job.remove_earlier()
             command = worker_command(step, exchange.send(), interface)
-            job.cluster.create(tf_job(name, group, command, job.cluster.own_pod()))
+            job.cluster.create_job(tf_job(name, group, command, job.cluster.own_pod()))
             job.follow(cancelled)
             return exchange.receive()
         finally:
@@ -80,7 +80,7 @@ def run_workers(
 def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
     """Return the name of the job: the same for another attempt at the same task of the same run.
 
-    Output URIs name run and task. With the pod's suffix it must stay a label of DNS.
+    Output URIs name run and task. With the pod's suffix it must stay a DNS label.
     """
     outputs = artifacts_of({"outputs": executor_input["outputs"]})
     digest = hashlib.sha256(json.dumps([artifact["uri"] for artifact in outputs]).encode())
@@ -90,7 +90,7 @@ def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
 def worker_command(
     step: str, executor_input: Mapping[str, Any], interface: StepInterface
 ) -> list[str]:
-    """Return the command of each worker: that of the step, which now runs the executor itself."""
+    """Return the command of each worker: the step's own, which now runs the executor itself."""
     own = dataclasses.replace(interface, direct=True, workers=None)
     given = json.dumps(executor_input, sort_keys=True)
     return [*COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
@@ -126,33 +126,33 @@ class _Job:
     shown: str = field(default="?", init=False)
 
     def follow(self, cancelled: threading.Event) -> None:
-        """Wait for the end of the job, and pass on its state and the chief's log.
+        """Wait for the end of the job; print its state and the chief's log.
 
         Raises:
             ServiceError: it failed, or somebody has removed it.
             SystemExit: `cancelled` is set.
         """
         log = LogReader(self.cluster, worker_pod(self.name, 0), _print)
-        lost = 0
+        failed_polls = 0
         while True:
             if cancelled.is_set():
                 sys.exit(_CANCELLED)
             try:
-                state, message = self._look()
+                state, message = self._poll()
                 log.write_new()
             except Unreachable:
-                lost += 1
-                if lost >= _LOST_LOOKS:
+                failed_polls += 1
+                if failed_polls >= _MOST_FAILED_POLLS:
                     raise
             else:
-                lost = 0
+                failed_polls = 0
                 if state == "Succeeded":
                     return
                 if state == "Failed":
-                    raise self._failure(message)
+                    raise self._error(message)
             time.sleep(self.interval)
 
-    def _look(self) -> tuple[str, str]:
+    def _poll(self) -> tuple[str, str]:
         job = self.cluster.job(self.name)
         if job is None:
             raise ServiceError(f"The TFJob {self.name} was removed while its workers trained.")
@@ -163,7 +163,7 @@ class _Job:
             _print(f"TFJob {self.name}, {self.workers} workers: {words}")
         return state, message
 
-    def _failure(self, message: str) -> ServiceError:
+    def _error(self, message: str) -> ServiceError:
         failure = first_failure(self.cluster, self.name, self.step)
         if failure is None:
             return ServiceError(f"The TFJob {self.name} failed: {message}")
@@ -171,16 +171,16 @@ class _Job:
             _print(f"Last lines of {failure.pod}:\n{failure.last_lines}")
         return ServiceError(f"{failure}")
 
-    def replace(self) -> None:
+    def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
-        if self.cluster.delete(self.name):
+        if self.cluster.delete_job(self.name):
             while self.cluster.job(self.name) is not None:
                 time.sleep(self.interval)
 
     def remove(self) -> None:
-        """Remove the job; without an answer it goes when this pod does, which owns it."""
+        """Remove the job; if that fails, Kubernetes removes it with this pod, its owner."""
         try:
-            self.cluster.delete(self.name)
+            self.cluster.delete_job(self.name)
         except ServiceError as error:
             _print(f"{error}")
 

@@ -27,7 +27,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.network_choice import resolve
-from pipeline_def.kubeflow.compile import compiler, parameters, platform
+from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import drop_implied
 from pipeline_def.kubeflow.specification import Spec, Specification, Target
@@ -207,34 +207,6 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
         ]
         used = {source.get("componentInputParameter") for source in sources}
         assert used - {None} == set(layer.given("parameters"))
-
-
-def test_a_parameter_whose_place_has_moved_is_noticed() -> None:
-    epochs = parameters.RunParameter(
-        "training_epochs", 20, "", "Trainer", ("custom_config", "training", "epochs")
-    )
-    parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 20}}'})
-    with pytest.raises(AssertionError, match="holds 21, not 20"):
-        parameters.check_place(epochs, {"custom_config": '{"training": {"epochs": 21}}'})
-
-
-def test_a_step_is_told_where_the_parameters_of_the_run_go(spec: Spec) -> None:
-    settings = {
-        setting.parameter: (name, tuple(setting.place))
-        for name in NODES
-        for setting in interface(spec, name).settings
-    }
-    assert settings == {
-        "data": ("ImageExampleGen", ("input_base",)),
-        "span": ("ImageExampleGen", ("config", "span")),
-        "max_reject_fraction": ("ImageExampleGen", ("config", "max_reject_fraction")),
-        "min_accuracy": ("Evaluator", ("config", "min_accuracy")),
-        "max_accuracy_drop": ("Evaluator", ("config", "max_accuracy_drop")),
-        **{
-            f"training_{name}": ("Trainer", ("custom_config", "training", name))
-            for name in ("epochs", "patience", "batch_size", "learning_rate", "seed")
-        },
-    }
 
 
 def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.step.cluster_store import configured_endpoint, endpoint_of
-from pipeline_def.kubeflow.workers.cluster import Cluster
+from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.step.store_endpoint import (
+    choose_endpoint,
+    configured_endpoint,
+    endpoint_of,
+)
 from tests.kubeflow.workers.kubernetes_server import KubernetesServer
 
 MINIO = """
@@ -83,13 +86,13 @@ def test_a_step_without_inputs_takes_the_configured_store(
     kubernetes.config_maps["kfp-launcher"] = {"providers": MINIO}
     images = {"inputs": {"parameterValues": {"data": "minio://bucket/images"}}}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://given")
-    entrypoint._choose_endpoint(images)
+    choose_endpoint(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://given"
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     asked = len(kubernetes.requests)
-    entrypoint._choose_endpoint({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
+    choose_endpoint({"inputs": {"parameterValues": {"data": "gs://bucket/images"}}})
     assert (len(kubernetes.requests), os.environ.get("AWS_ENDPOINT_URL")) == (asked, None)
-    entrypoint._choose_endpoint(images)
+    choose_endpoint(images)
     assert os.environ["AWS_ENDPOINT_URL"] == "http://store.storage:9000"
     kubernetes.role.clear()
     assert configured_endpoint() is None

@@ -16,7 +16,7 @@ from components.contract.errors import UserError
 from components.contract.lookup import LookupInput
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.step_interface import Setting, StepInterface
+from pipeline_def.kubeflow.step_interface import StepInterface
 
 MODEL = "tfx.types.standard_artifacts.Model"
 METRICS = "components.contract.artifacts.Metrics"
@@ -92,14 +92,13 @@ def output(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
-    setting = Setting("epochs", ("config", "training", "epochs"))
     argv = arguments(
         tmp_path,
-        interface("Copier", integers=("count",), settings=(setting,)),
+        interface("Copier", step="Trainer", integers=("count",)),
         count=5.0,
         fraction=1.0,
-        config='{"training": {"epochs": 20}}',
-        epochs=7.0,
+        custom_config='{"training": {"epochs": 20}}',
+        training_epochs=7.0,
         resolved=json.dumps({"span": 3, "version": None}),
     )
     assert entrypoint.main(argv) == 0
@@ -111,7 +110,7 @@ def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
         "count": "int 5",
         "fraction": "float 1.0",
         "span": "int 3",
-        "config": 'str {"training": {"epochs": 7}}',
+        "custom_config": 'str {"training": {"epochs": 7}}',
     }
     assert copy["metadata"] == {"found": 1.0}
 
@@ -162,7 +161,7 @@ REBUILD = "build it from the code that the pipeline was compiled with."
         (
             interface("Copier", inputs={"schema": MODEL}),
             2,
-            "Copier: error: The step got no artifact 'schema': did the step that makes it run?",
+            "Copier: error: The step got no artifact 'schema': did the step that produces it run?",
         ),
     ],
     ids=["user", "bug", "no executor", "no artifact class", "no input"],
@@ -188,6 +187,7 @@ NO_INPUT: dict[str, Any] = {
     "a number": "7",
     "deep nesting": "[" * 100_000,
     "no output file": {"outputs": {"outputFile": None}},
+    "null": {"inputs": None, "outputs": OUTPUT},
     "no mapping": {"inputs": [], "outputs": OUTPUT},
     "no parameters": {"inputs": {"parameterValues": 7}, "outputs": OUTPUT},
     "no artifacts": {"inputs": {"artifacts": {"model": {}}}, "outputs": OUTPUT},
@@ -215,7 +215,7 @@ def test_what_is_no_input_is_named(
     [
         ({"span": "x"}, 1.0, "The span of model is 'x': it must be an integer."),
         ({}, "x", "count is 'x': it must be an integer."),
-        ({"store_session_info": "{"}, 1.0, "The note of the store of the step is not as"),
+        ({"store_session_info": "{"}, 1.0, "store_session_info is not as it was compiled"),
         ({"store_session_info": '{"Params": 7}'}, 1.0, ""),
     ],
 )

@@ -14,15 +14,10 @@ from components.contract.errors import UserError
 from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import recipe_values
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.kubeflow.step.executor_io import (
-    finish_output,
-    local_path,
-    pipeline_folder,
-    prepare_input,
-    remote_uri,
-    store_endpoint,
-)
-from pipeline_def.kubeflow.step_interface import RecipeChoice, Setting, StepInterface
+from pipeline_def.kubeflow.executor_input import local_path, pipeline_folder, remote_uri
+from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
+from pipeline_def.kubeflow.step.store_endpoint import noted_endpoint
+from pipeline_def.kubeflow.step_interface import StepInterface
 
 RUN = "minio://mlpipeline/v2/artifacts/images/0e5b7c1a-7a3d-4c55-9f3e-1d2c3b4a5f60"
 EPOCHS = '{"training": {"epochs": 2}}'
@@ -68,12 +63,10 @@ def given(**parameters: Any) -> dict[str, Any]:
 TRAINER = StepInterface(
     inputs={"examples": "tfx.types.standard_artifacts.Examples"},
     outputs={"model": "tfx.types.standard_artifacts.Model"},
-    settings=(
-        Setting("training_epochs", ("custom_config", "training", "epochs")),
-        Setting("data", ("input_base",)),
-    ),
+    step="Trainer",
     pipeline="images",
 )
+INGEST = replace(TRAINER, step="ImageExampleGen")
 
 
 def properties(interface: StepInterface = TRAINER, **parameters: Any) -> dict[str, Any]:
@@ -116,20 +109,17 @@ def test_what_was_given_is_not_changed() -> None:
 
 def test_a_parameter_of_the_run_goes_to_its_place() -> None:
     config = json.dumps({"training": {"epochs": 20, "seed": 1}})
-    found = properties(custom_config=config, training_epochs=3.0, data="gs://b/i")
-    assert json.loads(found["custom_config"]) == {"training": {"epochs": 3, "seed": 1}}
-    assert '"epochs": 3,' in found["custom_config"]
-    assert found["input_base"] == "gs://b/i"
-    assert set(found) == {"custom_config", "input_base"}
+    [found] = properties(custom_config=config, training_epochs=3.0).values()
+    assert json.loads(found) == {"training": {"epochs": 3, "seed": 1}}
+    assert '"epochs": 3,' in found
+    assert properties(INGEST, data="gs://b/i") == {"input_base": "gs://b/i"}
 
 
 @pytest.mark.parametrize("written", [1, 1.0])
 def test_a_whole_number_is_a_fraction_where_one_was(written: float) -> None:
-    rate = StepInterface(settings=(Setting("rate", ("custom_config", "rate")),))
-    values = {"custom_config": '{"rate": 0.5}', "rate": written, "fraction": written}
-    executor_input = {"inputs": {"parameterValues": values}, "outputs": {}}
-    found = prepare_input(executor_input, rate)["inputs"]["parameterValues"]
-    assert found["custom_config"] == '{"rate": 1.0}'
+    compiled = '{"training": {"learning_rate": 0.5}}'
+    found = properties(custom_config=compiled, training_learning_rate=written, fraction=written)
+    assert found["custom_config"] == '{"training": {"learning_rate": 1.0}}'
     assert isinstance(found["fraction"], float)
 
 
@@ -194,7 +184,7 @@ def test_the_clusters_store_is_noted_with_its_artifacts(
     executor_input = given()
     [examples] = executor_input["inputs"]["artifacts"]["examples"]["artifacts"]
     examples["metadata"]["store_session_info"] = json.dumps({"Provider": "minio", "Params": noted})
-    assert store_endpoint(executor_input) == endpoint
+    assert noted_endpoint(executor_input) == endpoint
 
 
 @pytest.mark.parametrize(
@@ -207,8 +197,7 @@ def test_the_clusters_store_is_noted_with_its_artifacts(
     ],
 )
 def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) -> None:
-    ingest = replace(TRAINER, settings=(Setting("span", ("config", "span"), unset=-1),))
-    [config] = properties(ingest, config=json.dumps({"span": compiled}), span=run).values()
+    [config] = properties(INGEST, config=json.dumps({"span": compiled}), span=run).values()
     assert repr(json.loads(config)["span"]) == repr(found)
 
 
@@ -231,8 +220,7 @@ def test_the_recipe_of_a_run(
 ) -> None:
     """A parameter that has its compiled default, as all do that nobody gives, changes nothing."""
     config = Config(training=TrainingConfig(recipe="small", epochs=20, learning_rate=0.3))
-    choice = RecipeChoice("custom_config", recipe_values(config, images=0))
-    step = replace(TRAINER, recipes=choice)
+    step = replace(TRAINER, recipes=recipe_values(config, images=0))
     sections = {
         name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
     }
@@ -247,7 +235,7 @@ def test_the_recipe_of_a_run(
 
 
 def test_a_recipe_that_there_is_not() -> None:
-    step = replace(TRAINER, recipes=RecipeChoice("custom_config", {"small": {}, "cifar": {}}))
+    step = replace(TRAINER, recipes={"small": {}, "cifar": {}})
     with pytest.raises(UserError, match="is 'large': it must be one of cifar, small"):
         properties(step, custom_config="{}", training_recipe="large")
 
@@ -255,7 +243,7 @@ def test_a_recipe_that_there_is_not() -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"resolved": "{"}, "The parameter resolved of the step is not as it was compiled"),
+        ({"resolved": "{"}, "The parameter resolved is not as it was compiled"),
         ({"resolved": "[]"}, None),
         ({"resolved": "[1]"}, "it is \\[1\\]"),
         ({"training_epochs": 3.0}, "training_epochs of the run has no place in the property"),

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 _EXECUTOR = """
 from pipeline_def import light_imports
 light_imports.import_libraries()
-entrypoint._register_stores()
+entrypoint.register_stores()
 import tfx
 entrypoint._import({path!r})
 light_imports.leave_out_the_evaluator()

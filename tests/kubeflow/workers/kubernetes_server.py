@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from pipeline_def.kubeflow.workers.cluster import Cluster
+from pipeline_def.kubeflow.kubernetes_api import Cluster
 from tests.kubeflow.stub_server import StubServer
 
 NAMESPACE = "kubeflow"

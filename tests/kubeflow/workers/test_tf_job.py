@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from pipeline_def.config.kubeflow import StepConfig, Toleration
+from pipeline_def.kubeflow.kubernetes_api import Manifest, Pod
 from pipeline_def.kubeflow.step_interface import WorkerGroup
-from pipeline_def.kubeflow.workers.tf_job import Manifest, Pod, condition, tf_job
+from pipeline_def.kubeflow.workers.tf_job import condition, tf_job
 from tests.kubeflow.workers.tf_job_schema import TF_JOB, Schema, closed
 
 FULL = StepConfig(

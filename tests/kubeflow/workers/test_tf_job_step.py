@@ -17,7 +17,7 @@ import pytest
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.kubeflow.step import executor_io
+from pipeline_def.kubeflow import executor_input
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers import tf_job_step
 from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
@@ -73,7 +73,7 @@ class Step:
 
 @pytest.fixture
 def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
-    monkeypatch.setitem(executor_io._MOUNTS, "minio://", f"{tmp_path}/minio/")
+    monkeypatch.setitem(executor_input._MOUNTS, "minio://", f"{tmp_path}/minio/")
     return Step(server, tmp_path)
 
 
@@ -257,7 +257,7 @@ def test_an_api_that_is_away_for_a_while_ends_nothing(
 
     step.server.on_create = fail_for_a_while
     step.run()
-    monkeypatch.setattr(tf_job_step, "_LOST_LOOKS", 3)
+    monkeypatch.setattr(tf_job_step, "_MOST_FAILED_POLLS", 3)
     with pytest.raises(ServiceError, match=r"could not read the TFJob .*503: etcdserver"):
         step.run()
 
@@ -277,7 +277,10 @@ def test_a_job_that_cannot_be_removed_hides_no_result(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ({"installed": False}, "The cluster knows no TFJob .*install Kubeflow's training-operator"),
+        (
+            {"installed": False},
+            "does not know TFJobs .*install Kubeflow's training-operator",
+        ),
         ({"role": docs_role()[1:]}, "does not let the step's service account .* TFJob .*the role"),
         ({"role": docs_role()[:1]}, f"does not let .* read its own pod {POD} .*the role"),
     ],

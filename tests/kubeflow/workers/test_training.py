@@ -23,8 +23,8 @@ from pipeline_def.code_digest import code_digest
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.config.training import TrainingConfig
+from pipeline_def.kubeflow.kubernetes_api import Cluster
 from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.workers.cluster import Cluster
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 from tests.kubeflow.workers.trainer_step import step_arguments
 from tests.training.distribution.trainer_process import cluster

@@ -10,7 +10,7 @@ import pytest
 
 from components.contract.errors import ServiceError
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.workers.worker_pools import custom_job
+from pipeline_def.kubeflow.compile.workers import custom_job
 
 KUBEFLOW = KubeflowConfig(
     workers=4, project="project-1", region="europe-west4", worker_account="trainer@project-1"

@@ -12,9 +12,9 @@ import pytest
 from tfx.types import standard_artifacts
 
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.kubeflow.compile.workers import custom_job
+from pipeline_def.kubeflow.kubernetes_api import Cluster
 from pipeline_def.kubeflow.step import entrypoint
-from pipeline_def.kubeflow.workers.cluster import Cluster
-from pipeline_def.kubeflow.workers.worker_pools import custom_job
 from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 from tests.kubeflow.workers.trainer_step import step_arguments

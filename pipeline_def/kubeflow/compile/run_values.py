@@ -1,0 +1,71 @@
+"""Makes what may differ from run to run of one compiled pipeline parameters of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import docstring_parser
+
+from pipeline_def.config.config import Config
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
+from pipeline_def.kubeflow.run_parameters import (
+    RECIPE_PARAMETER,
+    RUN_PARAMETERS,
+    STORAGE,
+    STORAGE_PARAMETER,
+    RunParameter,
+)
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
+
+_TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
+
+_TEXTS = {
+    "data": "Folder of images, a URL; label/image or split/label/image.",
+    "span": "Span to take where data is a pattern with {SPAN} or a date; -1: the newest.",
+    STORAGE_PARAMETER: "Where pushed models, checkpoints and statistics go; empty: below the "
+    "pipeline root.",
+    RECIPE_PARAMETER: "Recipe of the training: small, photos, transfer or cifar. Values that the "
+    "pipeline or the run sets by itself stay.",
+}
+# Section of the options that a step's parameters replace.
+_SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
+
+
+def add_run_parameters(document: SpecDocument, config: Config) -> None:
+    """Add all parameters of the run, with their defaults, and give them to their tasks."""
+    for parameter in RUN_PARAMETERS:
+        tasks = [task for task in document.tasks if step_of(task) == parameter.step]
+        properties = document.constants(parameter.step)
+        default = parameter.read(properties[parameter.place[0]])
+        _add(document, parameter.name, default, tasks, _describe(parameter, config))
+        if len(parameter.place) == 1:
+            for task in tasks:
+                document.unbind(task, parameter.place[0])
+    storing = [
+        task
+        for task in document.tasks
+        if any(STORAGE in str(value) for value in document.constants(task).values())
+    ]
+    _add(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
+    _add(document, RECIPE_PARAMETER, config.training.recipe, [TRAINER.id])
+
+
+def _describe(parameter: RunParameter, config: Config) -> str:
+    section = getattr(config, _SECTIONS[parameter.step])
+    described = docstring_parser.parse_from_object(type(section)).params
+    texts = {field.arg_name: field.description or "" for field in described}
+    return _TEXTS.get(parameter.name) or " ".join(texts[parameter.place[-1]].split())
+
+
+def _add(
+    document: SpecDocument, name: str, default: Any, tasks: list[str], text: str | None = None
+) -> None:
+    kind = _TYPES[type(default)]
+    root = document.spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
+    root[name] = {
+        "parameterType": kind,
+        "defaultValue": default,
+        "description": text or _TEXTS[name],
+    }
+    for task in tasks:
+        document.bind(task, name, kind, {"componentInputParameter": name})

@@ -1,0 +1,147 @@
+"""Makes each component the tasks that Kubeflow runs: our entrypoint, and a lookup before it.
+
+KFP consults its cache before any code of ours runs, and a folder keeps its name when its images
+change. A lookup finds what TFX's driver would; the result is a parameter of the step after it and
+so part of the cache key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from components.contract.configuration import to_json
+from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
+from pipeline_def.kubeflow.run_parameters import RUN_PARAMETERS
+from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.step_interface import COMMAND, RESOLVED_PARAMETER, StepInterface
+from pipeline_def.steps import TRAINER
+
+# Beam runners that work in the step's own process, where the launcher's copies are.
+_LOCAL_RUNNERS = {"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
+
+
+def uses_other_machines(beam_args: list[str]) -> bool:
+    """Return whether Beam runs where a step's own disk cannot be seen."""
+    runners = [text.partition("=")[2] for text in beam_args if text.startswith("--runner=")]
+    return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
+
+
+def add_lookup(document: SpecDocument, component: Any) -> None:
+    """Add a task that is never cached before `component`, if its driver looks anything up."""
+    driver = component.driver_class
+    if driver.__module__.startswith("tfx.dsl."):
+        return
+    task, name = component.id, lookup_of(component.id)
+    step, label = document.tasks[task], executor_label(name)
+    inputs = _copy_inputs(document.components[task].get("inputDefinitions", {}), driver)
+    outputs: Spec = {"parameters": {RESOLVED_PARAMETER: {"parameterType": "STRING"}}}
+    if not inputs.get("artifacts"):
+        # Nothing is written there: its URI tells the lookup where the pipeline's folder is.
+        kind = {"instanceSchema": "title: system.Artifact\ntype: object\n"}
+        outputs["artifacts"] = {"place": {"artifactType": kind}}
+    document.components[name] = {
+        "executorLabel": label,
+        "inputDefinitions": inputs,
+        "outputDefinitions": outputs,
+    }
+    document.executors[label] = {"container": {"image": document.container(task)["image"]}}
+    sources = _copy_inputs(step.get("inputs", {}), driver)
+    # It waits only for its own inputs, so it may run beside tasks that only the step waits for.
+    before = sorted(
+        {s["taskOutputArtifact"]["producerTask"] for s in sources["artifacts"].values()}
+    )
+    document.tasks[name] = {
+        "componentRef": {"name": name},
+        "taskInfo": {"name": name},
+        "inputs": sources,
+        **({"dependentTasks": before} if before else {}),
+    }
+    step["dependentTasks"] = sorted([*step.get("dependentTasks", []), name])
+    output = {"producerTask": name, "outputParameterKey": RESOLVED_PARAMETER}
+    document.bind(task, RESOLVED_PARAMETER, "STRING", {"taskOutputParameter": output})
+
+
+def _copy_inputs(inputs: Spec, driver: Any) -> Spec:
+    """Copy the artifacts and properties that the lookup of `driver` reads."""
+    copied: Spec = json.loads(json.dumps(inputs))
+    wanted = {"artifacts": driver.lookup_inputs, "parameters": driver.lookup_properties}
+    return {kind: {name: copied[kind][name] for name in names} for kind, names in wanted.items()}
+
+
+def replace_commands(
+    document: SpecDocument,
+    component: Any,
+    *,
+    recipes: Mapping[str, Mapping[str, Any]],
+    direct: bool,
+    beam_args: list[str],
+) -> None:
+    """Start our entrypoint for `component` and its lookup.
+
+    Args:
+        document: the specification.
+        component: TFX's.
+        recipes: values that the training recipe of a run chooses from.
+        direct: whether all steps use remote URIs instead of the launcher's copies. Steps that run
+            Beam on other machines always do.
+        beam_args: Beam's options, for the steps that run Beam.
+    """
+    beam, types = _runs_beam(component), _artifact_types(component.inputs)
+    executor = StepInterface(
+        step=component.id,
+        executor=_dotted_path(component.executor_spec.executor_class),
+        pipeline=document.spec["pipelineInfo"]["name"],
+        inputs=types,
+        outputs=_artifact_types(component.outputs),
+        integers=_integers(document, component.id),
+        recipes=recipes if component.id == TRAINER.id else {},
+        direct=direct or (beam and uses_other_machines(beam_args)),
+    )
+    _write(document, component.id, executor, ["--", *beam_args] if beam else [])
+    if (lookup := lookup_of(component.id)) in document.tasks:
+        driver = component.driver_class
+        function = driver.lookup_function
+        interface = StepInterface(
+            step=component.id,
+            lookup=f"{function.__module__}.{function.__qualname__}",
+            pipeline=executor.pipeline,
+            inputs={name: types[name] for name in driver.lookup_inputs},
+            integers=_integers(document, lookup),
+            direct=direct,
+        )
+        _write(document, lookup, interface, [])
+
+
+def _write(document: SpecDocument, task: str, interface: StepInterface, beam: list[str]) -> None:
+    container = document.container(task)
+    # KFP ignores TFX's hook before the cache; a lookup replaces it.
+    container.pop("lifecycle", None)
+    container["command"] = list(COMMAND)
+    own = ("--step", task, "--interface", to_json(interface))
+    container["args"] = [*own, "--executor_input", "{{$}}", *beam]
+
+
+def _dotted_path(kind: Any) -> str:
+    from tfx.utils import name_utils
+
+    return str(name_utils.get_full_name(kind))
+
+
+def _artifact_types(channels: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _dotted_path(channels[key].type) for key in channels}
+
+
+def _integers(document: SpecDocument, task: str) -> list[str]:
+    """Return the execution properties that are integers."""
+    own = {parameter.name for parameter in RUN_PARAMETERS}
+    definitions = document.definitions(task, "inputDefinitions", "parameters")
+    kinds = {name: one["parameterType"] for name, one in definitions.items() if name not in own}
+    return sorted(name for name, kind in kinds.items() if kind == "NUMBER_INTEGER")
+
+
+def _runs_beam(component: Any) -> bool:
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    return issubclass(component.executor_spec.executor_class, BaseBeamExecutor)

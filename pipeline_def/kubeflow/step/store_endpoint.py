@@ -1,0 +1,94 @@
+"""The address of the cluster's object store, which Kubeflow Pipelines knows and a step must too.
+
+KFP notes the address with every artifact. A step that reads images has no artifact yet, and reads
+KFP's configuration instead (format: `backend/src/v2/config`, `FromConfigMap`, `S3ProviderConfig`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import yaml
+
+from components.contract.errors import ServiceError
+from components.storage.object_store import SCHEMES
+from pipeline_def.kubeflow.executor_input import artifacts_of
+from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.step.executor_io import read_json
+
+_CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.
+_DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
+
+
+def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
+    """Set AWS_ENDPOINT_URL to the cluster's own store, unless the pod's environment names one."""
+    if {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
+        return
+    endpoint = noted_endpoint(executor_input)
+    # The cluster may have closed the way to its API: ask only if it matters.
+    if endpoint is None and any(scheme in str(executor_input) for scheme in SCHEMES):
+        endpoint = configured_endpoint()
+    if endpoint:
+        os.environ["AWS_ENDPOINT_URL"] = endpoint
+
+
+def noted_endpoint(executor_input: Mapping[str, Any]) -> str | None:
+    """Return the URL of the store that KFP has noted with an artifact."""
+    for artifact in artifacts_of(executor_input):
+        note = artifact.get("metadata", {}).get("store_session_info")
+        if url := _url(read_json(note, "The artifact's store_session_info").get("Params")):
+            return url
+    return None
+
+
+def configured_endpoint() -> str | None:
+    """Return the URL of the store configured in the pod's namespace.
+
+    None if nothing is configured, this is not a pod, or its account may not read it.
+    """
+    try:
+        return endpoint_of(Cluster.of_pod().config_map(_CONFIG_MAP))
+    except ServiceError:
+        return None
+
+
+def endpoint_of(config: Mapping[str, str]) -> str | None:
+    """Return the URL of the store that holds KFP's pipeline root.
+
+    Args:
+        config: data of the config map: `defaultPipelineRoot`, a URL whose query may name the
+            endpoint, and `providers`, YAML.
+    """
+    try:
+        root = urlsplit(config.get("defaultPipelineRoot") or _DEFAULT_ROOT)
+        named = {name: values[0] for name, values in parse_qs(root.query).items()}
+        if "endpoint" in named:
+            return _url(named)
+        providers = yaml.safe_load(config.get("providers") or "") or {}
+        return _url(_settings(providers.get(root.scheme) or {}, root))
+    # ValueError: a broken URL, or YAML's parsers of numbers and dates.
+    except (yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
+    """Return the provider's default, updated by the first override for the bucket and prefix."""
+    prefix = f"{root.path.strip('/')}/"
+    overrides = (
+        one
+        for one in provider.get("overrides") or []
+        if one.get("bucketName") == root.netloc and prefix.startswith(one.get("keyPrefix") or "")
+    )
+    return {**(provider.get("default") or {}), **next(overrides, {})}
+
+
+def _url(settings: object) -> str | None:
+    """Return the URL that KFP's settings `endpoint` and `disableSSL` stand for."""
+    endpoint = str(settings.get("endpoint") or "") if isinstance(settings, Mapping) else ""
+    if not isinstance(settings, Mapping) or not endpoint:
+        return None
+    plain = str(settings.get("disableSSL", "")).lower() == "true"
+    return endpoint if "://" in endpoint else f"http{'' if plain else 's'}://{endpoint}"
