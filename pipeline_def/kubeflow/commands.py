@@ -20,18 +20,6 @@ _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pi
 AI. `compile` writes its specification, `check` finds what a target would refuse in one, and `run`
 uploads one and starts it. The other commands are for open-source Kubeflow."""
 
-_COMPILE = "Write the specification of the pipeline: the same bytes for the same configuration."
-_CHECK = "Find what the target would refuse in a compiled specification."
-_HELP = {
-    "compile": _COMPILE,
-    "check": _CHECK,
-    "run": run_commands.RUN,
-    "schedule": run_commands.SCHEDULE,
-    "runs": run_commands.RUNS,
-    "logs": run_commands.LOGS,
-    "stop": run_commands.STOP,
-}
-
 # For photographs, as nobody has looked at the images yet: without and with pretrained weights.
 _ASSUMED_SIDE = {False: 96, True: 224}
 
@@ -43,15 +31,15 @@ def overview(arguments: list[str]) -> int:
         raise ConfigurationError(f"Unknown command {first!r}. Did you mean {similar[0]!r}?")
     parser = Parser(prog="kfp_runner.py", description=_DESCRIPTION)
     commands = parser.add_subparsers(required=True, metavar="|".join(COMMANDS))
-    for name, text in _HELP.items():
-        commands.add_parser(name, help=text)
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.__doc__)
     parser.parse_args(arguments)
     return 0
 
 
 def compile_(arguments: list[str]) -> int:
-    """Write the specification to a file."""
-    parser = Parser(prog="kfp_runner.py compile", description=_COMPILE, add_help=False)
+    """Write the specification of the pipeline: the same bytes for the same configuration."""
+    parser = Parser(prog="kfp_runner.py compile", description=compile_.__doc__, add_help=False)
     add_target(parser)
     parser.add_argument("--image", required=True, help="Container image with this repository.")
     parser.add_argument(
@@ -112,7 +100,7 @@ def _resolve_for_cluster(config: Config) -> Config:
 
 
 def check(arguments: list[str]) -> int:
-    """Print what a target would refuse in a specification, and what it needs that is missing."""
+    """Find what the target would refuse in a compiled specification."""
     own = check_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.preflight import preflight
@@ -131,7 +119,7 @@ def check(arguments: list[str]) -> int:
 
 def check_parser() -> argparse.ArgumentParser:
     """Create the parser of `check`."""
-    parser = Parser(prog="kfp_runner.py check", description=_CHECK)
+    parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
     parser.add_argument("file", help="Specification, as YAML or JSON.")
     add_target(parser)
     parser.add_argument(
@@ -154,4 +142,4 @@ COMMANDS = {
     "logs": run_commands.logs,
     "stop": run_commands.stop,
 }
-"""First argument → function; `overview` handles everything else."""
+"""First argument → function, whose docstring is its help; `overview` handles everything else."""

@@ -15,12 +15,6 @@ from components.contract.printable import format_duration
 if TYPE_CHECKING:
     from pipeline_def.kubeflow.client.runs import ListedRun
 
-RUN = "Upload a specification as a new version of its pipeline and start a run of it."
-SCHEDULE = "Run a specification at the times of a cron expression, on the newest data."
-RUNS = "List the latest runs of an experiment."
-LOGS = "Print the log of a task."
-STOP = "Stop a run."
-
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
 a mistake, or the cluster cannot be reached; 130 Ctrl-C, after which the run continues."""
 _INTERRUPTED = 130
@@ -73,7 +67,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Start a run, and follow it if asked to; return 1 if it failed."""
+    """Upload a specification as a new version of its pipeline and start a run of it."""
     own = _run_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import submission
@@ -96,7 +90,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py run", description=RUN, epilog=_STATUS)
+    parser = Parser(prog="kfp_runner.py run", description=run.__doc__, epilog=_STATUS)
     add_target(parser)
     _add_request(parser)
     add = parser.add_argument
@@ -111,7 +105,7 @@ def _run_parser() -> argparse.ArgumentParser:
 
 
 def schedule(arguments: list[str]) -> int:
-    """Create, list or remove schedules."""
+    """Run a specification at the times of a cron expression, on the newest data."""
     own = _schedule_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import schedules, submission
@@ -139,7 +133,7 @@ def schedule(arguments: list[str]) -> int:
 
 
 def _schedule_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py schedule", description=SCHEDULE)
+    parser = Parser(prog="kfp_runner.py schedule", description=schedule.__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--cron",
@@ -154,7 +148,7 @@ def _schedule_parser() -> argparse.ArgumentParser:
 
 
 def runs(arguments: list[str]) -> int:
-    """List runs."""
+    """List the latest runs of an experiment."""
     own = _runs_parser().parse_args(arguments)
 
     from pipeline_def.kubeflow.client import submission
@@ -173,7 +167,7 @@ def runs(arguments: list[str]) -> int:
 
 
 def _runs_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py runs", description=RUNS)
+    parser = Parser(prog="kfp_runner.py runs", description=runs.__doc__)
     parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     _add_connection(parser)
@@ -195,7 +189,7 @@ def logs(arguments: list[str]) -> int:
 
 
 def _logs_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py logs", description=LOGS)
+    parser = Parser(prog="kfp_runner.py logs", description=logs.__doc__)
     parser.add_argument("task", help="Name of the task, such as Trainer.")
     parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
     _add_connection(parser)
@@ -221,7 +215,7 @@ def stop(arguments: list[str]) -> int:
 
 
 def _stop_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py stop", description=STOP)
+    parser = Parser(prog="kfp_runner.py stop", description=stop.__doc__)
     parser.add_argument("run", help="ID of the run, its beginning, or its name.")
     _add_connection(parser)
     return parser

@@ -23,14 +23,6 @@ _ACCELERATORS = {
     "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
     "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
 }
-# Argo would try to resolve these itself.
-_ARGO_TAG = re.compile(r"\{\{\s*(inputs|outputs|steps|tasks)\.")
-
-# Linux does not start a program with a longer argument (MAX_ARG_STRLEN).
-_MAX_ARGUMENT_BYTES = 131_072
-# The launcher replaces {{$}} with the executor input.
-_EXECUTOR_INPUT_BYTES = 16_384
-
 _PARAMETER_TYPES: dict[str, tuple[type, ...]] = {
     "NUMBER_INTEGER": (int, float),
     "NUMBER_DOUBLE": (int, float),
@@ -60,22 +52,14 @@ def read_documents(path: str) -> list[Any]:
 
 
 def check_documents(documents: list[Any], target: Target) -> None:
-    """Make sure that `target` accepts the specification.
-
-    Raises:
-        ConfigurationError: Lists everything it would refuse.
-    """
+    """Raise `ConfigurationError` with everything that `target` would refuse."""
     if problems := find_problems(documents, target):
         name = "Vertex AI" if target == "vertex" else "Kubeflow Pipelines"
         raise ConfigurationError(f"{name} would not run this pipeline: {' '.join(problems)}")
 
 
 def check_name(name: str) -> None:
-    """Make sure that a pipeline may have this name.
-
-    Raises:
-        ConfigurationError: It may not.
-    """
+    """Raise `ConfigurationError` if a pipeline may not have this name."""
     if not _PIPELINE_NAME.fullmatch(name):
         raise ConfigurationError(
             f"Invalid pipeline name {name!r}: use up to 128 characters of a-z, 0-9 and -, with a "
@@ -156,9 +140,16 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
     if root is not None and not root.startswith(schemes):
         yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
     yield from _parameter_problems(specification)
-    for name, task, container in specification.steps():
-        yield from _container_problems(name, container, target)
-        yield from _argument_problems(name, task, container)
+    pattern, example = _ACCELERATORS[target]
+    for task, _, container in specification.steps():
+        if not container.get("image"):
+            yield f"{task} has no container image: set --image, or image in kubeflow.steps."
+        kind = container.get("resources", {}).get("accelerator", {}).get("type")
+        if kind is not None and not re.fullmatch(pattern, kind):
+            yield (
+                f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to "
+                f"a name like {example}."
+            )
 
 
 def _parameter_problems(specification: Specification) -> Iterator[str]:
@@ -170,30 +161,3 @@ def _parameter_problems(specification: Specification) -> Iterator[str]:
             yield f"The run parameter {name} has no defaultValue: add one."
         elif wrong or not isinstance(value, _PARAMETER_TYPES.get(kind, object)):
             yield f"The default of the run parameter {name} is {value!r}, not a {kind}."
-
-
-def _container_problems(task: str, container: dict[str, Any], target: Target) -> Iterator[str]:
-    if not container.get("image"):
-        yield f"{task} has no container image: set --image, or image in kubeflow.steps."
-    kind = container.get("resources", {}).get("accelerator", {}).get("type")
-    pattern, example = _ACCELERATORS[target]
-    if kind is not None and not re.fullmatch(pattern, kind):
-        yield (
-            f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to a "
-            f"name like {example}."
-        )
-
-
-def _argument_problems(name: str, task: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
-    for argument in (*container.get("command", []), *container.get("args", [])):
-        length = len(argument.encode())
-        if "{{$}}" in argument:
-            inputs = task.get("inputs", {}).get("parameters", {})
-            length += _EXECUTOR_INPUT_BYTES + sum(len(str(one).encode()) for one in inputs.values())
-        if length > _MAX_ARGUMENT_BYTES:
-            yield (
-                f"An argument of {name} has {length:,} bytes with its input, and Linux accepts "
-                f"{_MAX_ARGUMENT_BYTES:,}: shorten the configuration."
-            )
-        if tag := _ARGO_TAG.search(argument):
-            yield f"An argument of {name} contains {tag[0]}…, which Argo would try to resolve."

@@ -29,11 +29,6 @@ def parameters(spec: Spec) -> Spec:
     return found
 
 
-def train(spec: Spec) -> Spec:
-    found: Spec = spec["components"]["stage-train"]["dag"]["tasks"]["Train"]
-    return found
-
-
 def accelerator(kind: str) -> Spec:
     return {"resources": {"accelerator": {"type": kind, "count": "1"}}}
 
@@ -71,19 +66,6 @@ MISTAKES: list[tuple[Target, str, Edit]] = [
         "gpu_type to a name like NVIDIA_TESLA_T4",
         lambda s: container(s).update(accelerator("nvidia.com/gpu")),
     ),
-    ("oss", "Train has 131,073 bytes", lambda s: container(s)["args"].append("x" * 131_073)),
-    (
-        "oss",
-        "bytes with its input, and Linux accepts 131,072",
-        lambda s: train(s)["inputs"]["parameters"].update(
-            steps={"runtimeValue": {"constant": "x" * 120_000}}
-        ),
-    ),
-    (
-        "oss",
-        "contains {{inputs.…, which Argo would try to resolve",
-        lambda s: container(s)["args"].append("{{inputs.parameters.x}}"),
-    ),
     ("oss", 'specification is invalid: .*"rooot"', lambda s: s.update(rooot={})),
     # KFP's backend discards unknown fields there silently.
     ("oss", 'deploymentSpec is invalid: .*"imagee"', lambda s: container(s).update(imagee="x")),
@@ -95,7 +77,7 @@ def test_a_mistake_is_found(target: Target, sentence: str, edit: Edit) -> None:
     spec = copy.deepcopy(SPEC)
     edit(spec)
     [problem] = find_problems([spec], target)
-    with pytest.raises(ConfigurationError, match=sentence.replace("{", r"\{")):
+    with pytest.raises(ConfigurationError, match=sentence):
         raise ConfigurationError(problem)
 
 
@@ -106,7 +88,6 @@ CORRECT: list[tuple[Target, Edit]] = [
     ("oss", lambda s: parameters(s)["rate"].update(defaultValue=1)),
     ("oss", lambda s: container(s).update(accelerator("nvidia.com/gpu"))),
     ("vertex", lambda s: container(s).update(accelerator("TPU_V3"))),
-    ("oss", lambda s: container(s)["args"].append("{{ x }}")),
 ]
 
 

@@ -15,15 +15,6 @@ from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
 
 _PASS_TOKEN = f"pass a token in --token-file or {TOKEN_VARIABLE}"
 
-# The upload service answers 400 or 500 in the place of these; only its text tells them apart.
-_UPLOAD_STATUS = {
-    "unauthenticated": 401,
-    "permissiondenied": 403,
-    "notauthorized": 403,
-    "alreadyexist": 409,
-    "invalidinputerror": 400,
-}
-
 
 class Api:
     """The SDK's generated client (`kfp_server_api`), with time limits and checked responses.
@@ -136,9 +127,6 @@ class Api:
         # The gateway answers an unknown path and a missing object with the same status and code.
         if status == 404 and message in ("", "Not Found"):
             return self._not_the_api("404")
-        if status in (400, 500):
-            text = message.lower().replace(" ", "")
-            status = next((s for word, s in _UPLOAD_STATUS.items() if word in text), status)
         # Only the text says that a request lacks the namespace.
         if self.connection.namespace is None and "namespace" in message:
             message += "; pass --namespace, as the cluster has several users"

@@ -23,8 +23,6 @@ class RunFollower:
     """Receives each line."""
     see: Callable[[RunView], None] = lambda view: None
     """Receives the run after every poll."""
-    changes: bool = True
-    """Whether to write changes of state; False if `see` shows them."""
     interval: float = 10.0
     """Seconds between two polls."""
     hint: str = ""
@@ -87,7 +85,7 @@ class RunFollower:
         self._write_changes()
 
     def _write_changes(self) -> None:
-        for task in self._view.tasks if self.changes else ():
+        for task in self._view.tasks:
             # A long wait for a pod is reported by itself.
             if task.state in ("", "PENDING") or self._shown.get(task.name) == task.state:
                 continue

@@ -37,11 +37,7 @@ class ListedRun:
 
 
 def start_run(api: Api, request: RunRequest, *, experiment: str, version: str | None) -> StartedRun:
-    """Upload the specification as a new version of its pipeline and start a run of it.
-
-    Raises:
-        UserError: The API cannot be reached or refuses, or the version exists.
-    """
+    """Upload the specification as a new version of its pipeline and start a run of it."""
     body, name = prepare_run(api, request, experiment=experiment, version=version)
     run = api.call("RunServiceApi", "run_service_create_run", "start a run", body)
     run_id = field_of(run, "run_id", api)
@@ -55,14 +51,7 @@ def run_url(connection: Connection, run_id: str) -> str:
 
 
 def follow_run(api: Api, run_id: str, tasks: Collection[str], follower: RunFollower) -> str:
-    """Follow a run to its end and return its last known state.
-
-    Args:
-        api: API of the cluster.
-        run_id: ID of the run.
-        tasks: Names of the steps.
-        follower: Reports on the run.
-    """
+    """Follow a run with these tasks to its end and return its last known state."""
     namespace = api.connection.namespace or "kubeflow"
     pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
     follower.hint = (
@@ -110,11 +99,7 @@ def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
 
 
 def find_run(api: Api, experiment: str, wanted: str | None) -> ListedRun:
-    """Return the run with this name, ID or beginning of an ID; None: the newest run.
-
-    Raises:
-        ConfigurationError: There is no such run, or more than one.
-    """
+    """Return the one run with this name, ID or beginning of an ID; None: the newest run."""
     runs = list_runs(api, experiment, 1 if wanted is None else _MOST_SEARCHED)
     if wanted is None and not runs:
         raise ConfigurationError(f"The experiment {experiment} has no runs.")
@@ -136,11 +121,7 @@ def stop_run(api: Api, run_id: str) -> None:
 
 
 def read_task_log(api: Api, run_id: str, task: str) -> str:
-    """Return the log of a task of a run, as far as it exists.
-
-    Raises:
-        ConfigurationError: The task does not exist, has not started, or is cached.
-    """
+    """Return the log of a task, as far as it exists."""
     run = _get(api, run_id)
     pods = find_pods(run)
     if task not in pods:

@@ -26,9 +26,6 @@ def read_cron(text: str) -> str:
     """Return a cron expression in Kubeflow's form, which starts with seconds.
 
     Kubeflow accepts five fields as well, but takes minutes, the first of them, for seconds.
-
-    Raises:
-        ConfigurationError: It is not a cron expression.
     """
     fields = text.split()
     if len(fields) == 5:
@@ -46,10 +43,7 @@ def add_schedule(
 ) -> Schedule:
     """Upload the specification and run it whenever `cron` says, one run at a time.
 
-    Missed times are not made up for: each run takes the newest data.
-
-    Raises:
-        ConfigurationError: The experiment has a schedule with this name.
+    Missed times are not made up for: each run takes the newest data. The name must be new.
     """
     existing: list[Schedule] = []
     # The first run or schedule creates the experiment.
@@ -78,11 +72,7 @@ def list_schedules(api: Api, experiment: str) -> list[Schedule]:
 
 
 def remove_schedule(api: Api, experiment: str, name: str) -> None:
-    """Delete the schedule with this name or ID.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
+    """Delete the schedule with this name or ID."""
     found = [one for one in list_schedules(api, experiment) if name in (one.name, one.schedule_id)]
     if not found:
         raise ConfigurationError(

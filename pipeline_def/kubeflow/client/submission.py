@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client import runs, vertex_client
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.connection import Connection
-from pipeline_def.kubeflow.client.live_table import LiveTable
 from pipeline_def.kubeflow.client.run import Parameter, RunRequest, RunView, StartedRun
 from pipeline_def.kubeflow.client.run_follower import RunFollower
 from pipeline_def.kubeflow.spec_check import check_documents, read_documents
@@ -32,13 +28,8 @@ _READERS: dict[str, Callable[[str], Parameter]] = {
 def make_request(options: argparse.Namespace, name: str | None, *, target: Target) -> RunRequest:
     """Return the run, or the runs of a schedule, that the options describe.
 
-    Args:
-        options: Options of the command.
-        name: Name of the run; None: pipeline and time.
-        target: Where it runs.
-
-    Raises:
-        UserError: The options, the file or the parameters are wrong.
+    Without a name, it is named by pipeline and time. Raises `UserError` for wrong options,
+    parameters or files.
     """
     _require(options, target)
     documents = read_documents(options.spec)
@@ -58,13 +49,11 @@ def make_request(options: argparse.Namespace, name: str | None, *, target: Targe
 
 
 def start(options: argparse.Namespace, request: RunRequest) -> StartedRun:
-    """Start a run.
-
-    Raises:
-        UserError: The cluster cannot be reached or refuses.
-    """
+    """Start a run; raise `UserError` if the cluster refuses or cannot be reached."""
     if options.target == "vertex":
-        return vertex_client.start_run(_location(options), request)
+        return vertex_client.start_run(
+            vertex_client.Location(options.project, options.region), request
+        )
     with connect(options) as api:
         return runs.start_run(
             api, request, experiment=options.experiment, version=options.pipeline_version
@@ -77,32 +66,16 @@ def follow(
     tasks: Sequence[str],
     see: Callable[[RunView], None],
 ) -> str:
-    """Show the tasks of a run until it ends, and return its last known state.
+    """Print each change of a run until it ends; return its last known state.
 
-    On a terminal they are a table; elsewhere, each change is a line.
-
-    Args:
-        options: Options of `kfp_runner.py run`.
-        run_id: ID of the run.
-        tasks: Names of the steps.
-        see: Receives the run after every poll.
+    `see` receives the run after every poll.
     """
-    console = Console(highlight=False)
-    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     follower = RunFollower(functools.partial(print, flush=True), see)
-    if console.is_terminal:
-        table = LiveTable(console)
-
-        def show(view: RunView) -> None:
-            table.update(view)
-            see(view)
-
-        follower, shown = RunFollower(table.write, show, changes=False), table.shown()
-    with shown:
-        if options.target == "vertex":
-            return vertex_client.follow_run(_location(options), run_id, follower)
-        with connect(options) as api:
-            return runs.follow_run(api, run_id, tasks, follower)
+    if options.target == "vertex":
+        location = vertex_client.Location(options.project, options.region)
+        return vertex_client.follow_run(location, run_id, follower)
+    with connect(options) as api:
+        return runs.follow_run(api, run_id, tasks, follower)
 
 
 def connect(options: argparse.Namespace) -> Api:
@@ -119,10 +92,6 @@ def connect(options: argparse.Namespace) -> Api:
     )
 
 
-def _location(options: argparse.Namespace) -> vertex_client.Location:
-    return vertex_client.Location(options.project, options.region)
-
-
 def _require(options: argparse.Namespace, target: Target) -> None:
     for name in _REQUIRED[target]:
         if not getattr(options, name):
@@ -133,11 +102,7 @@ def _require(options: argparse.Namespace, target: Target) -> None:
 def _parse_parameters(
     texts: Sequence[str], definitions: dict[str, dict[str, Any]]
 ) -> dict[str, Parameter]:
-    """Read `name=value` pairs as the types in the specification.
-
-    Raises:
-        ConfigurationError: There is no such parameter, or the value has another type.
-    """
+    """Read `name=value` pairs as the types in the specification."""
     parameters = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -24,10 +24,7 @@ def prepare_run(
     """Return the fields of a run or schedule, and the name of the uploaded pipeline version.
 
     Pipeline and experiment are created if missing. Without `version`, the version is named by the
-    time (UTC) and the digest of the upload.
-
-    Raises:
-        UserError: The API refuses, or the version exists.
+    time (UTC) and the digest of the upload. A given version must be new.
     """
     # First: without a namespace an API with several users refuses it, but takes the pipeline, which
     # everybody would then see.
@@ -58,11 +55,7 @@ def prepare_run(
 
 
 def find_experiment(api: Api, name: str) -> str:
-    """Return the ID of an experiment.
-
-    Raises:
-        ConfigurationError: It does not exist.
-    """
+    """Return the ID of an experiment; raise `ConfigurationError` if it does not exist."""
     found = _find(api, "experiment", name, **_present(namespace=api.connection.namespace))
     if not found:
         raise ConfigurationError(
@@ -72,11 +65,7 @@ def find_experiment(api: Api, name: str) -> str:
 
 
 def field_of(response: dict[str, Any], name: str, api: Api) -> str:
-    """Return a field that every response has.
-
-    Raises:
-        ServiceError: This one does not.
-    """
+    """Return a field that every response of the API has."""
     value = response.get(name)
     if not value:
         raise ServiceError(
