@@ -1,23 +1,33 @@
-"""Which cache keeps the images for the epochs after the first, and whether it fits."""
+"""Which cache keeps the images for later epochs, whether it fits, and the pixels in it."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import logging
 from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_memory, gib
+from components.contract.progress import add_progress
 from components.images.canonical import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.originals import require_no_pixels
+from pipeline_def.data.file_cache import default_folder, open_pixels
+from pipeline_def.data.host_calls import Pixels, empty_aligned
+from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import Shards
 
 _LOGGER = logging.getLogger(__name__)
 
-# Fractions of the memory that is available, for `auto` and at most: training, its model and what
-# other processes start to use need memory, too.
+# Largest fractions of the available memory, for `auto` and for an explicit choice: training, its
+# model and other processes need memory, too.
 _AUTO_FRACTION = 0.5
 _MOST_FRACTION = 0.8
 
@@ -25,15 +35,15 @@ _MOST_FRACTION = 0.8
 def resolve_cache(
     options: InputConfig, splits: Sequence[Shards], config: TransformConfig
 ) -> InputConfig:
-    """Replace `auto` by the kind of cache that fits into the memory that is available.
+    """Replace `auto` by the cache that fits into the available memory.
 
     Args:
-        options: as the user gave them.
-        splits: all that will be read at the same time.
-        config: of the images.
+        options: the user's choice.
+        splits: all splits that are read at the same time.
+        config: form of the images.
 
     Raises:
-        ConfigurationError: the cache that was asked for does not fit.
+        ConfigurationError: the chosen cache does not fit.
     """
     decoded = sum(pixel_bytes(shards, config) for shards in splits)
     cache = options.cache
@@ -44,23 +54,24 @@ def resolve_cache(
         available = available_memory()
         cache = "decoded" if fits_in_memory(decoded, available) else "none"
         _LOGGER.info(
-            "input.cache auto: %s, as all pixels take %s of %s of memory that are available",
+            "input.cache auto: %s, as all pixels take %s of %s of available memory",
             *(cache, gib(decoded), gib(available)),
         )
     if cache == "decoded":
         _require_memory("decoded", decoded, instead="file, encoded or none")
     if cache == "encoded":
-        _require_memory("encoded", sum(map(_stored_bytes, splits)), instead="none")
+        stored = sum(tf.io.gfile.stat(path).length for shards in splits for path in shards.paths)
+        _require_memory("encoded", stored, instead="none")
     if cache == "file" and decoded > options.cache_file_gib * 2**30:
         raise ConfigurationError(
-            f"input.cache is 'file', which takes {gib(decoded)}, and input.cache_file_gib is "
+            f"input.cache is 'file', which takes {gib(decoded)}, but input.cache_file_gib is "
             f"{options.cache_file_gib:g}: raise it, or choose input.cache none."
         )
     return dataclasses.replace(options, cache=cache)
 
 
 def fits_in_memory(size: int, available: int) -> bool:
-    """Return whether `size` bytes leave enough of the `available` ones for all else."""
+    """Return whether `size` bytes leave enough of the `available` memory for everything else."""
     return size <= _AUTO_FRACTION * available
 
 
@@ -69,16 +80,55 @@ def pixel_bytes(shards: Shards, config: TransformConfig) -> int:
     return shards.total * config.stored_size**2 * CHANNELS
 
 
-def _stored_bytes(shards: Shards) -> int:
-    import tensorflow as tf
-
-    return sum(tf.io.gfile.stat(path).length for path in shards.paths)
-
-
 def _require_memory(cache: str, needed: int, *, instead: str) -> None:
     available = available_memory()
     if needed > _MOST_FRACTION * available:
         raise ConfigurationError(
-            f"input.cache is {cache!r}, which takes {gib(needed)}, and {gib(available)} of memory "
-            f"are available: choose {instead}."
+            f"input.cache is {cache!r}, which takes {gib(needed)}, but only {gib(available)} of "
+            f"memory are available: choose {instead}."
         )
+
+
+def cache_pixels(
+    dataset: tf.data.Dataset, shards: Shards, config: TransformConfig, options: InputConfig
+) -> tuple[Pixels, Int64Array]:
+    """Decode a split once, into memory or a local file.
+
+    Args:
+        dataset: uint8 [batch, stored, stored, 3] and int64 [batch], of the whole split, in order;
+            not read if `cache: file` finds its file.
+        shards: the shards it reads.
+        config: form of the images.
+        options: with a `cache` of decoded or file.
+
+    Returns:
+        uint8 [records, stored, stored, 3], aligned for TensorFlow, and int64 [records].
+    """
+    shape = (shards.total, config.stored_size, config.stored_size, CHANNELS)
+    fill = functools.partial(_fill, dataset.prefetch(2), shards)
+    if options.cache == "decoded":
+        pixels, labels = empty_aligned(shape), np.empty(shards.total, np.int64)
+        fill(pixels, labels)
+        return pixels, labels
+    folder = Path(options.cache_folder) if options.cache_folder else default_folder()
+    entry = folder / f"{shards.split}-{_fingerprint(shards, config)}"
+    return open_pixels(entry, shape, limit=int(options.cache_file_gib * 2**30), fill=fill)
+
+
+def _fill(dataset: tf.data.Dataset, shards: Shards, pixels: Pixels, labels: Int64Array) -> None:
+    done = 0
+    for images, ids in dataset.as_numpy_iterator():
+        end = done + len(ids)
+        pixels[done:end], labels[done:end] = images, ids
+        task = f"decode {shards.uri} {shards.split}"
+        add_progress(task, end - done, total=shards.total, unit="images decoded")
+        done = end
+
+
+def _fingerprint(shards: Shards, config: TransformConfig) -> str:
+    """Return 16 hexadecimal digits that change with the shards and the form of the images."""
+    facts = [repr(config), *map(repr, shards.counts.items())]
+    for path in shards.paths:
+        status = tf.io.gfile.stat(path)
+        facts += [path, str(status.length), str(status.mtime_nsec)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]

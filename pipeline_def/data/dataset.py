@@ -1,27 +1,33 @@
-"""From shards to batches on the accelerator: order, read, decode, batch, prefetch.
+"""From shards to batches for the accelerator: list, order, read, decode, batch, prefetch.
 
-The order is decided first, in `order.py` and `read_plan.py`; then records are read and decoded, by
-`indexed_reader.py` or `streamed_reader.py`, several batches at a time.
+All records of a batch are read and decoded in one call, and several batches at the same time.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
+from components.contract.example import ENCODED, LABEL_ID
+from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.data.cache import resolve_cache
-from pipeline_def.data.indexed_reader import decode_records, gather_records
-from pipeline_def.data.pixel_cache import decode_all
+from pipeline_def.data.cache import cache_pixels, resolve_cache
+from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host
+from pipeline_def.data.host_decode import HostDecoder, cut_windows
+from pipeline_def.data.original_crops import OriginalDecoder
 from pipeline_def.data.read_plan import ReadPlan
-from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.data.shards import RecordTable, Shards
-from pipeline_def.data.streamed_reader import parse_and_decode, serialized_batches
+from pipeline_def.data.sampler import Int64Array, TrainingOrder
+from pipeline_def.data.shards import RecordTable, Shards, find_record_table, load_shards, map_shards
+from pipeline_def.data.stream import read_in_order, shuffle_epochs
+
+LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""From the number of a batch and its records to images and label ids."""
 
 
 def make_dataset(
@@ -36,71 +42,116 @@ def make_dataset(
     """Read transformed shards as batches of images and label ids.
 
     Args:
-        shards: what to read.
-        config: of the images that Transform has stored.
-        feature_spec: of the transform graph; what is not needed is not parsed.
+        shards: shards of one split.
+        config: form of the stored images.
+        feature_spec: spec of the transform graph; unused features are not parsed.
         batch_size: images per batch.
-        options: the reader, its cache and its parallelism. None of them changes the pixels; the
-            order depends on the reader and on `interleave` and `shuffle_buffer`.
-        order: how training takes the examples. None: every example exactly once, in the order of
-            the shards, the last batch as small as it comes.
+        options: reader, cache and parallelism. They do not change pixels; the order depends on the
+            reader, `interleave` and `shuffle_buffer`.
+        order: how training reads the examples. None: every example once, in the order of the
+            shards, with a smaller last batch.
 
     Returns:
         Batches of (uint8 [batch, size, size, 3], int64 [batch]). Pixels stay uint8 on the host;
-        the model normalises them on the device, which a quarter of the bytes has to reach.
+        the model normalizes them on the device, so a quarter of the bytes is transferred.
 
     Raises:
-        ConfigurationError: these shards cannot be read or cached as `options` ask.
+        ConfigurationError: `options` do not suit these shards.
         StorageError: the file of `cache: file` cannot be written.
     """
     options = resolve_cache(options, [shards], config)
     plan = ReadPlan(shards, config, feature_spec, batch_size, options, order)
-    return _read(plan, _find_table(plan)).prefetch(options.prefetch)
+    if options.cache in ("decoded", "file"):
+        # Decode all images once, in the order of the shards; then only copy them.
+        once = dataclasses.replace(plan, config=config.without_margin(), order=None)
+        pixels, labels = cache_pixels(_decode_shards(once), shards, config, options)
+        batches = plan.map(plan.sample_records(labels), _copy_pixels(plan, pixels, labels))
+    else:
+        batches = _decode_shards(plan)
+    return batches.prefetch(options.prefetch)
 
 
-def _read(plan: ReadPlan, table: RecordTable | None) -> tf.data.Dataset:
-    if plan.originals and plan.order is None:
-        # As evaluation and the served model see them: Transform's graph does it.
-        return plan.map(serialized_batches(plan), parse_and_decode(plan))
-    if plan.options.cache in ("decoded", "file"):
-        # Once, all images in the order of the shards; then only copied, in the order of training.
-        pixels, labels = decode_all(_read(_uncached(plan), table), plan)
-        return plan.map(plan.record_batches(labels), gather_records(plan, pixels, labels))
-    if table is not None:
-        return plan.map(plan.record_batches(table.label), decode_records(plan, table))
-    if plan.order is not None and plan.order.balanced:
+def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
+    """Read and decode batches: any records of indexed shards, or streamed records."""
+    table = None if plan.serves_originals else find_record_table(plan.shards, plan.options)
+    if table:
+        return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
+    if plan.order is None:
+        records = read_in_order(plan).batch(plan.batch_size).enumerate()
+    else:
+        _require_no_balance(plan.order, plan.shards)
+        records = shuffle_epochs(plan, plan.order).batch(plan.batch_size, drop_remainder=True)
+        records = records.enumerate(plan.order.start)
+    return plan.map(records, _decode_serialized(plan))
+
+
+def _require_no_balance(order: TrainingOrder, shards: Shards) -> None:
+    if order.balanced:
         raise ConfigurationError(
-            f"training.balance is 'sampling', which takes records in any order, and the shards at "
-            f"{plan.shards.uri} are read in sequence: choose input.reader indexed, input.cache "
+            f"training.balance is 'sampling', which needs random access, but the shards at "
+            f"{shards.uri} are read in sequence: choose input.reader indexed, input.cache "
             f"decoded, or training.balance weights."
         )
-    return plan.map(serialized_batches(plan), parse_and_decode(plan))
 
 
-def _uncached(plan: ReadPlan) -> ReadPlan:
-    """Return a plan to read all stored pixels once, in the order of the shards."""
-    options = dataclasses.replace(plan.options, cache="none", cache_folder=None)
-    whole = plan.config.without_margin()
-    return dataclasses.replace(plan, config=whole, options=options, order=None)
+def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
+    """Decode record numbers, from mapped shards or from shards in memory."""
+    if plan.options.cache == "encoded":
+        decoder = HostDecoder(table, load_shards(plan.shards).__getitem__, plan.config)
+    else:
+        at_random = plan.order is not None and plan.order.balanced
+        mapped = map_shards(plan.shards.paths, at_random=at_random)
+        decoder = HostDecoder(table, mapped, plan.config)
+    decode_batch: Callable[..., Pixels] = decoder.decode
+    if plan.crops_originals:
+        crop = OriginalDecoder(plan.config, plan.training).decode
+        decode_batch = lambda records, numbers: crop(decoder.look_up(records), numbers)  # noqa: E731
+    # Captured by the function below; an array would become part of its graph.
+    label_ids = tf.constant(table.label)
+
+    def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        windows = plan.draw_windows(batch, records)
+        images = call_on_host(decode_batch, records, windows, side=plan.config.seen_size)
+        return images, tf.gather(label_ids, records)
+
+    return load
 
 
-def _find_table(plan: ReadPlan) -> RecordTable | None:
-    """Read the index of the images for the indexed reader; None: the streamed one is to read."""
-    shards, options = plan.shards, plan.options
-    random_access = shards.local or options.cache == "encoded"
-    if options.reader == "indexed" and not random_access:
-        raise ConfigurationError(
-            f"input.reader is 'indexed', which reads local shards, and these are at {shards.uri}: "
-            f"choose input.cache encoded or input.reader streamed."
-        )
-    if options.reader == "streamed" or not random_access:
-        return None
-    try:
-        return RecordTable.read(shards)
-    except FileNotFoundError as error:
-        if options.reader == "auto" and options.cache != "encoded":
-            return None
-        raise ConfigurationError(
-            f"{shards.uri} has no index of its images, which our Transform writes: choose "
-            f"input.reader streamed, and another input.cache than encoded."
-        ) from error
+def _decode_serialized(plan: ReadPlan) -> LoadBatch:
+    """Parse and decode serialized records with TensorFlow's ops, except for crops of originals."""
+    spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
+    crop = OriginalDecoder(plan.config, plan.training).decode if plan.crops_originals else None
+
+    def load(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # One call per batch costs far less than one per record.
+        features = tf.io.parse_example(serialized, spec)
+        files = features[ENCODED]
+        windows = plan.draw_windows(batch, serialized) if plan.random_windows else None
+        if crop:
+            images = call_on_host(crop, files, windows, side=plan.config.seen_size)
+        else:
+            # Evaluation sees originals as the served model does.
+            canonical = canonicalize(files, plan.config) if plan.serves_originals else files
+            images = decode(canonical, plan.config, windows=windows)
+        return images, features[LABEL_ID]
+
+    return load
+
+
+def _copy_pixels(plan: ReadPlan, pixels: Pixels, labels: Int64Array) -> LoadBatch:
+    """Copy record numbers, or windows of them, from the `pixels` of all images."""
+    # Shares the memory, where tf.constant() would copy it.
+    all_images = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
+    label_ids = tf.constant(labels)
+    side = plan.config.seen_size
+    cut = functools.partial(cut_windows, pixels, size=side, memory=BatchMemory())
+
+    def load(batch: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if plan.config.margin or plan.random_windows:
+            windows = plan.draw_windows(batch, records)
+            images = call_on_host(cut, records, windows, side=side)
+        else:
+            images = tf.gather(all_images, records)
+        return images, tf.gather(label_ids, records)
+
+    return load

@@ -1,7 +1,7 @@
-"""Pixels in files that later runs use again: bounded, and those unused for longest go first.
+"""Pixels in files that later runs reuse, in a folder of bounded size; the oldest go first.
 
-A process that opens, writes or removes pixels has the folder to itself meanwhile. It shares the
-lock of the pixels that it uses until it ends, however that happens; nobody removes those.
+A process locks the folder while it opens, writes or removes pixels. It keeps a shared lock on the
+pixels that it uses until it exits or is killed; other processes do not remove those.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ import numpy as np
 
 from components.contract.errors import StorageError
 from components.contract.machine import gib
-from pipeline_def.data.batch_memory import Pixels
+from pipeline_def.data.host_calls import Pixels
 from pipeline_def.data.sampler import Int64Array
 
-# Labels come last: pixels without them are not whole.
+# Labels are written last: pixels without them are incomplete.
 _PIXELS, _LABELS = "pixels.npy", "labels.npy"
 
 
 def default_folder() -> Path:
-    """Return this user's own cache folder, made if need be, which nobody else can look into.
+    """Return this user's private cache folder, and create it if necessary.
 
-    Source: the XDG Base Directory Specification; a relative `XDG_CACHE_HOME` does not count.
+    Source: the XDG Base Directory Specification; a relative `XDG_CACHE_HOME` is ignored.
 
     Raises:
-        StorageError: it cannot be made, or belongs to somebody else.
+        StorageError: it cannot be created, or belongs to another user.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     root = named if named.is_absolute() else Path("~/.cache").expanduser()
     folder = root / "tfx-image-pipeline" / "pixels"
-    with _explained(folder):
+    with _explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise StorageError(
-                f"{folder} belongs to another user, who could change the pixels in it: name "
-                f"another folder in input.cache_folder."
+                f"{folder} belongs to another user, who could change the pixels in it: set "
+                f"input.cache_folder to another folder."
             )
         folder.chmod(0o700)
     return folder
@@ -56,22 +56,22 @@ def open_pixels(
     limit: int,
     fill: Callable[[Pixels, Int64Array], None],
 ) -> tuple[Pixels, Int64Array]:
-    """Map the pixels in the folder `entry` into memory, after `fill` if they are not there yet.
+    """Map the pixels in the folder `entry` into memory; call `fill` first if there are none.
 
     Args:
-        entry: its name says which images they are; its parent holds all that are cached.
-        shape: of the pixels, [images, height, width, channels].
-        limit: bytes that all cached pixels may take together.
-        fill: writes the pixels and the label ids into arrays of `shape` and of [images].
+        entry: its name identifies the images; its parent holds all cached pixels.
+        shape: shape of the pixels, [images, height, width, channels].
+        limit: largest size of all cached pixels, bytes.
+        fill: writes pixels and label ids into arrays of `shape` and [images].
 
     Returns:
-        uint8 of `shape`, in use until nothing refers to it, and int64 [images].
+        uint8 of `shape`, locked until nothing refers to it, and int64 [images].
 
     Raises:
         StorageError: the pixels do not fit, or the folder cannot be written.
     """
     folder, labels = entry.parent, entry / _LABELS
-    with _explained(folder):
+    with _explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("a") as alone:
             fcntl.flock(alone, fcntl.LOCK_EX)
@@ -82,9 +82,9 @@ def open_pixels(
                 _write(entry, shape, fill)
             used = (entry / _PIXELS).open("rb")
             fcntl.flock(used, fcntl.LOCK_SH)
-            with contextlib.suppress(PermissionError):  # Of another user, in a folder they share.
+            with contextlib.suppress(PermissionError):  # Another user's, in a shared folder.
                 os.utime(entry)
-        # Copy on write, as TensorFlow only takes over memory that could be written to.
+        # Copy on write, as TensorFlow takes over only writable memory.
         pixels = np.load(entry / _PIXELS, mmap_mode="c")
         weakref.finalize(pixels, used.close)
         return pixels, np.load(labels)
@@ -94,7 +94,7 @@ def _write(entry: Path, shape: tuple[int, ...], fill: Callable[[Pixels, Int64Arr
     pixels: Any = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
         entry / _PIXELS, mode="w+", dtype=np.uint8, shape=shape
     )
-    # A full disk is an error here; later, a write to the mapped file would kill the process.
+    # Find a full disk here: a later write to the mapped file would kill the process.
     with (entry / _PIXELS).open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, pixels.offset + pixels.nbytes)
     labels = np.empty(shape[0], np.int64)
@@ -106,7 +106,7 @@ def _write(entry: Path, shape: tuple[int, ...], fill: Callable[[Pixels, Int64Arr
 
 
 def _make_room(folder: Path, needed: int, *, limit: int) -> None:
-    """Remove the pixels that were not used for longest, until `needed` bytes fit."""
+    """Remove the least recently used pixels until `needed` bytes fit."""
     entries = [path.parent for path in folder.glob(f"*/{_PIXELS}")]
     entries.sort(key=lambda entry: entry.stat().st_mtime)
     used = sum(map(_size, entries))
@@ -122,7 +122,7 @@ def _make_room(folder: Path, needed: int, *, limit: int) -> None:
 
 
 def _evict(entry: Path) -> int:
-    """Remove the pixels in `entry` unless they are in use; return the bytes that this frees."""
+    """Remove the pixels in `entry` unless they are in use; return the bytes freed."""
     size = _size(entry)
     try:
         with (entry / _PIXELS).open("r+b") as pixels:
@@ -139,12 +139,12 @@ def _size(entry: Path) -> int:
 
 
 @contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn errors of the system into a sentence for the user."""
+def _explain_errors(folder: Path) -> Iterator[None]:
+    """Turn system errors into a message for the user."""
     try:
         yield
     except OSError as error:
         raise StorageError(
-            f"input.cache is 'file', and {folder} cannot be used: {error}. Choose another "
+            f"input.cache is 'file', but {folder} cannot be used: {error}. Choose another "
             f"input.cache_folder, or another input.cache."
         ) from error

@@ -1,20 +1,59 @@
-"""Calls from tf.data's threads into Python, none of which may be under way when Python exits.
-
-A thread that wants the interpreter's lock from then on never gets it, and the iterator that is
-removed waits for that thread for ever: a process that stops in the middle of training would hang.
-"""
+"""Python functions called from tf.data's threads, and the memory of the batches that they make."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-# At the end: how long no call may have come, and how long to wait for that at most.
-_QUIET_SECONDS, _PATIENCE_SECONDS = 0.1, 10.0
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from components.images.canonical import CHANNELS
+
+Pixels = npt.NDArray[np.uint8]
+
+# TensorFlow takes over arrays without copying them if they are aligned to this.
+_ALIGNMENT = 64
+
+# References to unused batch memory: from the list, a variable, and `getrefcount` itself.
+_UNUSED = 3
+
+# At exit: seconds without a call to wait for, and the longest wait.
+_QUIET_SECONDS, _LONGEST_WAIT = 0.1, 10.0
+
+
+def call_on_host(
+    function: Callable[..., Pixels], records: tf.Tensor, windows: tf.Tensor, *, side: int
+) -> tf.Tensor:
+    """Call `function(records, windows)` on arrays; return its images, uint8 [batch, side, side, 3].
+
+    Records are numbers or files.
+    """
+    images = tf.numpy_function(guard(function), [records, windows], tf.uint8, stateful=False)
+    return tf.ensure_shape(images, [records.shape[0], side, side, CHANNELS])
+
+
+def guard(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function for `tf.numpy_function` so that Python's exit waits for it and ends it.
+
+    A thread that needs the interpreter lock after that blocks forever, and so would the iterator
+    that waits for the thread: a process interrupted during training would hang.
+    """
+    return _calls().guard(function)
+
+
+@functools.cache
+def _calls() -> _Calls:
+    calls = _Calls()
+    atexit.register(calls.close)
+    return calls
 
 
 class _Calls:
@@ -43,7 +82,7 @@ class _Calls:
     def close(self) -> None:
         with self._lock:
             self._closing = True
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + _LONGEST_WAIT
         while time.monotonic() < end and not self._is_quiet():
             time.sleep(_QUIET_SECONDS / 4)
 
@@ -51,13 +90,35 @@ class _Calls:
         return not self._running and time.monotonic() - self._latest > _QUIET_SECONDS
 
 
-@functools.cache
-def _calls() -> _Calls:
-    calls = _Calls()
-    atexit.register(calls.close)
-    return calls
+def empty_aligned(shape: tuple[int, ...]) -> Pixels:
+    """Return an uninitialized uint8 array that TensorFlow takes over without copying it."""
+    return _aligned(np.empty(math.prod(shape) + _ALIGNMENT, np.uint8), shape)
 
 
-def guard(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, for `tf.numpy_function`; once Python exits, it fails and is waited for."""
-    return _calls().guard(function)
+def _aligned(memory: Pixels, shape: tuple[int, ...]) -> Pixels:
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + math.prod(shape)].reshape(shape)
+
+
+class BatchMemory:
+    """Reuses the memory of batches that nothing refers to anymore.
+
+    The system zeroes new memory, page by page; for raw pixels that took as long as copying them.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lock = threading.Lock()
+        self._memory: list[Pixels] = []
+
+    def take(self, shape: tuple[int, ...]) -> Pixels:
+        """Return an uninitialized uint8 array, like `empty_aligned`."""
+        size = math.prod(shape) + _ALIGNMENT
+        with self._lock:
+            for memory in self._memory:
+                # Views of it and tensors that took it over hold references.
+                if memory.size == size and sys.getrefcount(memory) == _UNUSED:
+                    return _aligned(memory, shape)
+            self._memory = [m for m in self._memory if m.size == size]
+            self._memory.append(np.empty(size, np.uint8))
+            return _aligned(self._memory[-1], shape)

@@ -1,15 +1,14 @@
-"""Batches decoded outside TensorFlow's graph: libjpeg-turbo writes each image where it belongs.
+"""Batches decoded outside TensorFlow's graph: libjpeg-turbo writes images straight into the batch.
 
-TensorFlow's decoder gives each image a tensor of its own, which is then copied into the batch;
-this took a third longer for photographs of 224 pixels. The interpreter's lock is not held while
-pixels are decoded or copied, so threads run in parallel.
+TensorFlow decodes each image into its own tensor and copies that, which took a third longer for
+photographs of 224 pixels. Decoding and copying release the interpreter lock.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
@@ -20,17 +19,12 @@ import tensorflow as tf
 
 from components.images.canonical import CHANNELS, decode_jpeg
 from components.transform.config import TransformConfig
-from pipeline_def.data.batch_memory import BatchMemory, Pixels
-from pipeline_def.data.jpeg_stack import decode_joined
+from pipeline_def.data.host_calls import BatchMemory, Pixels
 from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import RecordTable
 
-# Of the images that are decoded before windows are cut out of them: what a core's cache holds.
+# Size of the images decoded before windows are cut out of them: they should fit a core's cache.
 _SCRATCH_BYTES = 2**19
-
-# Side, in pixels. One call for all takes 0.77 of the time of a call each at 32, 0.94 at 64, and as
-# much at 96.
-_LARGEST_JOINED = 64
 
 
 class HostDecoder:
@@ -42,7 +36,7 @@ class HostDecoder:
         open_shard: Callable[[int], memoryview],
         config: TransformConfig,
     ) -> None:
-        """Look images up in `table`; `open_shard` gives the content of a shard by its number."""
+        """Look images up in `table`; `open_shard` returns the content of shard i."""
         self._table = table
         self._open_shard = open_shard
         self._stored = config.stored_size
@@ -77,20 +71,20 @@ class HostDecoder:
         return batch
 
     def look_up(self, records: Int64Array) -> list[Any]:
-        """Return the encoded images as memoryviews; raw pixels as arrays of one dimension."""
+        """Return the encoded images as memoryviews; raw pixels as flat arrays."""
         table = self._table
         starts = table.offset[records]
         ends = starts + table.length[records]
         shards = table.shard[records].tolist()
         opened: dict[int, Any] = {shard: self._open_shard(shard) for shard in set(shards)}
         if self._is_raw:
-            # A slice of an array costs a third of an array of a slice.
+            # Slicing an array costs a third of making an array of a slice.
             opened = {shard: np.frombuffer(view, np.uint8) for shard, view in opened.items()}
         places = zip(shards, starts.tolist(), ends.tolist(), strict=True)
         return [opened[shard][start:end] for shard, start, end in places]
 
     def _whole_images(self) -> Pixels:
-        """Return this thread's memory for images of which windows are wanted."""
+        """Return this thread's scratch memory for images before cropping."""
         if not hasattr(self._scratch, "images"):
             shape = (self._stored, self._stored, CHANNELS)
             count = max(1, _SCRATCH_BYTES // math.prod(shape))
@@ -107,7 +101,7 @@ def cut_windows(
     size: int,
     memory: BatchMemory,
 ) -> Pixels:
-    """Copy a window of each of the images `records` of `pixels`; else as `HostDecoder.decode`."""
+    """Copy windows of the images `records` of `pixels` into a batch, like `HostDecoder.decode`."""
     batch = memory.take((len(records), size, size, CHANNELS))
     for image, record, window in zip(batch, records.tolist(), windows.tolist(), strict=True):
         _cut(pixels[record], window, image)
@@ -115,55 +109,47 @@ def cut_windows(
 
 
 def _cut(whole: Pixels, window: list[int], out: Pixels) -> None:
-    """Copy the part of `whole` that begins at a window's top and left; mirror it if it says so."""
     top, left, mirrored = window
     part = whole[top : top + len(out), left : left + len(out)]
     if mirrored:
-        # NumPy would take ten times as long for pixels of three bytes in reverse.
+        # NumPy takes ten times as long to reverse pixels of three bytes.
         cv2.flip(part, 1, dst=out)
     else:
         out[:] = part
 
 
 def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:
-    others: Iterable[int] = range(len(encoded))
-    if out.shape[1] <= _LARGEST_JOINED:
-        others = decode_joined(encoded, out)
-    for number in others:
-        _decode_jpeg(encoded[number], out[number])
-
-
-def _decode_jpeg(encoded: memoryview, out: Pixels) -> None:
-    """Decode to the pixels of `image.decode_jpeg`: accurate transform, chroma interpolated."""
-    try:
-        image = simplejpeg.decode_jpeg(encoded, "RGB", buffer=out)
-    except (ValueError, KeyError):
-        # Odd subsampling, or a warning of the decoder that TensorFlow overlooks.
-        image = decode_jpeg(tf.constant(bytes(encoded))).numpy()
-        _store(image, out)
-        return
-    if image.shape != out.shape:
-        _store(image, out)
+    """Decode to the pixels of `canonical.decode_jpeg`: accurate DCT, interpolated chroma."""
+    for file, pixels in zip(encoded, out, strict=True):
+        try:
+            image = simplejpeg.decode_jpeg(file, "RGB", buffer=pixels)
+        except (ValueError, KeyError):
+            # Rare subsampling, or a decoder warning that TensorFlow ignores.
+            image = decode_jpeg(tf.constant(bytes(file))).numpy()
+            _store(image, pixels)
+        else:
+            if image.shape != pixels.shape:
+                _store(image, pixels)
 
 
 def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
-    for file, image in zip(encoded, out, strict=True):
-        _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), image)
+    for file, pixels in zip(encoded, out, strict=True):
+        _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), pixels)
 
 
 def _copy_raw(images: Sequence[Pixels], out: Pixels) -> None:
     shape = out.shape[1:]
     if {len(pixels) for pixels in images} != {math.prod(shape)}:
         for pixels in images:
-            # Its message says what was found, and what was expected.
+            # Raises an error that names the found and the expected size.
             pixels.reshape(shape)
-    # One call for the batch, in which the interpreter's lock is free.
+    # One call per batch, which releases the interpreter lock.
     np.concatenate(images, out=out.reshape(-1))
 
 
 def _store(image: Any, out: Pixels) -> None:
     if image is None or image.shape != out.shape:
-        found = "no image" if image is None else f"{image.shape[1]} x {image.shape[0]} pixels"
+        found = "unreadable" if image is None else f"{image.shape[1]} x {image.shape[0]} pixels"
         raise ValueError(f"a stored image is {found}, not {out.shape[1]} x {out.shape[0]}")
     out[:] = image
 
@@ -172,6 +158,6 @@ _DECODERS: dict[str, Callable[[Sequence[Any], Pixels], None]] = {
     "jpeg": _decode_jpegs,
     "png": _decode_pngs,
     "raw": _copy_raw,
-    # Other splits than that of training.
+    # Splits other than train.
     "originals": _decode_jpegs,
 }

@@ -19,7 +19,7 @@ import simplejpeg
 from components.images.canonical import CHANNELS
 from components.images.jpeg_frame import read_frame, upper_rows
 from components.transform.config import TransformConfig
-from pipeline_def.data.batch_memory import BatchMemory, Pixels
+from pipeline_def.data.host_calls import BatchMemory, Pixels
 from pipeline_def.data.sampler import TrainingOrder
 
 NUMBERS = 5

@@ -1,4 +1,4 @@
-"""Which images a split has, where they lie, and the content of its shards."""
+"""The shards of a split: how many records they hold, where each image lies, and their content."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.contract.errors import DataError, StorageError
+from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.contract.example import INDEX_FILE
 from components.contract.progress import add_progress
 from components.records.record_index import read_rows
 from components.records.shard_files import read_counts
 from components.storage.artifact_files import on_disk
+from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import Int64Array
 
-# Mapped at the same time, in an order that goes from shard to shard and in one that does not; a
-# process may keep about a thousand files open.
+# Shards mapped at the same time when reading shard after shard, and at random. A process may open
+# about a thousand files.
 _OPEN_SHARDS = 64
 _OPEN_SHARDS_AT_RANDOM = 512
 
-# Shards of a bucket that are downloaded at the same time, and the size of a request.
+# Shards of a bucket downloaded at the same time, and the size of a request.
 _DOWNLOADS = 8
 _DOWNLOAD_BYTES = 16 * 2**20
 
@@ -38,14 +39,14 @@ class Shards:
     """Path or URL of the Examples artifact."""
     split: str
     counts: dict[str, int]
-    """Name of each shard's file → its records, in the order of the names."""
+    """File name of each shard → its records, in name order."""
 
     @classmethod
     def of_pattern(cls, pattern: str) -> Shards:
-        """Find the shards that `pattern`, `<artifact>/Split-<split>/*`, stands for.
+        """Find the shards that `pattern`, `<artifact>/Split-<split>/*`, matches.
 
-        The artifact's own index names them, so that no folder is listed and no file asked for
-        its size, which takes a request each in Cloud Storage.
+        Their names come from the artifact's index, without listing folders or asking for file
+        sizes, which takes a request each in Cloud Storage.
 
         Raises:
             DataError: there is no index.
@@ -57,7 +58,7 @@ class Shards:
         except FileNotFoundError as error:
             raise DataError(
                 f"{uri} has no {INDEX_FILE}, so ImageTransform has not written these examples: "
-                f"put it in the place of Transform."
+                f"use ImageTransform instead of Transform."
             ) from error
         return cls(uri, split, counts)
 
@@ -84,15 +85,15 @@ class RecordTable:
     shard: npt.NDArray[np.int32]
     """Number of its shard."""
     offset: Int64Array
-    """Position of its first byte in the shard."""
+    """Offset in the shard, bytes."""
     length: Int64Array
-    """Its size, bytes."""
+    """Size, bytes."""
     label: Int64Array
-    """Its label id."""
+    """Label id."""
 
     @classmethod
     def read(cls, shards: Shards) -> RecordTable:
-        """Read the indexes that Transform wrote beside the shards.
+        """Read the record indexes that Transform wrote beside the shards.
 
         Raises:
             FileNotFoundError: there is none.
@@ -101,20 +102,45 @@ class RecordTable:
         tables = read_rows(shards.uri, shards.split, list(shards.counts))
         if [len(rows) for rows in tables] != list(shards.counts.values()):
             raise StorageError(
-                f"{shards.uri}/{INDEX_FILE} counts other records than there are: remove the "
-                f"output folder, and run again."
+                f"The counts in {shards.uri}/{INDEX_FILE} do not match the record indexes: remove "
+                f"the output folder, and run again."
             )
         number = np.repeat(np.arange(len(tables), dtype=np.int32), [len(rows) for rows in tables])
-        # A split may have no shards at all.
+        # A split may have no shards.
         return cls(number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
+
+
+def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | None:
+    """Read the record table if `options` allow random access; None to stream the shards.
+
+    Raises:
+        ConfigurationError: `options` need random access, which these shards do not offer.
+    """
+    random_access = shards.local or options.cache == "encoded"
+    if options.reader == "indexed" and not random_access:
+        raise ConfigurationError(
+            f"input.reader is 'indexed', which needs local shards, but these are at {shards.uri}: "
+            f"choose input.cache encoded or input.reader streamed."
+        )
+    if options.reader == "streamed" or not random_access:
+        return None
+    try:
+        return RecordTable.read(shards)
+    except FileNotFoundError as error:
+        if options.reader == "auto" and options.cache != "encoded":
+            return None
+        raise ConfigurationError(
+            f"{shards.uri} has no record index, which ImageTransform writes: choose input.reader "
+            f"streamed, and another input.cache than encoded."
+        ) from error
 
 
 def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:
     """Return a function that maps shard i into memory; only the latest ones stay mapped.
 
     Args:
-        paths: of the shards.
-        at_random: records of all shards are read at a time, not of few.
+        paths: paths of the shards.
+        at_random: whether records of all shards are read at the same time.
     """
 
     @functools.lru_cache(maxsize=_OPEN_SHARDS_AT_RANDOM if at_random else _OPEN_SHARDS)
@@ -122,7 +148,7 @@ def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], 
         with open(paths[number], "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if not at_random:
-            # All of its records are about to be read, in whatever order: have the disk read ahead.
+            # All its records will be read soon, so have the system read ahead.
             mapped.madvise(mmap.MADV_WILLNEED)
         return memoryview(mapped)
 
@@ -130,7 +156,7 @@ def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], 
 
 
 def load_shards(shards: Shards) -> list[memoryview]:
-    """Read whole shards into memory."""
+    """Read all shards into memory."""
     import tensorflow as tf
 
     task = f"read {shards.uri} {shards.split}"

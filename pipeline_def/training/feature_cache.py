@@ -18,9 +18,9 @@ import tf_keras
 from components.contract.machine import available_memory, gib
 from components.contract.progress import add_progress
 from pipeline_def.config.input import InputConfig
-from pipeline_def.data.batch_memory import empty_aligned
 from pipeline_def.data.cache import fits_in_memory
 from pipeline_def.data.dataset import make_dataset
+from pipeline_def.data.host_calls import empty_aligned
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.sampler import Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
@@ -102,10 +102,10 @@ class FeatureCache:
         features = tf.experimental.dlpack.from_dlpack(table[0].__dlpack__())
         labels = tf.constant(table[1])
 
-        def gather(records: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def gather(_: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, records), tf.gather(labels, records)
 
-        return plan.map(plan.record_batches(table[1]), gather).prefetch(config.input.prefetch)
+        return plan.map(plan.sample_records(table[1]), gather).prefetch(config.input.prefetch)
 
     def _compute(self, shards: Shards) -> tuple[Features, Int64Array]:
         """Run the backbone on all images of a split, in the order of the shards."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline_def.data.batch_memory import BatchMemory
+from pipeline_def.data.host_calls import BatchMemory
 
 
 def test_memory_is_used_again_only_when_no_batch_lies_in_it() -> None:

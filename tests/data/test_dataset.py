@@ -22,7 +22,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments, read_labels
-from pipeline_def.data.streamed_reader import _each_opened_ahead
+from pipeline_def.data.stream import open_epochs_ahead
 from tests.data.shard_folder import (
     BATCH,
     CONFIG,
@@ -249,7 +249,7 @@ def test_the_streamed_reader_opens_an_epoch_before_the_one_before_it_ends() -> N
                 lambda n: tf.strings.as_string(epoch) + "," + tf.strings.as_string(n)
             )
 
-    records = iter(_each_opened_ahead(tf.data.Dataset.range(4), read))
+    records = iter(open_epochs_ahead(tf.data.Dataset.range(4), read))
     first = [next(records) for _ in range(length // 2)]
     deadline = time.monotonic() + 10
     while not opened.numpy()[1] and time.monotonic() < deadline:
@@ -377,14 +377,14 @@ def test_shards_without_an_index_are_streamed(
     found = list(examples(shard_folder.dataset("eval", options=InputConfig(cache="none"))))
     assert found == shard_folder.stored("eval")
     for options in (InputConfig(cache="none", reader="indexed"), InputConfig(cache="encoded")):
-        with pytest.raises(ConfigurationError, match="has no index of its images"):
+        with pytest.raises(ConfigurationError, match="has no record index"):
             shard_folder.dataset("eval", options=options)
 
 
 def test_the_indexed_reader_asks_for_local_shards() -> None:
     shards = Shards("gs://bucket/examples", "train", {"data": 10})
     options = InputConfig(cache="none", reader="indexed")
-    with pytest.raises(ConfigurationError, match="and these are at gs://bucket/examples: choose"):
+    with pytest.raises(ConfigurationError, match="but these are at gs://bucket/examples: choose"):
         make_dataset(shards, config=CONFIG, feature_spec={}, batch_size=2, options=options)
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
-from pipeline_def.data.batch_memory import BatchMemory
+from pipeline_def.data.host_calls import BatchMemory
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.shards import RecordTable
 from tests.pictures import encode, picture
@@ -91,7 +91,7 @@ def test_another_size_is_refused(storage: Literal["jpeg", "png", "raw"], size: i
 
 
 def test_what_is_no_image_is_refused() -> None:
-    with pytest.raises(ValueError, match="a stored image is no image, not 33 x 33"):
+    with pytest.raises(ValueError, match="a stored image is unreadable, not 33 x 33"):
         decode_all([b"no image at all"], TransformConfig(size=SIZE, storage="png"))
 
 

@@ -82,7 +82,7 @@ def test_every_reader_cuts_the_window_of_its_place_in_every_epoch(
     decoder = OriginalDecoder(CONFIG, ORDER)
     batches = list(read(shards, options, ORDER).take(10).as_numpy_iterator())
     for number, (images, labels) in enumerate(batches):
-        numbers = plan.windows(tf.constant(number, tf.int64), tf.constant(labels)).numpy()
+        numbers = plan.draw_windows(tf.constant(number, tf.int64), tf.constant(labels)).numpy()
         expected = decoder.decode([FILES[label] for label in labels], numbers)
         np.testing.assert_array_equal(images, expected)
     for epoch in (batches[:5], batches[5:]):
