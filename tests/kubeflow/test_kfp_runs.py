@@ -46,7 +46,6 @@ def kubeflow(tmp_path: Path, images: Path) -> Iterator[installation.Installation
     with serve_s3(BUCKET) as endpoint:
         try:
             started = installation.install(
-                kfp_backend.PROXIED,
                 tmp_path / "cluster",
                 store=endpoint.removeprefix("http://"),
                 secrets=SECRETS,

@@ -9,24 +9,15 @@ from typing import Any
 
 import pytest
 from kfp.pipeline_spec import pipeline_spec_pb2
-from tfx.components.evaluator.component import Evaluator
-from tfx.components.infra_validator.component import InfraValidator
-from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.dsl.components.common.importer import Importer
-from tfx.dsl.components.common.resolver import Resolver
-from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import (
-    LatestBlessedModelStrategy,
-)
-from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as dag_runner
 from tfx.orchestration.kubeflow.v2.container import (
     kubeflow_v2_entrypoint_utils,
     kubeflow_v2_run_executor,
 )
 from tfx.orchestration.pipeline import Pipeline
-from tfx.proto import infra_validator_pb2
-from tfx.types import Channel, standard_artifacts
+from tfx.types import standard_artifacts
 
 from components.ingest.component import ImageExampleGen
 from components.ingest.config import IngestConfig
@@ -69,43 +60,6 @@ def test_example_gen_has_a_hook_and_loses_its_resources() -> None:
     [executor] = executors(job)
     assert "preCacheCheck" in executor["container"]["lifecycle"]
     assert "resources" not in executor["container"]
-
-
-def test_a_resolver_is_refused() -> None:
-    resolver = Resolver(
-        strategy_class=LatestBlessedModelStrategy,
-        model=Channel(type=standard_artifacts.Model),
-        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
-    ).with_id("baseline")
-    examples = example_gen()
-    evaluator = Evaluator(
-        examples=examples.outputs["examples"],
-        model=importer().outputs["result"],
-        baseline_model=resolver.outputs["model"],
-    )
-    model = evaluator.inputs["model"].producer_component
-    compiled = executors(compile_with_tfx(resolver, examples, model, evaluator))
-    assert any("resolver" in executor for executor in compiled)
-
-
-def test_defaults_of_runtime_parameters_are_dropped() -> None:
-    trainer = Trainer(
-        run_fn=RuntimeParameter(name="run-fn", default="module.run_fn", ptype=str),
-        examples=example_gen().outputs["examples"],
-    )
-    producer = trainer.inputs["examples"].producer_component
-    job = compile_with_tfx(producer, trainer)
-    [definition] = job["pipelineSpec"]["root"]["inputDefinitions"]["parameters"].values()
-    assert definition == {"parameterType": "STRING"}
-
-
-def test_infra_validator_is_not_compiled() -> None:
-    model = importer()
-    validator = InfraValidator(
-        model=model.outputs["result"], serving_spec=infra_validator_pb2.ServingSpec()
-    )
-    with pytest.raises(NotImplementedError, match="not supported"):
-        compile_with_tfx(model, validator)
 
 
 def run_tfx_entrypoint(folder: Path, schema: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from ml_metadata.metadata_store.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from tests.kubeflow.kfp_backend import Release, argo_workflow, command
+from tests.kubeflow.kfp_backend import argo_workflow, build_command
 from tests.kubeflow.kfp_backend.argo import Node, Workflow
 from tests.kubeflow.kfp_backend.kubelet import Kubelet
 from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi, Objects
@@ -62,7 +62,6 @@ class Run:
 class Installation:
     """Kubeflow Pipelines, with what it remembers between runs."""
 
-    release: Release
     kubelet: Kubelet
     kubernetes: KubernetesApi
     metadata: MetadataStore
@@ -71,7 +70,7 @@ class Installation:
         """Run the pipeline in the file `spec` to its end."""
         run_id = str(uuid.uuid4())
         self.kubelet.logs.clear()
-        manifest = argo_workflow(spec, self.release, parameters, run_id=run_id)
+        manifest = argo_workflow(spec, parameters, run_id=run_id)
         workflow = Workflow(manifest, run_id, self.kubelet.run)
         workflow.run()
         return Run(self._tasks(run_id), workflow.nodes, dict(self.kubelet.logs))
@@ -97,7 +96,6 @@ class Installation:
 
 @contextmanager
 def install(
-    release: Release,
     folder: Path,
     *,
     store: str,
@@ -107,13 +105,12 @@ def install(
     """Start the servers of an installation.
 
     Args:
-        release: Its commands are built first.
-        folder: For keys and tokens; empty.
-        store: Host and port of the object store.
-        secrets: Those of the namespace; keys of the store are in `mlpipeline-minio-artifact`.
-        volumes: Persistent volume claim → folder.
+        folder: for keys and tokens; empty.
+        store: host and port of the object store.
+        secrets: of the namespace; the keys of the store are in `mlpipeline-minio-artifact`.
+        volumes: persistent volume claim → folder.
     """
-    commands = [command(release, name) for name in ("driver", "launcher-v2")]
+    commands = [build_command(name) for name in ("driver", "launcher-v2")]
     with serve(MetadataService()) as metadata, serve(TaskService()) as tasks:
         host, _, _ = store.partition(":")
         maps = {
@@ -133,7 +130,7 @@ def install(
                 commands[0].parent, kubernetes.account, services, maps, secrets, volumes
             )
             address = metadata_store_pb2.MetadataStoreClientConfig(host="127.0.0.1", port=metadata)
-            yield Installation(release, kubelet, kubernetes, MetadataStore(address))
+            yield Installation(kubelet, kubernetes, MetadataStore(address))
 
 
 _PROVIDERS = """

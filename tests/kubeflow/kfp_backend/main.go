@@ -1,14 +1,13 @@
-// Command kfp_backend hands a pipeline file to the Kubeflow Pipelines API server's own packages,
-// as an upload and then a run of it would, and prints the Argo workflow that they make of it.
+// Command kfp_backend hands a pipeline file to the Kubeflow Pipelines API server's own packages, as
+// uploading and running it would, and prints the resulting Argo workflow.
 //
-//	kfp_backend [-run ID] FILE [NAME=JSON ...]
+//	kfp_backend RUN_ID FILE [NAME=JSON ...]
 //
-// It exits with 3 where they refuse the pipeline, with the step and their message on stderr.
+// It exits with 3 if they reject the pipeline, with the step and their message on stderr.
 package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/config/proxy"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/model"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/template"
 	"github.com/kubeflow/pipelines/backend/src/common/util"
 )
 
@@ -24,28 +24,22 @@ const (
 	refused = 3
 )
 
-var runID = flag.String("run", "5f3c2b1a-0000-4000-8000-000000000000", "the run's `ID`")
-
 func main() {
-	flag.Parse()
-	if flag.NArg() < 1 {
-		exit(failed, "usage", fmt.Errorf("kfp_backend [-run ID] FILE [NAME=JSON ...]"))
-	}
-	file, err := os.ReadFile(flag.Arg(0))
+	file, err := os.ReadFile(os.Args[2])
 	if err != nil {
 		exit(failed, "read", err)
 	}
-	parameters, err := jsonObject(flag.Args()[1:])
+	parameters, err := jsonObject(os.Args[3:])
 	if err != nil {
 		exit(failed, "parameters", err)
 	}
 	proxy.InitializeConfigWithEmptyForTests()
-	fmt.Println(workflow(file, parameters).ToStringForStore())
+	fmt.Println(workflow(file, os.Args[1], parameters).ToStringForStore())
 }
 
-// workflow does what the API server's resource manager does when it takes a pipeline and a run.
-func workflow(file []byte, parameters string) util.ExecutionSpec {
-	pipeline, err := newTemplate(file)
+// workflow does what the API server's resource manager does with a pipeline and a run.
+func workflow(file []byte, id string, parameters string) util.ExecutionSpec {
+	pipeline, err := template.New(file, false, nil)
 	if err != nil {
 		exit(refused, "upload", err)
 	}
@@ -56,8 +50,8 @@ func workflow(file []byte, parameters string) util.ExecutionSpec {
 		exit(refused, "upload", err)
 	}
 	run := &model.Run{DisplayName: "run", Namespace: "kubeflow"}
-	setText(&run.PipelineSpec.RuntimeConfig.Parameters, parameters)
-	spec, err := pipeline.RunWorkflow(run, runOptions(*runID))
+	run.PipelineSpec.RuntimeConfig.Parameters = parameters
+	spec, err := pipeline.RunWorkflow(run, template.RunWorkflowOptions{RunId: id})
 	if err != nil {
 		exit(refused, "compile", err)
 	}
@@ -65,11 +59,6 @@ func workflow(file []byte, parameters string) util.ExecutionSpec {
 		exit(refused, "validate", err)
 	}
 	return spec
-}
-
-// setText takes both types that parameters have had: string and LargeText.
-func setText[T ~string](field *T, text string) {
-	*field = T(text)
 }
 
 func jsonObject(arguments []string) (string, error) {

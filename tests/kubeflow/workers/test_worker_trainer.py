@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
+from components.contract.configuration import to_json
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.workers import custom_job
 from pipeline_def.kubeflow.kubernetes_api import Cluster
 from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
-from tests.kubeflow.workers.trainer_step import step_arguments
 
 RUN_FN = f"{__name__}.train"
 
@@ -57,6 +58,36 @@ def examples(folder: Path) -> Path:
     return folder / "examples"
 
 
+def step_arguments(folder: Path, examples: Path, parameters: dict[str, Any]) -> list[str]:
+    """The command of the Trainer step as KFP's launcher gives it; its volume is in `folder`."""
+    types = "tfx.types.standard_artifacts"
+    interface = StepInterface(
+        step="Trainer",
+        executor="tfx.components.trainer.executor.GenericExecutor",
+        pipeline="images",
+        inputs={"examples": f"{types}.Examples", "transform_graph": f"{types}.TransformGraph"},
+        outputs={"model": f"{types}.Model", "model_run": f"{types}.ModelRun"},
+        workers=WorkerGroup(2, "i", StepConfig(volumes={"claim": str(folder / "volume")})),
+    )
+    found = {
+        "examples": {"uri": str(examples), "metadata": {"split_names": '["train"]'}},
+        "transform_graph": {"uri": str(folder / "graph")},
+    }
+    made = {name: {"uri": str(folder / name), "type": {}} for name in interface.outputs}
+    given = {
+        "inputs": {
+            "parameterValues": {**parameters, "storage": f"{folder}/volume/models"},
+            "artifacts": {name: {"artifacts": [one]} for name, one in found.items()},
+        },
+        "outputs": {
+            "artifacts": {name: {"artifacts": [one]} for name, one in made.items()},
+            "outputFile": str(folder / "output.json"),
+        },
+    }
+    own = ("--step", "Trainer", "--interface", to_json(interface))
+    return [*own, "--executor_input", json.dumps(given)]
+
+
 def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,19 +123,16 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
         monkeypatch.setattr("pipeline_def.kubeflow.workers.tf_job_step.time.sleep", lambda _: None)
-        arguments = step_arguments(
-            tmp_path,
-            properties(epochs=3),
-            examples=str(examples(tmp_path)),
-            graph=str(tmp_path / "graph"),
-            splits=["train"],
-        )
+        config = properties(epochs=3, checkpoints="{storage}/checkpoints")
+        arguments = step_arguments(tmp_path, examples(tmp_path), config)
         assert entrypoint.main(arguments) == 0
         assert not server.jobs
     output = json.loads((tmp_path / "output.json").read_text())
     [model] = output["artifacts"]["model"]["artifacts"]
     assert model["uri"] == str(tmp_path / "model")
     facts = json.loads((tmp_path / "model" / "Format-Serving" / "facts").read_text())
-    assert facts == {"task": 0, "config": {"epochs": 3}, "epochs": 3}
+    checkpoints = f"{tmp_path}/volume/models/checkpoints"
+    given = {"epochs": 3, "checkpoints": checkpoints}
+    assert facts == {"task": 0, "config": given, "epochs": 3}
     assert [path.name for path in (tmp_path / "model_run").iterdir()] == ["log"]
     assert not list((tmp_path / "volume" / "models" / "workers").iterdir())
