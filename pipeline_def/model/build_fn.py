@@ -1,4 +1,4 @@
-"""Networks of the user: found by their dotted path, checked, and divided into backbone and head."""
+"""Networks of the user: imported by dotted path, checked, and divided into backbone and head."""
 
 from __future__ import annotations
 
@@ -13,91 +13,74 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
+from components.storage.folder import reason_of
 from pipeline_def.model.parts import join, make_backbone, make_head
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
-    """Build the network of a function of the user.
+    """Build the network that a function of the user returns.
 
     Args:
-        path: module.function; the function takes `size`, pixels, and `classes`, and returns a
+        path: module.function; the function takes `size`, in pixels, and `classes`, and returns a
             tf_keras model from uint8 [batch, size, size, 3] to logits [batch, classes].
         images: Keras tensor, uint8 [batch, size, size, 3].
-        classes: number of them.
+        classes: number of classes.
 
     Raises:
-        ConfigurationError: there is no such function, it fails, or returns something else.
+        ConfigurationError: the function does not exist, fails, or returns something else.
     """
-    function = find_function(path)
+    function = _import_function(path)
     try:
         network = function(size=images.shape[1], classes=classes)
-    except Exception as error:  # It is the user's code.
-        raise _mistake(
-            path, f"it failed with {type(error).__name__}: {_first_line(error)}"
-        ) from error
+    except Exception as error:  # The user's code may raise anything.
+        raise _mistake(path, f"it failed with {_describe(error)}") from error
     _check_network(network, path)
-    model = _divide(network, images, path) or _whole(network, images, path)
+    model = _divide(network, images, path) or _wrap(network, images, path)
     if model.output_shape != (None, classes):
         raise _mistake(
             path,
-            f"its network returns {list(model.output_shape)}, and it must return logits [None, "
+            f"its network returns {list(model.output_shape)}, but must return logits [None, "
             f"{classes}], one for each class",
         )
     _warn_of_generators(model, path)
     return model
 
 
-def find_function(path: str) -> Callable[..., Any]:
-    """Import the function with a dotted path, from the folder the run was started in as well.
-
-    Raises:
-        ConfigurationError: there is no such module or function, or importing it fails.
-    """
+def _import_function(path: str) -> Callable[..., Any]:
+    """Import a function, also from the folder that the run was started in."""
     module, _, name = path.rpartition(".")
-    look_here()
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         function: Any = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise _import_failed(path, error) from error
-        raise _mistake(
-            path,
-            f"there is no module {error.name} in {os.getcwd()} or among the installed packages",
-        ) from error
-    except Exception as error:  # It is the user's code.
-        raise _import_failed(path, error) from error
+    except Exception as error:  # The user's code may raise anything.
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            reason = f"there is no module {error.name} in {os.getcwd()} or among the installed ones"
+        else:
+            reason = f"importing {module} failed with {_describe(error)}"
+        raise _mistake(path, reason) from error
     if not callable(function):
         raise _mistake(path, f"module {module} has no function {name}")
     return cast("Callable[..., Any]", function)
 
 
-def look_here() -> None:
-    """Let Python find modules in the folder that the run was started in, after all others."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-
-
 def _check_network(network: Any, path: str) -> None:
     if not isinstance(network, tf_keras.Model):
         kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__name__}"
-        raise _mistake(
-            path, f"it returned {kind}, and it must return a tf_keras.Model: import tf_keras there"
-        )
+        raise _mistake(path, f"it returned {kind}, but must return a model of tf_keras")
     last = network.layers[-1] if network.layers else None
     activation = getattr(last, "activation", None)
     if isinstance(last, layers.Softmax) or activation is tf_keras.activations.softmax:
-        raise _mistake(
-            path, "its network ends with softmax, and it must return logits: leave it out"
-        )
+        raise _mistake(path, "its network ends with softmax, but must return logits: remove it")
 
 
-def _whole(network: tf_keras.Model, images: Any, path: str) -> tf_keras.Model:
-    """Build a model that cannot be divided; features cannot be taken from it."""
+def _wrap(network: tf_keras.Model, images: Any, path: str) -> tf_keras.Model:
+    """Build a model that cannot be divided, and therefore has no features."""
     try:
         logits = layers.Activation("linear", dtype="float32", name="float32")(network(images))
-    except Exception as error:  # It is the user's code.
+    except Exception as error:  # The user's code may raise anything.
         raise _not_for_images(images, path, error) from error
     return tf_keras.Model(images, logits, name=path.rpartition(".")[2])
 
@@ -109,18 +92,18 @@ def _divide(network: tf_keras.Model, images: Any, path: str) -> tf_keras.Model |
         return None
     features = dense.input
     while isinstance(before := features.node.layer, layers.Dropout):
-        # Features do not vary; what is left out in training belongs to the head.
+        # Dropout belongs to the head, so that features do not vary.
         features = before.input
     if not images.shape.is_compatible_with(network.input_shape):
         raise _mistake(
             path,
-            f"its network takes {list(network.input_shape)}, and it must take images, uint8 "
+            f"its network takes {list(network.input_shape)}, but must take images, uint8 "
             f"{list(images.shape)}",
         )
     inputs = layers.Input(images.shape[1:], dtype="uint8")
     try:
         pixels = tf_keras.Model(network.inputs, features)(inputs)
-    except Exception as error:  # Its input may be of any shape.
+    except Exception as error:  # The user's code may raise anything.
         raise _not_for_images(images, path, error) from error
     logits = layers.Activation("linear", dtype="float32", name="float32")(network.output)
     head = make_head(features, logits)
@@ -144,29 +127,21 @@ def _last_dense(network: tf_keras.Model) -> Any:
 
 
 def _warn_of_generators(model: tf_keras.Model, path: str) -> None:
-    # Only layers of Keras that draw random numbers by themselves have this.
-    drawing = [layer.name for layer in model.submodules if hasattr(layer, "_random_generator")]
-    if drawing:
+    # Only layers of Keras that draw random numbers themselves have this attribute.
+    random = [layer.name for layer in model.submodules if hasattr(layer, "_random_generator")]
+    if random:
         _LOGGER.warning(
-            "Layer %s of model.build_fn %s draws random numbers that no checkpoint holds: a "
-            "training that is killed and goes on will differ a little from one that was not. "
-            "Dropout of pipeline_def.model.layers goes on exactly.",
-            drawing[0],
-            path,
+            "Layer %s of model.build_fn %s draws random numbers that no checkpoint stores: a "
+            "resumed training will differ a little from an uninterrupted one. "
+            "pipeline_def.model.layers.Dropout resumes exactly.",
+            *(random[0], path),
         )
 
 
-def _import_failed(path: str, error: Exception) -> ConfigurationError:
-    module = path.rpartition(".")[0]
-    reason = f"{type(error).__name__}: {_first_line(error)}"
-    return _mistake(path, f"importing {module} failed with {reason}")
-
-
 def _not_for_images(images: Any, path: str, error: Exception) -> ConfigurationError:
+    shape = list(images.shape)
     return _mistake(
-        path,
-        f"its network does not take images, uint8 {list(images.shape)}, which failed with "
-        f"{type(error).__name__}: {_first_line(error)}",
+        path, f"its network does not take images, uint8 {shape}, but fails with {_describe(error)}"
     )
 
 
@@ -174,5 +149,5 @@ def _mistake(path: str, reason: str) -> ConfigurationError:
     return ConfigurationError(f"model.build_fn is {path!r}: {reason}.")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {reason_of(error)}"

@@ -1,47 +1,39 @@
-"""Layers that Keras does not have in the form that training here needs."""
+"""Layers that Keras lacks, or has in a form that does not suit this training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from tf_keras import initializers, layers
 
+from pipeline_def.model.applications import Pixels
+
 # Added to the variances of patches of standardized pixels, as in Jordan's code.
 _WHITENING_FLOOR = 5e-4
 
 
-class Pixels(NamedTuple):
-    """How pixels, 0 to 255, are scaled; channels are red, green, blue."""
-
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-    """Standard deviation, or what else they are divided by."""
-    reverse: bool = False
-    """Blue comes first in what the network sees, as in Caffe."""
-
-
 class Dropout(layers.Layer):
-    """Dropout that goes on where it was when training is continued from a checkpoint.
+    """Dropout that a resumed training continues exactly.
 
-    Keras's own takes its random numbers from a generator that no checkpoint holds. Like batch
-    normalisation, it does nothing while `trainable` is off: frozen features do not vary.
+    Keras's dropout draws from a generator that no checkpoint stores. Like batch normalization, this
+    layer does nothing while `trainable` is off: frozen features do not vary.
     """
 
     def __init__(
         self, rate: float, seed: int, *, name: str = "dropout", whole_images: bool = False
     ) -> None:
-        """Prepare for leaving out values.
+        """Prepare to drop values.
 
         Args:
-            rate: fraction of the values that are left out, 0 to 1.
-            seed: of the choice; layers with the same seed leave out the same values.
+            rate: fraction of the values to drop, 0 to 1.
+            seed: layers with the same seed drop the same values.
             name: of the layer.
-            whole_images: leave out all values of an image or none: stochastic depth (Huang et al.,
-                2016), where the input is one branch of a residual block.
+            whole_images: drop all values of an image or none, which on one branch of a residual
+                block is stochastic depth (Huang et al., 2016).
         """
         super().__init__(name=name, dtype=None if whole_images else "float32")
         self._rate, self._seed, self._whole_images = rate, seed, whole_images
@@ -50,13 +42,13 @@ class Dropout(layers.Layer):
             dtype="int64",
             initializer="zeros",
             trainable=False,
-            # Each replica counts for itself: an exchange would be forbidden in a loop or with XLA.
+            # Each replica counts by itself: loops and XLA do not allow an exchange.
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Leave out values in training, and scale up the others."""
+        """Drop values in training, and scale up the others."""
         if not training or not self.trainable:
             return inputs
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -69,13 +61,13 @@ class Dropout(layers.Layer):
 
 
 class Standardization(layers.Layer):
-    """Pixels 0 to 255 → what a network expects, in float32 whatever it computes in.
+    """Scales pixels from 0 to 255 to the input of a network, always in float32.
 
-    Mean and deviation are weights, so that a file of weights tells how its network saw the pixels.
+    Mean and deviation are weights, so that a weights file contains the scaling of its network.
     """
 
     def __init__(self, pixels: Pixels) -> None:
-        """Take how the pixels are scaled."""
+        """Take the scaling of the pixels."""
         super().__init__(name="standardization", dtype="float32")
         self._reverse = pixels.reverse
         self._mean = self._constant("mean", pixels.mean)
@@ -86,25 +78,25 @@ class Standardization(layers.Layer):
         return self.add_weight(name, [len(values)], initializer=initializer, trainable=False)
 
     def call(self, inputs: Any) -> Any:
-        """Subtract the mean and divide by the deviation, which may be 0 where all are alike."""
-        # In bfloat16 a mean of 123.7 would be 123.5.
+        """Subtract the mean and divide by the deviation, which is 0 for constant channels."""
+        # In bfloat16 a mean of 123.7 would become 123.5.
         pixels = tf.cast(inputs, tf.float32) - self._mean
-        # To divide would take 0.5 ms longer for 32 images of 32 pixels.
+        # Division takes 0.5 ms longer for 32 images of 32 pixels.
         pixels *= 1 / tf.maximum(self._deviation, 1e-7)
         return pixels[..., ::-1] if self._reverse else pixels
 
 
 class Whitening(layers.Layer):
-    """A convolution whose filters make patches of two by two pixels independent of each other.
+    """A convolution whose filters decorrelate patches of two by two pixels.
 
-    Its filters are the eigenvectors of the patches' covariance, each divided by the deviation along
-    it, and their negatives, so that no value is lost to the activation behind; they are not
-    trained, only the offsets are. A network that begins with it needs half as many epochs (Jordan,
-    2024: https://arxiv.org/abs/2404.00498).
+    The filters are the eigenvectors of the covariance of patches, each divided by the deviation
+    along it, and their negatives, so that the activation after it loses no value. Only the offsets
+    are trained. A network that begins with it needs half as many epochs (Jordan, 2024:
+    https://arxiv.org/abs/2404.00498).
     """
 
     CHANNELS = 24
-    """That it gives; twice the twelve values of a patch."""
+    """Output channels, twice the twelve values of a patch."""
 
     def __init__(self, covariance: Sequence[Sequence[float]]) -> None:
         """Take the covariance [12, 12] of patches, by row, column and channel."""
@@ -115,14 +107,14 @@ class Whitening(layers.Layer):
         self._offsets = self.add_weight("offsets", [self.CHANNELS], initializer="zeros")
 
     def call(self, inputs: Any) -> Any:
-        """Images [batch, side, side, 3] → [batch, side - 1, side - 1, 24]."""
+        """Map images [batch, side, side, 3] to [batch, side - 1, side - 1, 24]."""
         return tf.nn.conv2d(inputs, self._filters, 1, "VALID") + self._offsets
 
 
 def _whitening_filters(covariance: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
     """Return filters [2, 2, 3, 24]."""
     values, vectors = np.linalg.eigh(np.asarray(covariance, np.float64))
-    # Directions in which patches hardly differ hold noise: they are not blown up.
+    # Without a floor, directions in which patches hardly differ would amplify noise.
     scaled = vectors[:, ::-1] / np.sqrt(values[::-1] + _WHITENING_FLOOR)
     filters: npt.NDArray[np.float64] = np.concatenate([scaled, -scaled], axis=1)
     return filters.reshape(2, 2, 3, 24)

@@ -1,15 +1,17 @@
 """Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
-(`own_networks.py`), of keras.applications (`applications.py`) or of the user (`build_fn.py`), and
+(`own_networks.py`), of `keras.applications` (`applications.py`) or of the user (`build_fn.py`), and
 starts from random weights or from a file (`weights.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,17 +20,20 @@ import numpy as np
 import tf_keras
 from tf_keras import layers
 
+from components.contract.errors import ConfigurationError, ModelError
 from components.images.canonical import CHANNELS
+from components.storage.folder import reason_of
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.model.applications import APPLICATIONS, build_application
+from pipeline_def.model.applications import APPLICATIONS, Pixels
 from pipeline_def.model.build_fn import build_own
-from pipeline_def.model.layers import Dropout, Pixels, Standardization
-from pipeline_def.model.own_networks import build_cnn, build_resnet9
+from pipeline_def.model.layers import Dropout, Standardization
+from pipeline_def.model.own_networks import BATCH_NORM_MOMENTUM, build_cnn, build_resnet9
 from pipeline_def.model.parts import join, make_backbone, make_head
 from pipeline_def.model.weights import load_weights
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 _RESNET9_SCALE = 1 / 9
+_MIN_SIDE = 32
 
 
 @contextlib.contextmanager
@@ -107,7 +112,7 @@ def _build_backbone(
     elif config.name == "resnet9":
         network = build_resnet9(size, config.width or 64, _standardize(patches, pixels))
     else:
-        network = build_application(config.name, size=size, weights=config.weights, seed=seed)
+        network = _build_application(config.name, size=size, weights=config.weights, seed=seed)
     images = layers.Input([size, size, CHANNELS], dtype="uint8")
     return make_backbone(images, network(Standardization(pixels)(images)))
 
@@ -133,3 +138,57 @@ def _build_head(config: ModelConfig, *, features: int, classes: int, seed: int) 
     else:
         outputs = layers.Dense(classes, dtype="float32", name="logits")(outputs)
     return make_head(inputs, outputs)
+
+
+def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_keras.Model:
+    """Build a backbone of `keras.applications`: scaled pixels in, features [batch, d] out.
+
+    `Standardization` scales the pixels for all of them, though some constructors could do it.
+    """
+    if size < _MIN_SIDE:
+        raise ConfigurationError(
+            f"model.name {name} needs images of at least {_MIN_SIDE} pixels, but they have {size}: "
+            "set transform.size, or use model.name cnn or resnet9."
+        )
+    constructor = getattr(tf_keras.applications, APPLICATIONS[name].constructor)
+    options: dict[str, Any] = {}
+    if "include_preprocessing" in inspect.signature(constructor).parameters:
+        options["include_preprocessing"] = False
+    try:
+        network = constructor(
+            input_shape=(size, size, CHANNELS),
+            include_top=False,
+            weights="imagenet" if weights == "imagenet" else None,
+            pooling="avg",
+            **options,
+        )
+    except Exception as error:  # Keras raises plain Exception when a download fails.
+        if weights != "imagenet":
+            raise
+        raise ModelError(
+            f"model.weights is imagenet, but the weights of {name} cannot be downloaded "
+            f"({reason_of(error)}): give a file instead."
+        ) from error
+    if weights == "none":
+        for layer in network.layers:
+            if isinstance(layer, layers.BatchNormalization):
+                layer.momentum = BATCH_NORM_MOMENTUM
+    return _replace_dropout(network, seed)
+
+
+def _replace_dropout(network: tf_keras.Model, seed: int) -> tf_keras.Model:
+    """Replace Keras's dropout, the stochastic depth of EfficientNet, by one that resumes exactly.
+
+    Other families have none: `keras.applications` builds ConvNeXt without stochastic depth.
+    """
+
+    def replace(layer: Any) -> Any:
+        if not isinstance(layer, layers.Dropout):
+            return layer
+        # Every layer has its own seed; int32 leaves room for the number of the replica.
+        own_seed = zlib.crc32(f"{seed} {layer.name}".encode()) >> 1
+        return Dropout(layer.rate, own_seed, name=layer.name, whole_images=True)
+
+    if not any(isinstance(layer, layers.Dropout) for layer in network.layers):
+        return network
+    return tf_keras.models.clone_model(network, clone_function=replace)

@@ -1,4 +1,4 @@
-"""Networks of this repository, for small images: float32 pixels in, features out."""
+"""Networks of this repository for small images: float32 pixels in, features out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from components.images.canonical import CHANNELS
 from pipeline_def.model.layers import Whitening
 
 BATCH_NORM_MOMENTUM = 0.9
-"""Keras's MobileNetV2 averages over a thousand steps; a short training from scratch would be
-evaluated with statistics that still are those of its first steps."""
+"""Keras's MobileNetV2 averages over a thousand steps: a short training from random weights would be
+evaluated with the statistics of its first steps."""
 
 
 def build_cnn(size: int, width: int) -> tf_keras.Model:
     """Build four convolutions, each at half the resolution of the one before.
 
     Args:
-        size: side of the images, pixels.
-        width: channels of the first one; the last one has four times as many.
+        size: side of the images in pixels.
+        width: channels of the first convolution; the last one has four times as many.
     """
     features = images = layers.Input([size, size, CHANNELS])
     for block, channels in enumerate((width, width * 2, width * 2, width * 4), start=1):
@@ -35,38 +35,38 @@ def build_cnn(size: int, width: int) -> tf_keras.Model:
         )
         features = layers.ReLU(name=f"{name}_relu")(features)
         if block < 4:
-            features = _halved(features, f"{name}_pool")
+            features = _pool(features, f"{name}_pool")
     return tf_keras.Model(images, layers.GlobalAveragePooling2D()(features), name="cnn")
 
 
 def build_resnet9(size: int, width: int, covariance: Sequence[Sequence[float]]) -> tf_keras.Model:
-    """Build the residual network of nine layers by Page (2018), as fast as Jordan's (2024).
+    """Build the residual network of nine layers by Page (2018), made as fast as Jordan's (2024).
 
     https://myrtle.ai/learn/how-to-train-your-resnet and https://arxiv.org/abs/2404.00498: patches
-    are whitened, and convolutions begin as identities. The head belongs to it: logits without bias,
-    divided by nine.
+    are whitened, and convolutions start as identities. Its head has no bias and divides logits by
+    nine.
 
     Args:
-        size: side of the images, pixels.
+        size: side of the images in pixels.
         width: channels of the first stage; the other two have four times as many.
         covariance: of patches of two by two standardized pixels, [12, 12].
     """
     images = layers.Input([size, size, CHANNELS])
     features = layers.Activation(_gelu, name="stem_gelu")(Whitening(covariance)(images))
     for stage, (channels, convolutions) in enumerate([(1, 1), (4, 1), (4, 2)], start=1):
-        features = _stage(features, width * channels, convolutions, f"block_{stage}")
+        features = _add_stage(features, width * channels, convolutions, f"block_{stage}")
     return tf_keras.Model(images, layers.GlobalMaxPooling2D()(features), name="resnet9")
 
 
-def _stage(features: Any, channels: int, convolutions: int, name: str) -> Any:
-    """Halve the resolution, then add what some more convolutions make of it."""
-    shortcut = features = _convolved(features, channels, f"{name}_entry", pool=True)
+def _add_stage(features: Any, channels: int, convolutions: int, name: str) -> Any:
+    """Halve the resolution, then add a residual branch."""
+    shortcut = features = _convolve(features, channels, f"{name}_entry", pool=True)
     for number in range(1, convolutions + 1):
-        features = _convolved(features, channels, f"{name}_residual_{number}")
+        features = _convolve(features, channels, f"{name}_residual_{number}")
     return layers.Add(name=f"{name}_add")([shortcut, features])
 
 
-def _convolved(features: Any, channels: int, name: str, *, pool: bool = False) -> Any:
+def _convolve(features: Any, channels: int, name: str, *, pool: bool = False) -> Any:
     features = layers.Conv2D(
         channels,
         3,
@@ -76,7 +76,7 @@ def _convolved(features: Any, channels: int, name: str, *, pool: bool = False) -
         name=f"{name}_conv",
     )(features)
     if pool:
-        features = _halved(features, f"{name}_pool")
+        features = _pool(features, f"{name}_pool")
     features = layers.BatchNormalization(
         momentum=BATCH_NORM_MOMENTUM, epsilon=1e-5, name=f"{name}_norm"
     )(features)
@@ -84,19 +84,19 @@ def _convolved(features: Any, channels: int, name: str, *, pool: bool = False) -
 
 
 def _identity(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-    """Let the first channels pass unchanged; more channels than come in are random."""
+    """Initialize a convolution to copy its input; additional channels are random."""
     *_, inputs, outputs = shape
     random = initializers.GlorotUniform()(shape, dtype)
-    centre = tf.reshape(tf.one_hot(4, 9, dtype=random.dtype), [3, 3, 1, 1])
-    same = centre * tf.eye(inputs, outputs, dtype=random.dtype)
+    center = tf.reshape(tf.one_hot(4, 9, dtype=random.dtype), [3, 3, 1, 1])
+    same = center * tf.eye(inputs, outputs, dtype=random.dtype)
     return tf.where(tf.range(outputs) < inputs, same, random)
 
 
 def _gelu(features: Any) -> Any:
-    """The approximation by tanh, as GPUs have it."""
+    """Approximate by tanh, as GPUs do."""
     return activations.gelu(features, approximate=True)
 
 
-def _halved(features: Any, name: str) -> Any:
-    """Take the largest of each two by two values, unless there is only one pixel left."""
+def _pool(features: Any, name: str) -> Any:
+    """Take the maximum of two by two values, unless only one pixel is left."""
     return layers.MaxPooling2D(name=name)(features) if features.shape[1] > 1 else features

@@ -1,7 +1,7 @@
-"""Files of weights: where they are, whether they are any, and what is in them; no TensorFlow.
+"""Reads and writes weights files, without TensorFlow.
 
-A file is read as numbers under names. Nothing in it is run or unpickled, and it is not followed to
-other files.
+A file is read as arrays by name: nothing in it is run or unpickled, and no links to other files are
+followed.
 """
 
 from __future__ import annotations
@@ -27,70 +27,61 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
-# Where a `.keras` archive keeps them.
+# The weights in a `.keras` archive.
 _ARCHIVED = "model.weights.h5"
-# What Keras calls the layers of a model within a model, in files of its third format.
+# Groups around the layers of a model within a model, in Keras's third format.
 _CONTAINERS = re.compile(r"(?:^|/)(?:layers|_layer_checkpoint_dependencies)(?=/)")
 _NETWORK = "network"
-# HDF5 allows an attribute of 64 KiB.
-_NAMES_IN_ATTRIBUTE = 500
-# What `model.weights` says instead of a file.
+# HDF5 limits an attribute to 64 KiB.
+_NAMES_PER_ATTRIBUTE = 500
+# Values of `model.weights` that are not a file.
 _NO_FILE = ("none", "imagenet")
 
 
-class Stored(NamedTuple):
-    """The weights of a file, layer by layer; layers without weights are left out."""
+class StoredWeights(NamedTuple):
+    """The content of a weights file."""
 
     layers: dict[str, list[Array]]
-    """Name of a layer → its weights. Keras 2 names layers as they are called in the model; in files
-    of its third format, names are `conv2d`, `conv2d_1` and so on, with "/" for models within."""
+    """Layer → its weights, without empty ones. Keras 2 has the layer's name; Keras's third format
+    `conv2d`, `conv2d_1` and so on, with "/" for models within models."""
     in_order: bool
-    """Whether the layers come in the order of the model, as in files of Keras 2."""
+    """Whether layers are in the order of the model, as in files of Keras 2."""
     network: str
-    """`model.name` that wrote it; empty if it was not one of ours."""
-
-
-def check_weights(config: ModelConfig) -> None:
-    """Make sure that the file of `model.weights` is there and can be one of weights.
-
-    Cheap, for the beginning of a run: whether they fit the network shows when it is built.
-
-    Raises:
-        ModelError: it is missing, or of another kind.
-        StorageError: its store cannot be reached.
-    """
-    if config.weights not in _NO_FILE:
-        _check_file(config.weights)
+    """`model.name` that wrote the file; empty for files of other programs."""
 
 
 def name_network(config: ModelConfig) -> ModelConfig:
-    """Check the file of `model.weights`, and let it name the network, if the user does not.
+    """Check the file of `model.weights` before a run, and take `model.name` from it if not set.
+
+    Whether the weights fit is only known when the network is built.
 
     Raises:
-        ModelError: as `check_weights` does.
-        StorageError: likewise.
+        ModelError: the file is missing, or not a weights file.
+        StorageError: its store cannot be reached.
     """
-    check_weights(config)
-    if config.weights in _NO_FILE or config.name != "auto" or config.build_fn:
+    if config.weights in _NO_FILE:
+        return config
+    _check_file(config.weights)
+    if config.name != "auto" or config.build_fn:
         return config
     import h5py  # type: ignore[import-untyped]
 
     fs, path = open_folder(config.weights)
-    # A damaged file, or one of another kind, is left to the step that reads it whole.
+    # The Trainer reports a damaged file or one of another kind.
     with contextlib.suppress(OSError), fs.open(path, "rb") as file, h5py.File(file) as weights:
-        written_by = str(weights.attrs.get(_NETWORK, ""))
-        if written_by in (*OWN_NETWORKS, *NATIVE_SIZES):
-            return dataclasses.replace(config, name=written_by)
+        network = str(weights.attrs.get(_NETWORK, ""))
+        if network in (*OWN_NETWORKS, *NATIVE_SIZES):
+            return dataclasses.replace(config, name=network)
     return config
 
 
 def weights_version(config: ModelConfig) -> str:
-    """Return what changes when the file of `model.weights` does; "" if there is none.
+    """Return a key that changes with the file of `model.weights`; "" without a file.
 
-    Of a file on disk, that is its content: the same file may have another time elsewhere.
+    It depends on the content of a local file, whose time may differ elsewhere.
 
     Raises:
-        ModelError: it is missing.
+        ModelError: the file is missing.
         StorageError: its store cannot be reached.
     """
     if config.weights in _NO_FILE:
@@ -103,11 +94,11 @@ def weights_version(config: ModelConfig) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_weights(url: str) -> Stored:
-    """Read a file of weights, from disk or a store.
+def read_weights(url: str) -> StoredWeights:
+    """Read a weights file from disk or a store.
 
     Raises:
-        ModelError: it is missing, damaged, or of another kind.
+        ModelError: the file is missing, damaged, or not a weights file.
         StorageError: its store cannot be reached.
     """
     import h5py
@@ -116,21 +107,21 @@ def read_weights(url: str) -> Stored:
         try:
             with h5py.File(path, "r") as file:
                 return _read(file)
-        # h5py raises all of these for a file that is cut off or was changed.
+        # h5py raises any of these for a truncated or modified file.
         except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise ModelError(
-                f"model.weights {url} is damaged, or holds no weights of Keras "
+                f"model.weights {url} is damaged, or contains no Keras weights "
                 f"({reason_of(error)}): write or copy it again."
             ) from error
 
 
 def write_weights(path: str, layers: Mapping[str, Sequence[Array]], *, network: str) -> None:
-    """Write weights in the format of Keras 2, which keeps the order of the layers.
+    """Write weights in the format of Keras 2, which keeps the order of layers.
 
     Args:
-        path: on disk.
+        path: local path.
         layers: name → its weights.
-        network: `model.name`, or what else tells whose weights they are.
+        network: `model.name`, or another name of the network.
     """
     import h5py
 
@@ -147,8 +138,9 @@ def write_weights(path: str, layers: Mapping[str, Sequence[Array]], *, network: 
 
 
 def _write_names(group: Any, attribute: str, names: list[str]) -> None:
-    """Write a list of names as Keras does: in parts, as an attribute may have 64 KiB at most."""
-    parts = [names[i : i + _NAMES_IN_ATTRIBUTE] for i in range(0, len(names), _NAMES_IN_ATTRIBUTE)]
+    """Write a list of names as Keras does: split into several attributes if it is long."""
+    size = _NAMES_PER_ATTRIBUTE
+    parts = [names[start : start + size] for start in range(0, len(names), size)]
     for number, part in enumerate(parts):
         name = f"{attribute}{number}" if len(parts) > 1 else attribute
         group.attrs[name] = [name.encode() for name in part]
@@ -159,36 +151,36 @@ def _check_file(url: str) -> None:
     with _reading(url):
         if fs.isdir(path):
             raise ModelError(
-                f"model.weights {url} is a folder: name a file of weights in it, such as "
+                f"model.weights {url} is a folder: name a weights file in it, such as "
                 f"backbone.weights.h5."
             )
         with fs.open(path, "rb") as file:
             start = file.read(len(_HDF5))
     if not start.startswith((_HDF5, _ZIP)):
         raise ModelError(
-            f"model.weights {url} is no file of weights of Keras: it must be HDF5 (.h5) or an "
-            f"archive of Keras (.keras)."
+            f"model.weights {url} is not a weights file of Keras: it must be HDF5 (.h5) or a Keras "
+            f"archive (.keras)."
         )
 
 
 @contextlib.contextmanager
 def _reading(url: str) -> Iterator[None]:
-    """Raise what a file system says is wrong as an error of ours."""
+    """Turn errors of a file system into ours."""
     try:
         yield
     except FileNotFoundError as error:
         raise ModelError(
-            f"model.weights {url} does not exist: name a file that does, or write none or imagenet."
+            f"model.weights {url} does not exist: name an existing file, none or imagenet."
         ) from error
     except ModelError:
         raise
-    except Exception as error:  # Each file system has errors of its own.
+    except Exception as error:  # Each file system has its own errors.
         raise storage_error("read", url, error) from error
 
 
 @contextlib.contextmanager
 def _local_copy(url: str) -> Iterator[str]:
-    """Hand out the path of a file in HDF5, which is `url` itself if that is one on disk."""
+    """Yield the path of an HDF5 file: of `url` itself if it is one on disk."""
     _check_file(url)
     fs, path = open_folder(url)
     with tempfile.TemporaryDirectory() as folder:
@@ -199,11 +191,11 @@ def _local_copy(url: str) -> Iterator[str]:
             path = copy
         with open(path, "rb") as file:
             is_archive = file.read(len(_ZIP)) == _ZIP
-        yield _unpacked(path, folder, url) if is_archive else path
+        yield _unpack(path, folder, url) if is_archive else path
 
 
-def _unpacked(archive: str, folder: str, url: str) -> str:
-    """Take the weights out of a `.keras` archive, and leave its description of the model there."""
+def _unpack(archive: str, folder: str, url: str) -> str:
+    """Extract the weights from a `.keras` archive, but not its description of the model."""
     target = os.path.join(folder, _ARCHIVED)
     try:
         with (
@@ -214,44 +206,45 @@ def _unpacked(archive: str, folder: str, url: str) -> str:
             shutil.copyfileobj(source, copy)
     except (KeyError, zipfile.BadZipFile, OSError) as error:
         raise ModelError(
-            f"model.weights {url} is damaged, or no archive of Keras ({reason_of(error)}): name a "
+            f"model.weights {url} is damaged, or not a Keras archive ({reason_of(error)}): use a "
             f"file that ends in .h5 or .keras."
         ) from error
     return target
 
 
-def _read(file: Any) -> Stored:
+def _read(file: Any) -> StoredWeights:
     root = file.get("model_weights", file)
-    arrays = _arrays(root)
+    arrays = _read_arrays(root)
     network = str(file.attrs.get(_NETWORK, ""))
-    if ordered := _attribute(root, "layer_names"):
-        named = {
-            layer: [arrays[f"{layer}/{name}"] for name in _attribute(root[layer], "weight_names")]
+    if ordered := _read_names(root, "layer_names"):
+        layers = {
+            layer: [arrays[f"{layer}/{name}"] for name in _read_names(root[layer], "weight_names")]
             for layer in ordered
         }
     else:
-        named = _by_layer(arrays)
-    return Stored({n: of for n, of in named.items() if of}, bool(ordered), network)
+        layers = _group_by_layer(arrays)
+    nonempty = {name: weights for name, weights in layers.items() if weights}
+    return StoredWeights(nonempty, bool(ordered), network)
 
 
-def _arrays(group: Any) -> dict[str, Array]:
-    """Read all arrays below a group; links to other places and files are not followed."""
+def _read_arrays(group: Any) -> dict[str, Array]:
+    """Read all arrays of a group without following links to other files."""
     import h5py
 
     arrays: dict[str, Array] = {}
 
-    def note(name: str, found: Any) -> None:
+    def visit(name: str, found: Any) -> None:
         if isinstance(found, h5py.Dataset):
             if found.external or found.is_virtual:
-                raise ValueError(f"{name} lies in another file")
+                raise ValueError(f"{name} links to another file")
             arrays[name] = found[()]
 
-    group.visititems(note)
+    group.visititems(visit)
     return arrays
 
 
-def _attribute(group: Any, name: str) -> list[str]:
-    """Read a list of names; Keras splits those that are too long for an attribute of HDF5."""
+def _read_names(group: Any, name: str) -> list[str]:
+    """Read a list of names that Keras may have split into several attributes."""
     parts = [group.attrs[name]] if name in group.attrs else []
     while f"{name}{len(parts)}" in group.attrs:
         parts.append(group.attrs[f"{name}{len(parts)}"])
@@ -259,7 +252,7 @@ def _attribute(group: Any, name: str) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in names]
 
 
-def _by_layer(arrays: dict[str, Array]) -> dict[str, list[Array]]:
+def _group_by_layer(arrays: dict[str, Array]) -> dict[str, list[Array]]:
     """Group `layers/functional/layers/conv2d/vars/0` and the like by `functional/conv2d`."""
     numbered: dict[str, dict[int, Array]] = {}
     for path, array in arrays.items():

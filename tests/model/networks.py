@@ -22,7 +22,7 @@ def build(config: ModelConfig, *, seed: int = 0, **changes: Any) -> tf_keras.Mod
 
 
 def train(model: tf_keras.Model, steps: int = 2) -> None:
-    """Take steps of gradient descent, in training mode, on what is to be trained."""
+    """Take steps of gradient descent on the trainable variables."""
     labels = tf.range(len(IMAGES)) % CLASSES
     for _ in range(steps):
         with tf.GradientTape() as tape:
@@ -43,7 +43,7 @@ def layers_of(model: tf_keras.Model) -> list[Any]:
 
 
 def generators(model: tf_keras.Model) -> list[str]:
-    """Layers whose random numbers no checkpoint holds."""
+    """Return layers whose random numbers no checkpoint stores."""
     kinds = ("RandomGenerator", "Generator")
     return [
         layer.name

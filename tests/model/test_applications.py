@@ -1,7 +1,8 @@
-"""Every backbone of `keras.applications` as it really is: built at a small size, random weights."""
+"""Every real backbone of `keras.applications`, built at a small size with random weights."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,17 @@ def test_every_name_of_the_configuration_is_a_backbone() -> None:
 
 
 def scaled_by_keras(network: tf_keras.Model, name: str) -> Any:
-    """Pixels as Keras's own code gives them to the first convolution."""
+    """Return pixels as Keras's own code scales them for the first convolution."""
     if name in _MODULES:
         return _MODULES[name].preprocess_input(IMAGES.astype(np.float32))
     kinds = (tf_keras.layers.Rescaling, tf_keras.layers.Normalization)
     last = [layer for layer in network.layers if isinstance(layer, kinds)][-1]
     return tf_keras.Model(network.input, last.output)(IMAGES)
+
+
+def leaves(model: Any) -> Iterator[Any]:
+    for layer in model.layers:
+        yield from leaves(layer) if hasattr(layer, "layers") else [layer]
 
 
 @pytest.mark.slow
@@ -77,6 +83,9 @@ def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     atol = 1e-3 * np.abs(expected).max()
     np.testing.assert_allclose(parts.backbone(IMAGES), expected, atol=atol)
     assert expected.shape == (4, application.features)
+    shapes = [layer.output_shape for layer in leaves(model)]
+    outputs = sum(int(np.prod(s[1:])) for s in shapes if isinstance(s, tuple)) / 32**2
+    assert application.outputs == pytest.approx(outputs, rel=0.1)
     assert len(parts.blocks) == BLOCKS[name]
     assert generators(model) == []
     assert np.isfinite(model(IMAGES, training=True)).all()

@@ -1,4 +1,4 @@
-"""A network of one's own: found, checked and divided; each mistake is one sentence."""
+"""A network of the user: imported, checked and divided; each mistake is one sentence."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ def test_a_network_that_cannot_be_divided_is_trained_as_a_whole(tmp_path: Path) 
     assert not list(tmp_path.glob("*.h5"))
 
 
-def test_dropout_of_keras_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_about_keras_dropout(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         build(config("networks.good"))
-    assert "draws random numbers that no checkpoint holds" in caplog.text
+    assert "draws random numbers that no checkpoint stores" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_dropout_of_keras_is_warned_of(caplog: pytest.LogCaptureFixture) -> None
         ("networks.number", r"module my_networks.networks has no function number"),
         ("networks.failing", r"it failed with ZeroDivisionError: on purpose"),
         ("networks.positional", r"it failed with TypeError: .*unexpected keyword.*classes"),
-        ("networks.nothing", r"it returned builtins.dict, and it must return a tf_keras.Model"),
-        ("networks.softmax", r"ends with softmax, and it must return logits"),
-        ("networks.flat", r"returns \[None, 3\], and it must return logits \[None, 5\]"),
-        ("networks.large", r"takes \[None, 224, 224, 3\], and .* uint8 \[None, 32, 32, 3\]"),
+        ("networks.nothing", r"it returned builtins.dict, but must return a model of tf_keras"),
+        ("networks.softmax", r"ends with softmax, but must return logits"),
+        ("networks.flat", r"returns \[None, 3\], but must return logits \[None, 5\]"),
+        ("networks.large", r"takes \[None, 224, 224, 3\], but .* uint8 \[None, 32, 32, 3\]"),
     ],
 )
 def test_a_mistake_is_one_sentence(function: str, message: str) -> None:

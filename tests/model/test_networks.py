@@ -1,4 +1,4 @@
-"""The networks of this repository, and what all networks have in common."""
+"""The networks of this repository, and properties of all networks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tf_keras
 from components.contract.errors import ConfigurationError, ModelError
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.layers import Whitening
+from pipeline_def.model.networks import precision
 from pipeline_def.model.own_networks import build_resnet9
 from pipeline_def.model.parts import Parts
 from tests.model.networks import CLASSES, IMAGES, SIZE, STATISTICS, build, generators, layers_of
@@ -28,7 +29,7 @@ def tiny() -> dict[str, tf_keras.Model]:
 def three_layers(
     *, input_shape: Any, include_top: bool, weights: str | None, pooling: str
 ) -> tf_keras.Model:
-    """What Keras's MobileNetV2 is to us, in 20 ms instead of a second."""
+    """Stand in for Keras's MobileNetV2, in 20 ms instead of a second."""
     assert (include_top, pooling) == (False, "avg")
     if weights == "imagenet":
         raise Exception("URL fetch failure on https://storage/mobilenet.h5: None -- timed out")
@@ -40,7 +41,7 @@ def three_layers(
 
 @pytest.fixture
 def mobilenet(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
-    """The configuration that takes MobileNetV2, and what stands in for it."""
+    """The configuration of MobileNetV2, with a stand-in."""
     monkeypatch.setattr(tf_keras.applications, "MobileNetV2", three_layers)
     return ModelConfig(name="mobilenet_v2")
 
@@ -58,7 +59,7 @@ def test_uint8_images_in_one_float32_logit_per_class_out(
 
 
 @pytest.mark.slow
-def test_backbones_and_own_networks_normalise_with_the_statistics_of_the_data(
+def test_networks_normalize_with_the_statistics_of_the_data(
     mobilenet: ModelConfig,
 ) -> None:
     dark, bright = IMAGES // 2, IMAGES // 2 + 100
@@ -77,9 +78,9 @@ def test_batch_statistics_follow_a_short_training(
         assert {layer.momentum for layer in norms} == {0.9}
 
 
-def test_a_download_that_fails_is_one_sentence(mobilenet: ModelConfig) -> None:
+def test_a_failed_download_is_one_sentence(mobilenet: ModelConfig) -> None:
     config = ModelConfig(name="mobilenet_v2", weights="imagenet")
-    with pytest.raises(ModelError, match=r"download .* of mobilenet_v2 .*timed out.*name a file"):
+    with pytest.raises(ModelError, match=r"mobilenet_v2 cannot be downloaded .*timed out.*a file"):
         build(config)
 
 
@@ -125,11 +126,8 @@ def test_resnet9_has_the_layers_and_widths_of_its_paper() -> None:
 
 @pytest.mark.slow
 def test_logits_and_statistics_of_pixels_stay_float32_in_mixed_precision() -> None:
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
+    with precision("bfloat16"):
         model = build(TINY["resnet9"])
-    finally:
-        tf_keras.mixed_precision.set_global_policy("float32")
     parts = Parts.of(model)
     convolution = next(layer for layer in layers_of(model) if layer.name == "whitening")
     assert convolution.compute_dtype == "bfloat16"
@@ -153,8 +151,23 @@ def test_whitened_patches_are_independent_and_of_the_same_scale() -> None:
     np.testing.assert_allclose(whitened[..., :12], -whitened[..., 12:], atol=1e-5)
 
 
-def test_convolutions_of_resnet9_begin_as_identities() -> None:
+def test_convolutions_of_resnet9_start_as_identities() -> None:
     network = build_resnet9(8, 24, np.eye(12).tolist())
     convolution = network.get_layer("block_2_entry_conv")
     images = tf.random.stateless_uniform([2, 4, 4, 24], [0, 1])
     np.testing.assert_allclose(convolution(images)[..., :24], images, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_layers_compute_in_the_given_precision_with_float32_weights(name: Any) -> None:
+    with precision(name):
+        layer = tf_keras.layers.Dense(2)
+    assert layer(tf.zeros([1, 3])).dtype == name
+    assert {weight.dtype for weight in layer.weights} == {tf.float32}
+
+
+def test_the_earlier_precision_returns_after_an_error() -> None:
+    before = tf_keras.mixed_precision.global_policy()
+    with pytest.raises(RuntimeError), precision("bfloat16"):
+        raise RuntimeError
+    assert tf_keras.mixed_precision.global_policy() is before

@@ -1,4 +1,4 @@
-"""Freezing by block: what is frozen neither learns nor moves, and the rest does."""
+"""Freezing by block: frozen layers neither learn nor move, others do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def built() -> tuple[tf_keras.Model, list[Any]]:
 
 @pytest.fixture
 def model(built: tuple[tf_keras.Model, list[Any]]) -> tf_keras.Model:
-    """A network with its first weights, all of which are to be trained."""
+    """A network with its initial weights, nothing frozen."""
     model, weights = built
     unfreeze_everything(model)
     model.set_weights(weights)
@@ -115,7 +115,7 @@ def test_the_last_blocks_learn_and_no_others(
     assert len(norms) == 8
 
 
-def test_all_but_batch_normalisation_learn_and_then_that_too(model: tf_keras.Model) -> None:
+def test_all_but_batch_normalization_learn_and_then_it_does_too(model: tf_keras.Model) -> None:
     everything = len(model.trainable_weights)
     freeze(model, unfreeze="all", train_batch_norm=False)
     assert {w.name.partition("/")[2] for w in model.trainable_weights} == {"kernel:0", "bias:0"}
@@ -123,13 +123,13 @@ def test_all_but_batch_normalisation_learn_and_then_that_too(model: tf_keras.Mod
     assert len(model.trainable_weights) == everything == 4 * 3 + 2
 
 
-def test_more_blocks_than_there_are_is_a_users_mistake(model: tf_keras.Model) -> None:
-    with pytest.raises(ConfigurationError, match=r"unfreeze is 5: cnn has only 4 blocks"):
+def test_too_many_blocks_are_a_users_mistake(model: tf_keras.Model) -> None:
+    with pytest.raises(ConfigurationError, match=r"unfreeze is 5, but cnn has only 4 blocks"):
         freeze(model, unfreeze=5, train_batch_norm=False)
 
 
 @pytest.mark.slow
-def test_dropout_draws_anew_in_every_step_and_goes_on_from_a_checkpoint() -> None:
+def test_dropout_differs_in_every_step_and_resumes() -> None:
     model = build(ModelConfig(name="cnn", width=2, dropout=0.5))
     start = model.get_weights()
     first, second = model(IMAGES, training=True), model(IMAGES, training=True)
@@ -140,7 +140,7 @@ def test_dropout_draws_anew_in_every_step_and_goes_on_from_a_checkpoint() -> Non
 
 
 @pytest.mark.slow
-def test_what_is_frozen_makes_no_difference_to_the_file(
+def test_frozen_layers_make_no_difference_to_the_file(
     model: tf_keras.Model, tmp_path: Path
 ) -> None:
     assert save_backbone(model, str(tmp_path / "a.weights.h5"))

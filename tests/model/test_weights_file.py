@@ -1,4 +1,4 @@
-"""What a run finds out about a file of weights before it begins, without TensorFlow."""
+"""Weights files, checked before a run without TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from components.contract.errors import ModelError, StorageError
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model import weights_file
 from pipeline_def.model.weights_file import (
-    check_weights,
     name_network,
     read_weights,
     weights_version,
@@ -52,7 +51,7 @@ def test_what_was_written_is_read_in_order(file: Path) -> None:
 def test_names_of_many_layers_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights_file, "_NAMES_IN_ATTRIBUTE", 2)
+    monkeypatch.setattr(weights_file, "_NAMES_PER_ATTRIBUTE", 2)
     layers = {f"layer_{number}": [np.zeros(1)] for number in range(5)}
     write_weights(str(tmp_path / "w.h5"), layers, network="")
     assert list(read_weights(str(tmp_path / "w.h5")).layers) == [*layers]
@@ -62,13 +61,13 @@ def test_a_file_in_a_store_is_read(file: Path) -> None:
     with fsspec.open("memory://bucket/backbone.weights.h5", "wb") as copy:
         copy.write(file.read_bytes())
     url = "memory://bucket/backbone.weights.h5"
-    check_weights(config(url))
+    name_network(config(url))
     assert list(read_weights(url).layers) == [*LAYERS]
 
 
 @pytest.mark.parametrize("weights", ["none", "imagenet"])
 def test_there_is_nothing_to_check_without_a_file(weights: str) -> None:
-    check_weights(ModelConfig(name="mobilenet_v2", weights=weights))
+    name_network(ModelConfig(name="mobilenet_v2", weights=weights))
     assert weights_version(ModelConfig(name="mobilenet_v2", weights=weights)) == ""
 
 
@@ -76,12 +75,12 @@ def test_there_is_nothing_to_check_without_a_file(weights: str) -> None:
     ("name", "content", "message"),
     [
         ("missing.h5", None, "does not exist"),
-        ("folder", b"", "is a folder: name a file"),
-        ("model.pt", b"\x80\x02pickle", "no file of weights of Keras"),
-        ("empty.h5", b"", "no file of weights of Keras"),
+        ("folder", b"", "is a folder: name a weights file"),
+        ("model.pt", b"\x80\x02pickle", "not a weights file of Keras"),
+        ("empty.h5", b"", "not a weights file of Keras"),
     ],
 )
-def test_what_is_no_file_of_weights_is_refused_before_the_run(
+def test_other_files_are_rejected_before_the_run(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     path = tmp_path / name
@@ -90,16 +89,16 @@ def test_what_is_no_file_of_weights_is_refused_before_the_run(
     elif content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelError, match=message):
-        check_weights(config(path))
+        name_network(config(path))
 
 
-def test_a_store_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_store_is_rejected() -> None:
     with pytest.raises(StorageError, match=r"nowhere://"):
-        check_weights(config("nowhere://bucket/w.h5"))
+        name_network(config("nowhere://bucket/w.h5"))
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_a_file_that_was_cut_off_is_one_sentence(file: Path, kept: float) -> None:
+def test_a_truncated_file_is_one_sentence(file: Path, kept: float) -> None:
     os.truncate(file, int(file.stat().st_size * kept))
     with pytest.raises(ModelError, match=r"backbone.weights.h5 is damaged"):
         read_weights(str(file))
@@ -118,7 +117,7 @@ def test_arrays_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
     with h5py.File(file, "a") as opened:
         del opened["conv/0"]
         opened["conv"].create_dataset("0", (1,), "<f4", external=[(str(secret), 0, 4)])
-    with pytest.raises(ModelError, match=r"conv/0 lies in another file"):
+    with pytest.raises(ModelError, match=r"conv/0 links to another file"):
         read_weights(str(file))
     with h5py.File(file, "a") as opened:
         del opened["conv/0"]
@@ -130,7 +129,7 @@ def test_arrays_of_other_files_are_not_read(file: Path, tmp_path: Path) -> None:
 def test_an_archive_without_weights_is_one_sentence(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
         archive.writestr("config.json", "{}")
-    with pytest.raises(ModelError, match=r"no archive of Keras"):
+    with pytest.raises(ModelError, match=r"not a Keras archive"):
         read_weights(str(tmp_path / "model.keras"))
 
 
@@ -150,12 +149,12 @@ def test_the_check_does_not_import_tensorflow() -> None:
 @pytest.mark.parametrize(
     ("written_by", "wanted", "name"),
     [
-        pytest.param("resnet9", "auto", "resnet9", id="of ours"),
+        pytest.param("resnet9", "auto", "resnet9", id="ours"),
         pytest.param("resnet9", "cnn", "cnn", id="named by the user"),
         pytest.param("somebody's", "auto", "auto", id="of another program"),
     ],
 )
-def test_a_file_of_ours_names_its_network(
+def test_our_files_name_their_network(
     tmp_path: Path, written_by: str, wanted: str, name: str
 ) -> None:
     path = tmp_path / "w.h5"

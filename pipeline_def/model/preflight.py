@@ -1,0 +1,109 @@
+"""Checks before a run, without TensorFlow: memory for the training, and weights to download."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import re
+import urllib.error
+import urllib.request
+
+from components.contract.errors import ConfigurationError, ModelError
+from components.contract.machine import available_memory, gib
+from pipeline_def.config.config import Config
+from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.training import TrainingConfig
+from pipeline_def.model.applications import APPLICATIONS, Application
+
+_KERAS_SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
+_TIMEOUT_SECONDS = 5.0
+
+_BYTES = 4
+# At least this fraction of the layers' outputs is kept for the backward pass.
+_KEPT = 0.5
+# Copies of each weight: itself, its gradient, and the state of the optimizer.
+_COPIES = {"sgd": 3, "adam": 4, "adamw": 4}
+
+
+def check_memory(config: Config, *, images: int) -> None:
+    """Raise an error if training will certainly need more memory than this machine has.
+
+    It does not check networks for small images, nor accelerators, which have their own memory.
+
+    Args:
+        config: resolved.
+        images: number of training images.
+
+    Raises:
+        ConfigurationError: with settings that would fit.
+    """
+    application = APPLICATIONS.get(config.model.name)
+    frozen = config.model.weights != "none" and config.transfer.unfreeze != "all"
+    if application is None or frozen or _may_use_accelerator(config.training):
+        return
+    available = available_memory()
+    for_weights = application.parameters * _BYTES * _COPIES[config.training.optimizer]
+    per_image = _bytes_per_image(application, config)
+    batch = min(config.training.batch_size, images)
+    needed = for_weights + per_image * math.ceil(batch / config.training.accumulate)
+    if needed <= available:
+        return
+    change = "choose a smaller --model.name or --transform.size"
+    if fitting := max(0, int((available - for_weights) // per_image)):
+        parts = math.ceil(batch / fitting)
+        change = f"compute each batch in parts with --training.accumulate {parts}, or {change}"
+    raise ConfigurationError(
+        f"Training {config.model.name} on batches of {batch} images of {config.transform.size} "
+        f"pixels takes at least {gib(needed)} of memory, but only {gib(available)} are available: "
+        f"{change}."
+    )
+
+
+def _bytes_per_image(application: Application, config: Config) -> float:
+    half = config.training.precision != "float32"
+    values = application.outputs * (config.transform.size or 0) ** 2
+    return values * _KEPT * (_BYTES / 2 if half else _BYTES)
+
+
+def _may_use_accelerator(training: TrainingConfig) -> bool:
+    if training.accelerator == "cpu":
+        return False
+    variables = ("TPU_NAME", "TF_CONFIG")
+    return any(name in os.environ for name in variables) or bool(glob.glob("/dev/nvidia[0-9]*"))
+
+
+def check_imagenet(config: ModelConfig) -> None:
+    """Raise an error if Keras can neither find nor download the weights called imagenet.
+
+    Raises:
+        ModelError: Keras's folder lacks the weights, and its server cannot be reached.
+    """
+    home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
+    folder = os.path.join(home, "models")
+    if config.weights != "imagenet" or _is_downloaded(config.name, folder):
+        return
+    request = urllib.request.Request(_KERAS_SERVER, method="HEAD")
+    try:
+        urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+    except urllib.error.HTTPError:
+        # The server is there, only the folder has no page.
+        return
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error
+        raise ModelError(
+            f"model.weights is imagenet, but the weights of {config.name} are not in {folder} and "
+            f"cannot be downloaded ({reason}): give a file instead, --model.weights FILE."
+        ) from error
+
+
+def _is_downloaded(name: str, folder: str) -> bool:
+    try:
+        return any(_normalize(name) in _normalize(file) for file in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _normalize(name: str) -> str:
+    """Keep letters and digits only: Keras has efficientnetv2-b0 and weights_mobilenet_v3."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
