@@ -288,7 +288,7 @@ def test_photographs_and_three_splits(tmp_path: Path) -> None:
     assert outcome.summary["evaluated_on"] == "test"
     # After one step from random weights.
     assert not outcome.summary["blessed"]
-    assert "below 0.99, the least allowed" in outcome.summary["blessing_reason"]
+    assert "below 0.99, the required minimum" in outcome.summary["blessing_reason"]
     assert outcome.summary["pushed_model"] is None
 
 

@@ -1,1 +1,1 @@
-"""What was run and what came of it, for people and machines; `component.py` is the door."""
+"""Reports on a run and its model, for people and machines; start with `component.py`."""

@@ -1,4 +1,4 @@
-"""ImageReport: what was run and what came of it, as a page, for Kubeflow's UI, and for machines."""
+"""ImageReport: a run and its model as a page, a model card, and metrics for machines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OUTPUTS = {
 
 
 class ImageReportSpec(component_spec.ComponentSpec):
-    """What the steps before it wrote in; what people, the interface and machines read out."""
+    """Inputs from the earlier steps; outputs for people, the interface and machines."""
 
     PARAMETERS = {
         name: component_spec.ExecutionParameter(type=str)
@@ -64,7 +64,7 @@ class ImageReport(base_component.BaseComponent):
 
     Outputs:
         html: `Html`, one self-contained page.
-        metrics: `Metrics`, the numbers over all examples; its payload is `metrics.json`.
+        metrics: `Metrics` over all examples; its payload is `metrics.json`.
         classification: `ClassificationMetrics`, the confusion matrix and the ROC curve.
         card: `Markdown`, the model card.
     """
@@ -81,14 +81,13 @@ class ImageReport(base_component.BaseComponent):
         preview_fn: str = "pipeline_def.data.preview.preview",
         **inputs: types.BaseChannel,
     ) -> None:
-        """Take the outputs of the steps before.
+        """Connect the outputs of the earlier steps.
 
         Args:
-            pipeline: its name.
-            code: digest of all our source files, if anyone has taken it.
+            pipeline: name of the pipeline.
+            code: digest of all our source files, if known.
             preview_fn: dotted path of a function like `pipeline_def.data.preview.preview`.
-            inputs: a channel for each of the inputs of `ImageReportSpec`, by its name; `model` may
-                be missing.
+            inputs: a channel for each input of `ImageReportSpec`, by name; `model` is optional.
         """
         outputs = {name: types.Channel(type=kind) for name, kind in _OUTPUTS.items()}
         super().__init__(

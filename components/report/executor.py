@@ -1,4 +1,4 @@
-"""The executor of ImageReport: gathers the facts once and writes them in each form."""
+"""The executor of ImageReport: gathers the facts once and writes them in every form."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from tfx.utils import path_utils
 
 from components.contract.artifacts import Artifacts
 from components.report.card.card import write_card
-from components.report.metrics_file import METRICS_FILE, write_metrics
+from components.report.inputs import gather_facts
+from components.report.metrics_file import (
+    METRICS_FILE,
+    set_classification,
+    set_metrics,
+    write_metrics,
+)
 from components.report.page.document import render
-from components.report.sources import gather_facts
-from components.report.ui_metadata import set_classification, set_metrics
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE, write_text
 
 
 class Executor(base_executor.BaseExecutor):
-    """Gathers the facts once and writes them in each form."""
+    """Writes page, metrics, matrix and card."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]
     ) -> None:
-        """Report on the split that the Evaluator has chosen."""
+        """Report on the split that the Evaluator chose."""
         given = {name: artifact_utils.get_single_instance(a) for name, a in input_dict.items()}
         made = {name: artifact_utils.get_single_instance(a) for name, a in output_dict.items()}
-        # As TFX finds it, the SavedModel lies in a folder of its own.
+        # TFX puts the SavedModel into a folder of its own.
         model = path_utils.serving_model_path(given["model"].uri) if "model" in given else ""
         facts = gather_facts(given, properties=exec_properties, model=model)
         write_text(render(facts), made["html"].uri, PAGE_FILE)

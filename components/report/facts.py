@@ -1,8 +1,9 @@
-"""Everything the report shows, apart from how: `sources` gathers it, `page` and `card` write it."""
+"""The facts of a report: `inputs` gathers them, `page` and `card` present them."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,10 +17,54 @@ from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import Verdict
 from components.images.picture import Picture
-from components.report.run_header import ExportedModel, RunHeader
 
 MATRIX_CLASSES = 50
-"""Most classes of the confusion matrix on the page: more make one that nobody looks at."""
+"""Most classes of the confusion matrix on the page; a larger one is unreadable."""
+
+# Names such as span-3, v01, 2026 or 2026-11-20: their prefix, and their last number.
+_NUMBERED = re.compile(r"(?:\d+[-_.])*([A-Za-z]*)[-_]?(\d+)")
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """The run: its data, code, configuration and versions."""
+
+    pipeline: str
+    data: str
+    """Folder of the images, a path or a URL."""
+    fingerprint: str
+    """Fingerprint of the listing of the folder; "" if unknown."""
+    span: int | None
+    version: int | None
+    code: str
+    """Digest of our source files, in hexadecimal."""
+    config: Mapping[str, Mapping[str, Any]]
+    """Section → field → value, as the steps received them."""
+    versions: Mapping[str, str]
+    """Package → version."""
+    started: str | None
+    """Start of training, ISO 8601 in UTC."""
+    training_seconds: float | None
+
+    @property
+    def title(self) -> str:
+        """Name of the data: its last folder that is not the number of a span, version or day."""
+        numbers = {self.span, self.version}
+        for name in reversed(self.data.rstrip("/").split("/")):
+            digits = _NUMBERED.fullmatch(name) if self.span is not None else None
+            if name and not (digits and (not digits[1] or int(digits[2]) in numbers)):
+                return name
+        return self.pipeline
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """Size of the model; None if training did not report it."""
+
+    parameters: int | None = None
+    """Number of weights of the network."""
+    bytes: int | None = None
+    """Size of all files of the served model."""
 
 
 @dataclass(frozen=True)
@@ -40,30 +85,30 @@ class ClassSample:
 
 @dataclass(frozen=True)
 class Reject:
-    """A file that is not a usable image."""
+    """A rejected file."""
 
     path: str
     category: str
     reason: str
     picture: Picture | None
-    """What can be seen of it, if anything."""
+    """The readable part, if any."""
 
 
 @dataclass(frozen=True)
-class SameImage:
+class DuplicateImage:
     """An image that several files hold, byte for byte."""
 
     paths: tuple[str, ...]
     labels: tuple[str, ...]
     """More than one is a conflict."""
     splits: tuple[str, ...]
-    """More than one: the model is tested on what it was trained on."""
+    """More than one is a leak: the model is tested on training images."""
     picture: Picture | None
 
 
 @dataclass(frozen=True)
-class AnsweredImage:
-    """An image of the split that judged the model, and what the model says of it."""
+class PredictedImage:
+    """An image of the evaluated split with the model's prediction."""
 
     filename: str
     label: str
@@ -74,77 +119,77 @@ class AnsweredImage:
     """Probability of `label`, 0 to 1."""
     picture: Picture | None
     heat_map: Picture | None = None
-    """Where the image spoke for `predicted`, over what the model saw of it."""
+    """Areas that contributed most to `predicted`, over the image as the model saw it."""
 
     @property
     def is_right(self) -> bool:
-        """Whether the model is right about it."""
+        """Whether the prediction is right."""
         return self.label == self.predicted
 
 
 class KeptEpoch(NamedTuple):
-    """The epoch whose weights the model has."""
+    """The epoch whose weights were kept."""
 
     epoch: int
     """From 1 on."""
     metric: str
-    """That chose it, on the eval split."""
+    """Metric on the eval split that selected the epoch."""
     value: float
 
 
 class ConfidenceBin(NamedTuple):
-    """The images whose answers have about the same confidence."""
+    """Images with about the same confidence."""
 
     low: float
     high: float
     examples: int
     confidence: float
-    """Mean; NaN for no examples."""
+    """Mean; NaN without examples."""
     accuracy: float
-    """NaN for no examples."""
+    """NaN without examples."""
 
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """What the page, the card and `metrics.json` say."""
+    """Everything in the page, the card and `metrics.json`."""
 
     header: RunHeader
     split: str
-    """The split that judged the model: metrics and verdict are measured on it."""
+    """The evaluated split."""
     verdict: Verdict
     majority_accuracy: float
-    """Accuracy of always answering with the most frequent class of the split, 0 to 1."""
+    """Accuracy of always predicting the most frequent class of the split, 0 to 1."""
     balance: Mapping[str, Mapping[str, int]]
     """Split → label → examples."""
     files: Mapping[str, Any]
     """`summary.json` of ingest: files, examples, rejected, skipped, duplicates, …"""
     anomalies: Mapping[str, Sequence[str]]
-    """Split → what ExampleValidator found, in words; empty lists when nothing."""
+    """Split → anomalies in words."""
     history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch, `input_wait_fraction` among them."""
+    """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
-    """Of the model's logits, if it was calibrated after training."""
+    """Temperature scaling, if the model was calibrated after training."""
     samples: tuple[ClassSample, ...] = ()
-    """Samples of each class; of some classes only when there are many."""
+    """Samples of each class, or of some if there are many."""
     rejects: tuple[Reject, ...] = ()
-    """The first rejected files; `files["rejected"]` says how many there are."""
-    same_images: tuple[SameImage, ...] = ()
-    """The first images that several files hold, label conflicts before others."""
-    mistakes: tuple[AnsweredImage, ...] = ()
+    """The first rejected files; `files["rejected"]` is their number."""
+    duplicates: tuple[DuplicateImage, ...] = ()
+    """The first duplicates, label conflicts first."""
+    mistakes: tuple[PredictedImage, ...] = ()
     """The worst mistakes, the most confident first."""
-    images: tuple[AnsweredImage, ...] = ()
-    """Images to browse: of each pair of true and predicted class the most informative ones."""
+    images: tuple[PredictedImage, ...] = ()
+    """Images to browse: the most informative of each pair of true and predicted class."""
     lite: tuple[LiteResult, ...] = ()
     """Small versions of the model."""
     baseline_version: str = ""
-    """Version of the model in use; "" when there is none."""
+    """Version of the model in use; "" if there is none."""
     notes: tuple[str, ...] = ()
-    """What a reader should know of this report, such as what was left out."""
+    """Remarks on the report itself, such as what was left out."""
 
     def __post_init__(self) -> None:
-        """Put splits in the order in which they are used, so that train is shown before eval."""
+        """Sort the splits by use: train, eval, test."""
         for name in ("balance", "anomalies"):
             object.__setattr__(self, name, sort_splits(getattr(self, name)))
 
@@ -152,13 +197,13 @@ class ReportFacts:
     def waits(self) -> list[float]:
         """Fraction of each epoch spent waiting for input, in the last phase of training.
 
-        Earlier ones may have read features from memory, not images.
+        Earlier phases may have read features from memory instead of images.
         """
         return self._in_last_phase(INPUT_WAIT_FRACTION)
 
     @property
     def images_per_second(self) -> float:
-        """Images trained on per second, the median epoch, without the first one; NaN: not known."""
+        """Training speed in the median epoch, without the first one; NaN if unknown."""
         rates = self._in_last_phase(RATE)
         return float(np.median(rates[1:] or rates)) if rates else math.nan
 
@@ -184,7 +229,7 @@ class ReportFacts:
 
     @property
     def confidence_bins(self) -> list[ConfidenceBin]:
-        """How sure the model is and how often it is right, from low to high confidence."""
+        """Confidence and accuracy in bins of equal width, from low to high confidence."""
         return list_bins(self.metrics.reliability)
 
     @property
@@ -194,24 +239,26 @@ class ReportFacts:
 
     @property
     def selection_split(self) -> str:
-        """The split on which training chose the epoch whose weights the model has."""
+        """The split on which training selected the epoch to keep."""
         return EVAL
 
     @property
     def is_optimistic(self) -> bool:
-        """Whether the split that judged the model is the one that chose its weights."""
+        """Whether the same split selected and evaluated the weights."""
         return self.split == self.selection_split
 
     @property
     def roles_of_splits(self) -> str:
-        """Say which split chose the weights, which one judged them, and what that means."""
-        chose = f"The {self.selection_split} split chose the epoch whose weights were kept"
+        """Explain which split selected the weights, and which one evaluated them."""
         if self.is_optimistic:
             return (
-                f"{chose}, and judged the model too: the numbers are optimistic, because the same "
-                "images chose the weights."
+                f"The {self.split} split is used both to pick and to score the model, so the "
+                "scores are slightly optimistic."
             )
-        return f"{chose}; the {self.split} split, which training has not seen, judged the model."
+        return (
+            f"The weights are those of the best epoch on the {self.selection_split} split; the "
+            f"scores are from the {self.split} split, which training has not seen."
+        )
 
 
 def list_bins(bins: Reliability) -> list[ConfidenceBin]:

@@ -1,4 +1,8 @@
-"""`metrics.json`: what the report shows, as numbers for machines."""
+"""The report for machines: `metrics.json`, and the artifacts that Kubeflow's interface draws.
+
+The interface recognizes artifacts by their type names and validates their metadata
+(`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,31 @@ from typing import Any
 import numpy as np
 
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
+from components.evaluation.metrics.curves import Roc
 from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
 from components.report.findings import examine
 
 METRICS_FILE = "metrics.json"
 
+MATRIX_CLASSES_IN_UI = 50
+"""Most classes of the matrix in Kubeflow's interface: MLMD limits messages to 4 MB."""
+
 
 def write_metrics(facts: ReportFacts) -> str:
-    """Return the JSON text; a number that is not defined is null.
+    """Return the JSON text; undefined numbers are null.
 
-    Keys: `split`, which judged the model; `selection_split`, which chose its weights; `optimistic`,
-    whether they are the same; `examples`; `verdict` (`outcome`: blessed, undecided or refused;
-    `headline`, `reasons`); `examination` (`findings`: `section` of the page, `text`, `why`,
-    `advice`; `looked_at`; `unknown`); `model` (`name`, `size` of its images, `weights` that it
-    started from, `parameters`, `bytes`, `images_per_second` of training); `data` (`folder`,
-    `fingerprint`, `span`), `code`; `metrics`: name → `value`, `interval` of 95 %, `baseline`,
-    `change` of 95 %; `per_class`: label → `examples`, `precision`, `recall`, `f1`, `auc`,
-    `average_precision`; `slices`; `confused`, the most frequent ones; `confusion`: [true,
-    predicted, examples] of each pair that occurs; `calibration`: one entry per bin of confidence;
-    `temperature_scaling`: null, or `temperature`, `images` that it was fitted on, and `ece` and
-    `loss` without it.
+    Keys: `split`, on which the model was evaluated; `selection_split`, on which its weights were
+    selected; `optimistic`, whether they are the same; `examples`; `verdict` (`outcome`: blessed,
+    undecided or refused; `headline`, `reasons`); `examination` (`findings`: `section` of the page,
+    `text`, `why`, `advice`; `looked_at`; `unknown`); `model` (`name`, `size` of its images,
+    `weights` that it started from, `parameters`, `bytes`, `images_per_second` of training); `data`
+    (`folder`, `fingerprint`, `span`), `code`; `metrics`: name → `value`, 95% `interval`,
+    `baseline`, 95% interval of the `change`; `per_class`: label → `examples`, `precision`,
+    `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the most frequent pairs;
+    `confusion`: [true, predicted, examples] of each pair that occurs; `calibration`: one entry per
+    confidence bin; `temperature_scaling`: null, or `temperature`, `images` that it was fitted on,
+    and `ece` and `loss` without it.
     """
     comparison, header = facts.comparison, facts.header
     found = {
@@ -107,7 +115,7 @@ def _confusion(metrics: ModelMetrics) -> list[tuple[str, str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy's numbers into Python's, and those that JSON does not have into None."""
+    """Convert NumPy's numbers to Python's, and NaN and infinity to None."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -115,3 +123,36 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def set_metrics(artifact: Any, metrics: ModelMetrics) -> None:
+    """Set the defined metrics as properties of an artifact."""
+    numbers = {**metrics.scalars, "examples": float(metrics.support.sum())}
+    for name, value in numbers.items():
+        if math.isfinite(value):
+            artifact.set_float_custom_property(name, value)
+
+
+def set_classification(artifact: Any, metrics: ModelMetrics) -> None:
+    """Set the confusion matrix, and the ROC curve if there is one, as properties of an artifact."""
+    shown = metrics.most_mistaken(MATRIX_CLASSES_IN_UI)
+    matrix = {
+        "annotationSpecs": [{"displayName": metrics.labels[column]} for column in shown],
+        "rows": [{"row": metrics.confusion[row, shown].tolist()} for row in shown],
+    }
+    artifact.set_json_value_custom_property("confusionMatrix", matrix)
+    if metrics.roc:
+        artifact.set_json_value_custom_property("confidenceMetrics", _points(metrics.roc))
+
+
+def _points(roc: Roc) -> list[dict[str, float]]:
+    columns = zip(
+        roc.thresholds.tolist(),
+        roc.recall.tolist(),
+        roc.false_positive_rate.tolist(),
+        strict=True,
+    )
+    return [
+        {"confidenceThreshold": threshold, "recall": recall, "falsePositiveRate": rate}
+        for threshold, recall, rate in columns
+    ]

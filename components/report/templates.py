@@ -1,4 +1,4 @@
-"""Templates of the page and of the card: every value that one writes is escaped."""
+"""Loads the templates of pages and cards, which escape every value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def load_templates(
     """Load the templates of a folder.
 
     Args:
-        folder: where the templates are; of several, the first that has one.
-        escape: turns any value into markup, and leaves markup as it is.
-        filters: functions that templates may call, by their names there.
+        folder: folder of the templates; of several, the first that has the template wins.
+        escape: turns any value into markup, and leaves markup unchanged.
+        filters: name → function that templates may call.
     """
     environment = Environment(
         loader=FileSystemLoader(folder),
-        # Blocks and macros give markup, and what `escape` has not seen is escaped all the same.
+        # Blocks and macros return markup; anything that bypasses `escape` is escaped too.
         autoescape=True,
         finalize=escape,
         undefined=StrictUndefined,

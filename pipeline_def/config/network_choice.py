@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
 from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS
 from pipeline_def.config.recipes import (
     ENOUGH_FOR_CIFAR,
-    SMALL_SIDE,
     Recipe,
     Sections,
     apply_recipe,
@@ -17,12 +17,6 @@ from pipeline_def.config.recipes import (
 # Sizes that the models below were made for; the first that is not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
 _SMALL_IMAGE = 96
-
-# On 160 photographs MobileNetV2 from random weights stayed below the most frequent class, where
-# the small network at 96 pixels was above it; a few thousand are still few for 2 million weights.
-# 8,000 to train on are 10,000 with the other splits.
-ENOUGH_TO_START_AT_RANDOM = 8_000
-"""Images from which on a network for photographs needs no pretrained weights."""
 
 
 def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sections, Recipe]:

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from components.contract.rules_of_thumb import SMALL_SIDE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
-SMALL_SIDE = 64
-"""Pixels; images up to this are for networks that keep their resolution at first."""
 ENOUGH_FOR_CIFAR = 2_000
 """Images from which on recipe cifar is taken; a rule of thumb, not measured."""
 

@@ -11,12 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
-from components.report.comparison.comparison import compare_runs
-from components.report.comparison.differences import Part, list_parts
+from components.report.comparison.comparison import ComparisonFacts, compare_runs
 from components.report.comparison.document import render
-from components.report.comparison.facts import ComparedRun, ComparisonFacts
-from components.report.comparison.pairing import Evaluation
-from components.report.comparison.sources import read_evaluation, read_labels, read_pictures
+from components.report.comparison.evaluations import Evaluation
+from components.report.comparison.inputs import read_evaluation, read_labels, read_pictures
+from components.report.comparison.runs import ComparedRun, Part, list_parts
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten

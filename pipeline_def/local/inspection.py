@@ -13,14 +13,14 @@ from rich.text import Text
 
 from components.contract.example import EVAL, TEST, TRAIN
 from components.contract.printable import format_duration, make_printable
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
 from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.splits import FEWEST
 from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config
-from pipeline_def.config.network_choice import ENOUGH_TO_START_AT_RANDOM
-from pipeline_def.config.recipes import SMALL_SIDE, Recipe
+from pipeline_def.config.recipes import Recipe
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import look
 

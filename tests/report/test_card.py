@@ -54,15 +54,15 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
 def test_small_versions_and_why_one_is_not_pushed() -> None:
     versions = (
         LiteResult("int8", 1_234, 0.91, 0.004, 0.987, 1_512.4),
-        LiteResult("float16", reason="it cannot be made: <b>no | way"),
+        LiteResult("float16", reason="conversion failed: <b>no | way"),
     )
     head, first, second = rows_of(sections(replace(FACTS, lite=versions))["Small versions"])
     assert len(head) == 7
     assert first == ["int8", "1,234", "0.9100", "0.0040", "98.7%", "1,512", "yes"]
-    assert (second[0], second[-1]) == ("float16", "no: it cannot be made: <b>no | way")
+    assert (second[0], second[-1]) == ("float16", "no: conversion failed: <b>no | way")
     assert "Small versions" not in sections(FACTS)
     page = str(render_section("metrics", replace(FACTS, lite=versions)))
-    assert "no: it cannot be made: &lt;b&gt;no | way" in page
+    assert "no: conversion failed: &lt;b&gt;no | way" in page
     assert "Small versions" not in str(render_section("metrics", FACTS))
 
 
@@ -112,9 +112,9 @@ def test_the_card_says_what_the_facts_say() -> None:
         "Training data",
         "Evaluation",
         "Verdict",
-        "Classes",
+        "Per-class metrics",
         "Slices",
-        "Known mistakes",
+        "Most confused classes",
         "Calibration",
         "Limits",
         "Configuration",
@@ -128,7 +128,12 @@ def test_the_card_says_what_the_facts_say() -> None:
     assert FACTS.verdict.reasons[0] in words(found["Verdict"])
     assert "version 1700000000" in words(found["Verdict"])
     limits = words(found["Limits"])
-    for limit in ("EXIF", "more than one label: 1", "more than one split: 1", "value <gif>"):
+    for limit in (
+        "turns them upright",
+        "more than one label: 1",
+        "more than one split: 1",
+        "value <gif>",
+    ):
         assert limit in limits
     signatures = [row[0] for row in rows_of(found["How to serve"])[1:]]
     assert signatures == ["serving_default", "serving_examples"]
@@ -137,12 +142,12 @@ def test_the_card_says_what_the_facts_say() -> None:
 def test_every_class_has_a_row_whatever_its_name() -> None:
     found = sections(FACTS)
     labels = sorted(make_printable(label) for label in NASTY_LABELS)
-    for title in ("Training data", "Classes"):
+    for title in ("Training data", "Per-class metrics"):
         rows = rows_of(found[title])
         assert {len(row) for row in rows} == {len(rows[0])}
         names = [row[0] for row in rows[1:] if row[0] != "all classes"]
         assert sorted(names) == labels
-    recall = [float(row[3]) for row in rows_of(found["Classes"])[1:]]
+    recall = [float(row[3]) for row in rows_of(found["Per-class metrics"])[1:]]
     assert recall == sorted(recall)
     assert rows_of(found["Training data"])[-1] == ["all classes", "525", "120"]
 
@@ -155,16 +160,16 @@ def test_numbers_are_those_of_the_comparison() -> None:
     assert dict(zip(header, accuracy, strict=True)) == {
         "metric": "accuracy",
         "value": f"{comparison.metrics.scalars['accuracy']:.4f}",
-        "95 % interval": f"{interval.low:.4f} to {interval.high:.4f}",
+        "95% CI": f"{interval.low:.4f} to {interval.high:.4f}",
         "model in use": f"{comparison.baseline.scalars['accuracy']:.4f}",
-        "change, 95 %": f"{change.low:+.4f} to {change.high:+.4f}",
+        "95% CI of the change": f"{change.low:+.4f} to {change.high:+.4f}",
     }
     slices = rows_of(sections(FACTS)["Slices"])[1:]
     assert {"size: below 32 px", "format: png"} < {row[0] for row in slices}
     accuracies = [float(row[2]) for row in slices]
     assert accuracies == sorted(accuracies)
     pair = comparison.confused[0]
-    [first] = rows_of(sections(FACTS)["Known mistakes"])[1:2]
+    [first] = rows_of(sections(FACTS)["Most confused classes"])[1:2]
     assert first[2:] == [str(pair.examples), f"{pair.share:.1%}"]
 
 
@@ -172,12 +177,12 @@ def test_many_classes_are_summed_up() -> None:
     labels = tuple(f"class {number:03d}" for number in range(MOST_CLASSES + 1))
     found = sections(make_facts(labels, each=2))
     assert [row[0] for row in rows_of(found["Training data"])[1:]] == [
-        "class 050 (most to train on)",
-        "class 000 (fewest to train on)",
+        "class 050 (most training images)",
+        "class 000 (fewest training images)",
         "all classes",
     ]
-    assert len(rows_of(found["Classes"])) == 1 + 10
-    assert "10 of 51 classes" in words(found["Classes"])
+    assert len(rows_of(found["Per-class metrics"])) == 1 + 10
+    assert "10 of 51 classes" in words(found["Per-class metrics"])
 
 
 def test_the_front_matter_is_what_hugging_face_reads() -> None:
@@ -219,7 +224,7 @@ def test_a_first_model_of_which_little_is_known() -> None:
     facts = replace(facts, header=header, comparison=comparison, files={}, anomalies={}, history={})
     found = sections(facts)
     assert rows_of(found["Evaluation"])[1] == ["accuracy", "–", "–"]
-    assert "Not blessed: it may not." in words(found["Verdict"])
+    assert "Not blessed: bad." in words(found["Verdict"])
     assert "version" not in words(found["Verdict"])
     assert "nan" not in write_card(facts)
     assert "None" not in words(found["Model details"])
@@ -227,13 +232,13 @@ def test_a_first_model_of_which_little_is_known() -> None:
 
 def test_the_card_says_which_split_chose_and_which_one_judged() -> None:
     found = sections(FACTS)
-    assert "The eval split chose the epoch whose weights were kept, and" in words(
-        found["Evaluation"]
-    )
+    assert "used both to pick and to score the model" in words(found["Evaluation"])
     assert "optimistic" in words(found["Evaluation"])
     assert "optimistic" in words(found["Limits"])
     found = sections(replace(FACTS, split="test"))
-    assert "the test split, which training has not seen, judged" in words(found["Evaluation"])
+    assert "the scores are from the test split, which training has not seen" in words(
+        found["Evaluation"]
+    )
     assert "optimistic" not in words(found["Evaluation"]) + words(found["Limits"])
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from components.evaluation.metrics import intervals
 from components.evaluation.metrics.intervals import paired_interval
-from components.report.comparison.differences import list_parts
 from components.report.comparison.document import render
-from components.report.comparison.facts import Overlap
-from components.report.comparison.pairing import pair
+from components.report.comparison.evaluations import Overlap, pair
+from components.report.comparison.runs import list_parts
 from tests.report.page_words import words
 from tests.report.samples.comparison_sample import LABELS, answer, compare, describe, draw_answers
 from tests.report.test_page import Document
@@ -68,13 +67,18 @@ def test_images_pair_by_content_and_label(
     [
         (0.6, 0.8, "better", "B is better than A."),
         (0.8, 0.6, "worse", "B is worse than A."),
-        (0.7, 0.72, "undecided", "Undecided: the images do not tell which of A and B is better."),
+        (
+            0.7,
+            0.72,
+            "undecided",
+            "Undecided: there are too few images to tell which of A and B is better.",
+        ),
     ],
 )
 def test_the_paired_interval_decides(before: float, after: float, outcome: str, said: str) -> None:
     first, second = draw_answers(before), draw_answers(after, seed=1)
     facts = compare(first, second)
-    right, now = first.answers.stats.right, second.answers.stats.right
+    right, now = first.predictions.stats.right, second.predictions.stats.right
     assert facts.paired
     assert facts.paired.change == paired_interval(now, right)
     assert facts.paired.accuracies == (right.mean(), now.mean())
@@ -105,7 +109,7 @@ def test_changed_images_come_by_how_sure_both_models_are() -> None:
     assert [answer.label for answer in answers] == ["cat", "dog"]
     assert [answer.probability for answer in answers] == pytest.approx([0.8, 0.9])
     text = words(render(facts))
-    assert "2 of 3 images, those first of which both models are most sure. 1 image is not" in text
+    assert "2 of 3 images, those that both models are most sure of first. 1 image is not" in text
 
 
 def test_the_class_that_lost_most_comes_first() -> None:
@@ -122,16 +126,16 @@ def test_runs_without_a_common_image_have_no_paired_figures() -> None:
     page = render(facts)
     text = words(page)
     assert "A and B cannot be compared: they were evaluated on different images." in text
-    assert "Images that both were evaluated on: 0; only A: 2; only B: 2" in text
+    assert "Images evaluated by both runs: 0; only by A: 2; only by B: 2" in text
     assert "Accuracy 1.000 0.500" in text
     assert "<svg" not in page
-    assert "Images that changed" not in text
+    assert "Changed predictions" not in text
 
 
 def test_what_a_reader_is_warned_of() -> None:
     facts = compare(pets("ccd", "ccd", "123"), pets("cdd", "cdd", "123"), split="eval")
-    assert any("B is judged by its eval split" in reason for reason in facts.reasons)
-    assert any(reason.endswith("label for them: 1 image.") for reason in facts.reasons)
+    assert any("B was evaluated on its eval split" in reason for reason in facts.reasons)
+    assert any(reason.endswith("differs between the runs: 1 image.") for reason in facts.reasons)
     said = "Both runs evaluated the same model: nothing was trained in between."
     assert said not in facts.reasons
     images = pets("cd", "cd", "12")
@@ -156,15 +160,15 @@ def test_only_what_differs_is_listed() -> None:
     ]
     text = words(render(compare(first, second, **changed)))
     assert "train: cat 100 90" in text
-    assert "1 setting differs, of 3. Setting A B training.epochs 20 30" in text
+    assert "1 of 3 settings differs. Setting A B training.epochs 20 30" in text
     assert "Fingerprint differs files:5,sha256:aaaa files:6,sha256:bbbb" in text
     assert "Trainer t1 t2" in text
     assert "Evaluator" not in text
     assert "tfx 1.16.0 1.21.0" in text
 
     text = words(render(compare(first, second)))
-    assert "Images, settings, code and versions are the same in both runs." in text
-    assert "The configuration is the same." in text
+    assert "Both runs have the same images, settings, code and versions." in text
+    assert "Both runs have the same configuration." in text
 
 
 def test_the_page_stands_alone_and_names_are_text() -> None:

@@ -35,12 +35,12 @@ from components.evaluation.verdict import Verdict
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
-from components.report import sources
+from components.report import inputs
 from components.report.component import ImageReport
 from components.report.executor import Executor
-from components.report.metrics_file import METRICS_FILE
-from components.report.pictures.source_pictures import show_rejects, show_same_images
-from components.report.ui_metadata import MOST_CLASSES, set_classification, set_metrics
+from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
+from components.report.metrics_file import METRICS_FILE, set_classification, set_metrics
+from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
@@ -120,9 +120,9 @@ def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
 @pytest.fixture
 def no_tfma(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for what is read of TFMA's files, which tests of the Evaluator cover."""
-    verdict = Verdict("blessed", "Blessed: it may.", ["accuracy 0.750 is at least 0.5"])
-    monkeypatch.setattr(sources, "read_thresholds", lambda uri: {"accuracy": "at least 0.5"})
-    monkeypatch.setattr(sources, "read_verdict", lambda uri: verdict)
+    verdict = Verdict("blessed", "Blessed: good.", ["accuracy 0.750 is at least 0.5"])
+    monkeypatch.setattr(inputs, "read_thresholds", lambda uri: {"accuracy": "at least 0.5"})
+    monkeypatch.setattr(inputs, "read_verdict", lambda uri: verdict)
 
 
 def write_model_run(folder: Path) -> types.Artifact:
@@ -220,7 +220,7 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
     page = (tmp_path / "html" / PAGE_FILE).read_text(encoding="utf-8")
     for said in (
         "red/broken.jpg",
-        "taken for blue",
+        "predicted as blue",
         "colours",
         "c0de",
         "2026-01-02",
@@ -228,7 +228,7 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
         "at least",
         "131,402",
         # The fixture's run waited longer than its `input.max_wait`.
-        "Training waited for input 20.0\N{NO-BREAK SPACE}%",
+        "Training spent 20.0\N{NO-BREAK SPACE}% of its time waiting for input",
     ):
         assert said in page
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
@@ -270,7 +270,7 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
     assert (note.category, note.picture) == ("not an image", None)
     assert "format" in note.reason
 
-    [copies] = show_same_images(rejects_uri, str(folder), most=40)
+    [copies] = show_duplicates(rejects_uri, str(folder), most=40)
     assert copies.paths == ("cat/copy.jpg", "dog/3.jpg")
     assert copies.labels == ("cat", "dog")
     assert copies.picture == make_thumbnail((folder / "dog" / "3.jpg").read_bytes())

@@ -10,9 +10,8 @@ import pytest
 
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
-from components.report.facts import ReportFacts
+from components.report.facts import ReportFacts, RunHeader
 from components.report.findings import examine
-from components.report.run_header import RunHeader
 from tests.evaluation.metrics_sample import make_comparison, make_metrics
 from tests.report.samples.report_sample import empty, small
 
@@ -78,16 +77,16 @@ def test_nothing_to_look_at_and_what_was_looked_at() -> None:
 def test_what_is_not_known_is_said() -> None:
     examination = examine(empty())
     assert set(examination.unknown) == {
-        "classes that are never right",
-        "train against eval",
-        "length of the training",
+        "classes without correct predictions",
+        "overfitting",
+        "training length",
         "pretrained weights",
-        "sizes of the images",
+        "image sizes",
         "calibration",
-        "balance of the classes",
-        "rejects, copies and conflicting labels",
+        "class balance",
+        "rejected and duplicate files",
         "anomalies and drift",
-        "waiting for input",
+        "input wait",
     }
     assert len(examination.looked_at) + len(examination.unknown) == 12
 
@@ -102,28 +101,28 @@ def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]
 
 UNDECIDED = Verdict(
     "undecided",
-    "Not blessed: better than guessing cannot be told from 209 images.",
-    ["accuracy holds the guess; about 350 images would tell"],
+    "Not blessed: 209 images are too few to show that it is better than guessing.",
+    ["the interval includes the guess; about 350 images would be enough to decide"],
 )
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "too few images to tell": (
         {"verdict": UNDECIDED},
-        "better than guessing cannot be told from 209 images",
-        "about 350 images would tell",
+        "209 images are too few to show that it is better than guessing",
+        "about 350 images would be enough",
     ),
-    "judged by the split that chose": (
+    "evaluated on the selection split": (
         {"split": "eval"},
-        "the eval split has both chosen the weights and judged them",
-        "keep images apart in a folder test",
+        "the eval split is used both to pick and to score the model",
+        "add a test/ folder",
     ),
     "worse than the model in use": (
         {"comparison": replace(healthy().comparison, changes={"accuracy": Interval(-0.2, -0.1)})},
         "accuracy is 0.100 to 0.200 below that of the model in use",
         "local_runner.py runs",
     ),
-    "learned by heart": (
+    "overfitting": (
         {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])},
-        "accuracy is 0.990 on train and 0.750 on eval",
+        "accuracy is 0.990 on train but 0.750 on eval",
         "--model.weights imagenet",
     ),
     "the first epoch was the best": (
@@ -136,7 +135,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
             "history": history([0.5, 0.6, 0.7], [0.5, 0.6, 0.7]),
             "header": header(training={"epochs": 3}),
         },
-        "the last of 3 epochs was the best, with an accuracy of 0.700 on train",
+        "the last of 3 epochs was the best, with a training accuracy of 0.700",
         "--training.epochs 6",
     ),
     "few photographs from random weights": (
@@ -144,27 +143,27 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
             "header": header(transform={"size": 96}),
             **with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]]),
         },
-        "2,400 images of 96 pixels, from random weights",
+        "2,400 training images of 96 pixels, and random initial weights",
         "--model.weights imagenet",
     ),
-    "a class that is never answered": (
+    "a class that is never predicted": (
         with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),
-        "the model never answers with dog",
+        "the model never predicts dog",
         "--training.balance weights",
     ),
     "a class that is never right": (
         with_metrics([[90, 0, 10], [0, 100, 0], [50, 50, 0]]),
-        "no image of dog is recognised",
+        "no image of dog is classified correctly",
         "labels may be mixed up",
     ),
-    "a class that was not judged": (
+    "a class without images": (
         with_metrics([[90, 5, 5], [0, 100, 0], [0, 0, 0]]),
-        "the test split has no image of dog",
+        "the test split has no images of dog",
         "add images of these classes",
     ),
     "an unbalanced set": (
         {"balance": {"train": {"bird": 800, "cat": 80, "dog": 400}}},
-        "800 training images of bird, 80 of cat",
+        "800 training images of bird, but 80 of cat",
         "--training.balance weights",
     ),
     "a tiny class": (
@@ -174,8 +173,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a class missing in eval": (
         {"balance": {"train": dict.fromkeys(LABELS, 90), "eval": {"cat": 9, "dog": 9}}},
-        "the eval split has no image of bird",
-        "sort them into train and eval folders",
+        "the eval split has no images of bird",
+        "sort them into train/ and eval/ folders",
     ),
     "rejects": (
         {"files": {"examples": 100, "rejected": 1}},
@@ -194,22 +193,22 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "many copies": (
         {"files": {"examples": 100, "duplicates": 6}},
-        "6 files are copies of other ones",
-        "remove them",
+        "6 files are copies of others",
+        "remove the copies",
     ),
     "an anomaly": (
         {"anomalies": {"train": ("label: new value x",)}},
         "1 anomaly in the data, such as label: new value x",
         "validation",
     ),
-    "larger to the model than they are": (
+    "images that are enlarged": (
         {"header": header(transform={"size": 224}, model={"weights": "w.h5"})},
-        "50% of the test images are smaller than the 224 pixels that the model sees",
+        "50% of the test images are smaller than the model's input of 224 pixels",
         "--transform.size",
     ),
     "waiting": (
         {"history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4)},
-        "training waited for input 40% of its time",
+        "training spent 40% of its time waiting for input",
         "--input.cache decoded",
     ),
 }
@@ -226,14 +225,14 @@ def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> 
 @pytest.mark.parametrize(
     ("confidence", "training", "text", "advice"),
     [
-        (0.99, {"label_smoothing": 0.2}, "too sure", "--training.calibrate true"),
-        (0.5, {"label_smoothing": 0.2}, "surer than it says", "--training.calibrate true"),
-        (0.99, {"calibrate": True}, "too sure", "it is calibrated already, on the eval split"),
+        (0.99, {"label_smoothing": 0.2}, "overconfident", "--training.calibrate true"),
+        (0.5, {"label_smoothing": 0.2}, "underconfident", "--training.calibrate true"),
+        (0.99, {"calibrate": True}, "overconfident", "it is already calibrated on the eval split"),
         (
             0.5,
             {"calibrate": True, "label_smoothing": 0.2},
-            "surer than it says",
-            "lower --training.label_smoothing, which is 0.2",
+            "underconfident",
+            "lower --training.label_smoothing, now 0.2",
         ),
     ],
 )
@@ -250,7 +249,7 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
     [finding] = examine(
         replace(facts, comparison=replace(facts.comparison, metrics=changed))
     ).findings
-    assert finding.text == f"confidence is 0.200 from accuracy on average: the model is {text}"
+    assert finding.text == f"the calibration error is 0.200: the model is {text}"
     assert advice in finding.advice
 
 
@@ -289,4 +288,4 @@ def test_many_classes_are_counted() -> None:
     scalars = {**metrics.scalars, "ece": math.nan}
     comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
     [text] = found(healthy(comparison=comparison))
-    assert text == "the model never answers with b, c, d and 4 more classes"
+    assert text == "the model never predicts b, c, d and 4 more classes"

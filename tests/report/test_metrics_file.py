@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from components.evaluation.metrics.metric_table import METRICS
+from components.report.facts import ExportedModel
 from components.report.metrics_file import write_metrics
-from components.report.run_header import ExportedModel
 from tests.report.samples.report_cases import make_facts
 
 

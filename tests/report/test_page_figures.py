@@ -33,7 +33,7 @@ def test_axes_of_fractions_are_of_0_to_1(pages: dict[str, str], section: str) ->
     """Whatever is drawn: the values of the sample are all above 0.7."""
     figures = read_texts(find_section(pages["small"], section))
     # The changes against the baseline are no fractions.
-    fractions = [texts for texts in figures if "this model − baseline" not in texts]
+    fractions = [texts for texts in figures if "this model − model in use" not in texts]
     assert fractions
     for texts in fractions:
         assert {"0.00", "1.00"} <= set(texts) or {"0.0", "1.0"} <= set(texts)
@@ -45,7 +45,13 @@ def test_the_kept_epoch_is_marked_in_each_figure_of_the_training(pages: dict[str
     assert len(figures) == 5
     assert all("kept: epoch 19" in texts for texts in figures)
     said = words(training)
-    order = ["Loss in", "Accuracy in", "Learning rate in", "Images a second in", "Fraction of time"]
+    order = [
+        "Loss in",
+        "Accuracy in",
+        "Learning rate in",
+        "Images per second in",
+        "Fraction of time",
+    ]
     places = [said.index(caption) for caption in order]
     assert places == sorted(places)
 
@@ -60,15 +66,15 @@ def test_splits_are_in_the_order_of_their_use() -> None:
     [texts] = read_texts(render_section("balance", replace(report_sample.small(), **changes)))
     assert texts[-4:] == ["train", "eval", "test", "other"]
     assert "images" in texts
-    assert "train : no anomaly. eval : no anomaly. test : no" in say("files", **changes)
+    assert "train : no anomalies. eval : no anomalies. test : no" in say("files", **changes)
     assert "train : 1,005 images" in say("balance", **changes)
 
 
 def test_curves_are_of_the_worst_classes_in_their_order(pages: dict[str, str]) -> None:
     said = words(find_section(pages["small"], "curves"))
-    assert "6 of 10 classes, the one that is told apart worst first" in said
-    areas = [float(area) for area in re.findall(r": area ([0-9.]+),", said)]
+    assert "6 of 10 classes, the lowest AUC first" in said
+    areas = [float(area) for area in re.findall(r": AUC ([0-9.]+),", said)]
     assert areas == sorted(areas)
     assert len(areas) == 6
     perfect = replace(report_sample.small().comparison, curves=())
-    assert "each is told apart perfectly" in say("curves", comparison=perfect)
+    assert "each is separated perfectly" in say("curves", comparison=perfect)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from components.report.facts import AnsweredImage, ReportFacts
+from components.report.facts import PredictedImage, ReportFacts
 from components.report.page.document import render_section
-from components.report.page.image_links import ImageLinks
+from components.report.page.sections.classes import ImageLinks
 from tests.report.page_words import say, words
 from tests.report.samples import report_sample
 from tests.report.samples.report_sample import DIGITS
@@ -40,7 +40,7 @@ def test_images_are_in_the_order_of_what_they_tell() -> None:
     )
     assert cards == [("bad", "90.0"), ("bad", "40.0"), ("good", "50.0"), ("good", "95.0")]
     said = words(render_section("images", one_class()))
-    assert "4 of 400 images, of each class confident mistakes first" in said
+    assert "4 of 400 images, in each class confident mistakes first" in said
     assert "zero : 4 of 40 images, 2 wrong" in said
 
 
@@ -48,7 +48,7 @@ def one_class() -> ReportFacts:
     facts = report_sample.small()
     answers = [("one", 0.4), ("zero", 0.95), ("two", 0.9), ("zero", 0.5)]
     images = [
-        AnsweredImage(f"{sure}.jpg", "zero", predicted, sure, 0.1, None)
+        PredictedImage(f"{sure}.jpg", "zero", predicted, sure, 0.1, None)
         for predicted, sure in answers
     ]
     return replace(facts, images=tuple(images))

@@ -186,7 +186,7 @@ def test_images_are_browsed_and_enlarged_by_keyboard(browser: Page, folder: Path
     assert all(card == pair for card in shown)
     assert f"{len(shown)} of " in browser.evaluate("document.activeElement.textContent")
     browser.evaluate(
-        """const answer = document.querySelector('select[name=answer]')
+        """const answer = document.querySelector('select[name=result]')
         answer.value = 'right'; answer.dispatchEvent(new Event('change', {bubbles: true}))"""
     )
     assert browser.evaluate(SHOWN) == []

@@ -16,10 +16,10 @@ from PIL import Image
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail, picture_of
-from components.report.facts import AnsweredImage
-from components.report.pictures.answered_images import choose, show
-from components.report.pictures.budget import keep_within
+from components.report.facts import PredictedImage
 from components.report.pictures.class_samples import sample_classes
+from components.report.pictures.gathering import keep_within
+from components.report.pictures.predicted_images import choose, show
 from tests.report.samples.records import LABELS, make_records, write_splits
 
 RECORDS = make_records(5)
@@ -47,7 +47,7 @@ def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
 
 def show_mistakes(
     evaluated: Evaluated, examples_uri: str, split: str, *, most: int
-) -> tuple[AnsweredImage, ...]:
+) -> tuple[PredictedImage, ...]:
     chosen = choose(evaluated, mistakes=most, images=0)
     return show(evaluated, chosen, examples_uri, split)[0]
 
@@ -148,17 +148,17 @@ def test_mistakes_alone_are_explained_by_the_files_themselves(examples_uri: str)
     assert asked == [{names[0]: files[names[0]]}]
     assert [mistake.heat_map for mistake in mistakes] == [heat_map]
     assert not any(image.heat_map for image in browsed)
-    unseen = AnsweredImage("a", "a", "b", 0.5, 0.5, None, heat_map)
+    unseen = PredictedImage("a", "a", "b", 0.5, 0.5, None, heat_map)
     assert keep_within([unseen, unseen], len(heat_map.jpeg)) == (unseen,)
 
 
 def test_pictures_beyond_the_limit_are_left_out() -> None:
     large = picture_of(np.zeros((8, 8, 3), np.uint8))
     size = len(large.jpeg)
-    images = [AnsweredImage(str(i), "a", "b", 0.5, 0.5, large) for i in range(4)]
+    images = [PredictedImage(str(i), "a", "b", 0.5, 0.5, large) for i in range(4)]
     assert keep_within(images, 3 * size) == tuple(images[:3])
     assert keep_within(images, -1) == ()
-    unseen = AnsweredImage("no picture", "a", "b", 0.5, 0.5, None)
+    unseen = PredictedImage("no picture", "a", "b", 0.5, 0.5, None)
     assert keep_within([images[0], unseen, images[1]], size) == (images[0], unseen)
 
 

@@ -15,7 +15,7 @@ from benchmarks.gcs_server import GcsServer
 from components.images.thumbnails import make_thumbnail
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
 from components.report.pictures import source_pictures
-from components.report.pictures.source_pictures import show_rejects, show_same_images
+from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from tests.pictures import encode, picture
 from tests.storage.gs_client import point_to
 
@@ -45,7 +45,7 @@ def test_conflicts_come_first_then_those_in_several_splits(tmp_path: Path) -> No
         same("9", "A"),
     ]
     uri = write_lines(tmp_path / "rejects", DUPLICATES_FILE, lines)
-    found = show_same_images(uri, str(tmp_path), most=4)
+    found = show_duplicates(uri, str(tmp_path), most=4)
     assert [entry.paths[0] for entry in found] == ["7", "5", "3", "1"]
 
 

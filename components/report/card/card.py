@@ -1,7 +1,6 @@
-"""The model card: what someone who finds the model should know before they use it, in Markdown.
+"""The model card in Markdown.
 
-After Mitchell et al. 2019, "Model Cards for Model Reporting", with the front matter that Hugging
-Face reads.
+After Mitchell et al. 2019, "Model Cards for Model Reporting", with Hugging Face's front matter.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from components.report.facts import ReportFacts
 from components.report.templates import load_templates
 
 MOST_CLASSES = 50
-"""More are summed up, not listed."""
+"""More are summarized, not listed."""
 
 _WORST_CLASSES = 10
 
-# Below this an accuracy of a class says little: its interval is ± 0.2 and more.
+# With fewer examples, the interval of the accuracy of a class is ± 0.2 or wider.
 _FEW_EXAMPLES = 20
 
 
 def write_card(facts: ReportFacts) -> str:
-    """Return the card; the same facts give the same text, and any label leaves it well-formed."""
+    """Return the card; the same facts give the same text, and no label breaks the Markdown."""
     metrics = facts.metrics
     text = _template().render(
         facts=facts,
@@ -52,7 +51,7 @@ def write_card(facts: ReportFacts) -> str:
         ),
         few_examples=_FEW_EXAMPLES,
     )
-    # Names of files may be any bytes.
+    # File names may hold any bytes.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -77,7 +76,7 @@ def _make_front_matter(facts: ReportFacts) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn mappings and sequences of any kind into those that YAML knows."""
+    """Convert mappings and sequences to those that YAML supports."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -86,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 
 def _balance(facts: ReportFacts) -> list[tuple[str, str]]:
-    """Choose the classes to count: all of a few, else the extremes; each with a remark."""
+    """Choose the classes to list, all or only the extremes, each with a remark."""
     labels, sizes = facts.classes, facts.balance.get("train", {})
     if len(labels) <= MOST_CLASSES:
         return [(label, "") for label in labels]
@@ -95,21 +94,21 @@ def _balance(facts: ReportFacts) -> list[tuple[str, str]]:
         return sizes.get(label, 0)
 
     return [
-        (max(labels, key=size), "most to train on"),
-        (min(labels, key=size), "fewest to train on"),
+        (max(labels, key=size), "most training images"),
+        (min(labels, key=size), "fewest training images"),
     ]
 
 
 def _choose_classes(facts: ReportFacts) -> list[int]:
-    """Return the numbers of the classes to list, the lowest recall first."""
-    # Classes without an example, whose recall is not a number, come last.
+    """Return the rows of the classes to list, the lowest recall first."""
+    # Classes without examples, whose recall is NaN, come last.
     worst = np.argsort(facts.metrics.recall, kind="stable")
     chosen: list[int] = worst[: None if len(worst) <= MOST_CLASSES else _WORST_CLASSES].tolist()
     return chosen
 
 
 def _choose_slices(facts: ReportFacts) -> list[SliceMetrics]:
-    """Sort the slices that are neither a class nor everything, the lowest accuracy first."""
+    """Return the slices other than classes and all images, the lowest accuracy first."""
     everything = facts.metrics.support.sum()
     slices = [
         part

@@ -1,36 +1,53 @@
-"""What two runs have made of the images that both were evaluated on."""
+"""Compares two runs, and decides which model is better."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-
-from components.evaluation.metrics.classification_metrics import ModelMetrics, measure
-from components.evaluation.metrics.intervals import (
-    Interval,
-    estimate_intervals,
-    paired_interval,
-)
-from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Flags, Ints, Predictions
-from components.evaluation.metrics.slice_metrics import SliceMetrics, measure_slices
-from components.images.picture import Picture
-from components.report.comparison.facts import (
-    Answer,
-    ChangedImage,
-    Changes,
-    ComparedRun,
-    ComparisonFacts,
+from components.contract.example import EVAL
+from components.evaluation.metrics.classification_metrics import measure
+from components.evaluation.verdict import estimate_images_needed
+from components.report.comparison.evaluations import Evaluation, Overlap, pair
+from components.report.comparison.paired import (
     MetricPair,
     Paired,
+    ReadPictures,
+    measure_pairs,
+    pair_metrics,
 )
-from components.report.comparison.pairing import Evaluation, Pairs, pair
-from components.report.comparison.verdict import judge_runs
+from components.report.comparison.runs import ComparedRun
+from components.report.page.formatting import count, signed
 
-ReadPictures = Callable[[Evaluation, Collection[str]], Mapping[str, Picture | None]]
-"""From file names of an evaluation to thumbnails of its images."""
+Outcome = Literal["better", "worse", "undecided", "apart"]
+
+_HEADLINES: dict[Outcome, str] = {
+    "better": "{second} is better than {first}.",
+    "worse": "{second} is worse than {first}.",
+    "undecided": "Undecided: there are too few images to tell which of {first} and {second} is "
+    "better.",
+    "apart": "{first} and {second} cannot be compared: they were evaluated on different images.",
+}
+
+
+@dataclass(frozen=True)
+class ComparisonFacts:
+    """Everything on the page of two runs."""
+
+    first: ComparedRun
+    second: ComparedRun
+    overlap: Overlap
+    paired: Paired | None
+    """None if the runs share no images."""
+    whole: tuple[MetricPair, ...]
+    """Metrics of each run on all of its images, without differences."""
+    outcome: Outcome
+    """Of the second run against the first; apart: they share no images."""
+    headline: str
+    """The outcome in a sentence."""
+    reasons: tuple[str, ...]
+    """Sentences."""
 
 
 def compare_runs(
@@ -40,109 +57,95 @@ def compare_runs(
     most: int,
     read_pictures: ReadPictures,
 ) -> ComparisonFacts:
-    """Compare the second run with the first, on the images that both were evaluated on.
+    """Compare the second run with the first, on the images that both evaluated.
 
     Args:
-        runs: what was run.
-        evaluations: what their models answered.
-        most: how many changed images to show in each direction.
+        runs: the two runs.
+        evaluations: their predictions.
+        most: number of changed images to show in each direction.
         read_pictures: called once for each direction.
     """
     pairs = pair(*evaluations)
     paired = None
     if pairs.overlap.shared:
-        paired = _measure_pairs(evaluations, pairs, most, read_pictures)
-    outcome, headline, reasons = judge_runs(runs, pairs.overlap, paired)
-    first, second = (measure(evaluation.answers) for evaluation in evaluations)
+        paired = measure_pairs(evaluations, pairs, most, read_pictures)
+    outcome, headline, reasons = _judge(runs, pairs.overlap, paired)
+    first, second = (measure(evaluation.predictions) for evaluation in evaluations)
     return ComparisonFacts(
         first=runs[0],
         second=runs[1],
         overlap=pairs.overlap,
         paired=paired,
-        whole=_pair_metrics(first, second, {}),
+        whole=pair_metrics(first, second, {}),
         outcome=outcome,
         headline=headline,
         reasons=reasons,
     )
 
 
-def _measure_pairs(
-    evaluations: tuple[Evaluation, Evaluation], pairs: Pairs, most: int, read: ReadPictures
-) -> Paired:
-    first, second = evaluations
-    before, after = _take(first.answers, pairs.first), _take(second.answers, pairs.second)
-    right, now_right = before.stats.right, after.stats.right
-    _, changes = estimate_intervals(after, before, seed=0)
-    names = tuple(second.labels[row] for row in pairs.second.tolist())
+def _judge(
+    runs: tuple[ComparedRun, ComparedRun], overlap: Overlap, paired: Paired | None
+) -> tuple[Outcome, str, tuple[str, ...]]:
+    """Return outcome, headline and reasons, by the paired interval of the accuracy difference."""
+    names = {"first": runs[0].name, "second": runs[1].name}
+    outcome = _decide(paired)
+    reasons = [*_explain(paired, outcome, names), *_describe_overlap(overlap, names)]
+    reasons += [
+        f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, so its "
+        "scores are slightly optimistic."
+        for run in runs
+        if run.split == EVAL
+    ]
+    if runs[0].model and runs[0].model == runs[1].model:
+        reasons.append("Both runs evaluated the same model: nothing was trained in between.")
+    return outcome, _HEADLINES[outcome].format(**names), tuple(reasons)
 
-    def show(changed: Flags) -> Changes:
-        return _show_changes(evaluations, pairs, changed, most, read)
 
-    return Paired(
-        accuracies=(float(right.mean()), float(now_right.mean())),
-        change=paired_interval(now_right, right),
-        metrics=_pair_metrics(measure(before), measure(after), changes),
-        recalls=_sort_recalls(measure_slices({"class": names}, now_right, right)),
-        lost=show(right & ~now_right),
-        won=show(now_right & ~right),
+def _decide(paired: Paired | None) -> Outcome:
+    if paired is None:
+        return "apart"
+    if paired.change.low <= 0 <= paired.change.high:
+        return "undecided"
+    return "better" if paired.change.low > 0 else "worse"
+
+
+def _explain(paired: Paired | None, outcome: Outcome, names: dict[str, str]) -> Iterator[str]:
+    if paired is None:
+        yield "No image was evaluated by both runs."
+        return
+    before, after = paired.accuracies
+    low, high = paired.change.low, paired.change.high
+    chance = ""
+    if outcome == "undecided":
+        chance = f", which contains 0: it may be due to chance{_estimate_images(paired)}"
+    yield (
+        f"Accuracy on the same images: {after:.3f} for {names['second']}, {before:.3f} for "
+        f"{names['first']}. The difference is {signed(paired.difference)}, 95% confidence interval "
+        f"{signed(low)} to {signed(high)}{chance}."
+    )
+    yield (
+        f"From {names['first']} to {names['second']}, {count(paired.lost.total, 'image')} went "
+        f"from right to wrong and {paired.won.total:,} from wrong to right."
     )
 
 
-def _take(predictions: Predictions, rows: Ints) -> Predictions:
-    return Predictions(predictions.labels, predictions.ids[rows], predictions.probabilities[rows])
+def _estimate_images(paired: Paired) -> str:
+    """Say how many images would decide, if the difference stayed the same."""
+    images = sum(part.examples for part in paired.recalls)
+    disagreement = (paired.lost.total + paired.won.total) / images
+    spread = disagreement - paired.difference**2
+    return estimate_images_needed(spread, abs(paired.difference), images)
 
 
-def _pair_metrics(
-    first: ModelMetrics, second: ModelMetrics, changes: Mapping[str, Interval]
-) -> tuple[MetricPair, ...]:
-    """Leave out what is 1 whatever the models answer, and what is defined for neither."""
-    classes = max(len(first.labels), len(second.labels))
-    pairs = []
-    for metric in METRICS:
-        values = first.scalars[metric], second.scalars[metric]
-        if METRICS[metric].top < classes and not all(map(math.isnan, values)):
-            pairs.append(MetricPair(metric, *values, changes.get(metric)))
-    return tuple(pairs)
-
-
-def _sort_recalls(recalls: tuple[SliceMetrics, ...]) -> tuple[SliceMetrics, ...]:
-    """Put the class that lost most first."""
-    return tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0)))
-
-
-def _show_changes(
-    evaluations: tuple[Evaluation, Evaluation],
-    pairs: Pairs,
-    changed: Flags,
-    most: int,
-    read: ReadPictures,
-) -> Changes:
-    """Show the images of which the less sure of both models is most sure."""
-    first, second = evaluations
-    [places] = np.nonzero(changed)
-    rows = pairs.first[places], pairs.second[places]
-    sure = np.minimum(
-        first.answers.stats.confidence[rows[0]], second.answers.stats.confidence[rows[1]]
+def _describe_overlap(overlap: Overlap, names: dict[str, str]) -> Iterator[str]:
+    if overlap.is_whole:
+        yield f"Both runs evaluated the same {count(overlap.shared, 'image')}."
+        return
+    yield (
+        f"Images evaluated by both runs: {overlap.shared:,}; only by {names['first']}: "
+        f"{overlap.only_first:,}; only by {names['second']}: {overlap.only_second:,}. Images are "
+        "matched by content."
     )
-    order = np.argsort(-sure, kind="stable")[:most]
-    chosen = list(zip(*(of[order].tolist() for of in rows), strict=True))
-    pictures = read(second, [second.evaluated.filenames[row] for _, row in chosen])
-    return Changes(
-        len(places),
-        tuple(
-            ChangedImage(
-                filename=(name := second.evaluated.filenames[after]),
-                label=second.labels[after],
-                first=_answer(first, before),
-                second=_answer(second, after),
-                picture=pictures.get(name),
-            )
-            for before, after in chosen
-        ),
-    )
-
-
-def _answer(evaluation: Evaluation, row: int) -> Answer:
-    predictions = evaluation.answers
-    column = int(predictions.probabilities[row].argmax())
-    return Answer(predictions.labels[column], float(predictions.stats.confidence[row]))
+    if overlap.relabelled:
+        number = count(overlap.relabelled, "image")
+        yield f"Left out because the label differs between the runs: {number}."

@@ -1,4 +1,4 @@
-"""The page of two runs: its sections, in the style and by the elements of the report's page."""
+"""The page of two runs, in the style of the report's page and with its elements."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from markupsafe import Markup
 
 from components.evaluation.metrics.metric_table import METRICS
 from components.report import page
-from components.report.comparison.differences import (
+from components.report.comparison.comparison import ComparisonFacts
+from components.report.comparison.runs import (
     list_differences,
     list_labels,
     list_parts,
     pair_data,
 )
-from components.report.comparison.facts import ComparisonFacts
 from components.report.page import formatting
 from components.report.page.document import FILTERS
+from components.report.page.drawing import Drawing
+from components.report.page.interval_plot import IntervalRow, draw_intervals
 from components.report.page.sections.metrics import judge
-from components.report.page.whiskers import Whisker, draw_whiskers
 from components.report.templates import load_templates
 
 _TITLES = {
     "summary": "Summary",
     "metrics": "Metrics",
-    "classes": "Classes",
-    "images": "Images that changed",
+    "classes": "Per-class recall",
+    "images": "Changed predictions",
     "data": "Data",
     "settings": "Configuration",
     "code": "Code and versions",
 }
 _DRAWN = 20
-# Longer tables are opened on demand.
+# Longer tables are collapsed.
 _OPEN = 20
 _MOST = 100
 
@@ -60,26 +61,22 @@ def _render_section(key: str, facts: ComparisonFacts) -> Markup:
 @functools.cache
 def _templates() -> Environment:
     folders = (Path(__file__).parent / "templates", Path(page.__path__[0]) / "templates")
-    filters: dict[str, Callable[..., Any]] = {**FILTERS, "metric": _name_metric, "judge": judge}
+    filters: dict[str, Callable[..., Any]] = {
+        **FILTERS,
+        "judge": judge,
+        "metric": lambda name: METRICS[name].title,
+    }
     return load_templates(folders, formatting.escape, filters)
 
 
-def _name_metric(metric: str) -> str:
-    return METRICS[metric].title
-
-
-def _describe_summary(facts: ComparisonFacts) -> dict[str, Any]:
-    return {"parts": list_parts(facts.first, facts.second)}
-
-
 def _describe_metrics(facts: ComparisonFacts) -> dict[str, Any]:
-    """Draw the differences that fit on one axis, where right is better."""
+    """Draw the differences of metrics from 0 to 1, where higher is better."""
     rows = [
-        Whisker(_name_metric(pair.metric), pair.second - pair.first, pair.change)
+        IntervalRow(METRICS[pair.metric].title, pair.second - pair.first, pair.change)
         for pair in (facts.paired.metrics if facts.paired else ())
         if not METRICS[pair.metric].lower_is_better and math.isfinite(pair.second - pair.first)
     ]
-    better = f"right of the dashed line {facts.second.name} is better"
+    better = f"{facts.second.name} is better to the right of the dashed line"
     return {"drawing": _draw(facts, rows, f"Differences of metrics: {better}", table="above")}
 
 
@@ -87,11 +84,11 @@ def _describe_classes(facts: ComparisonFacts) -> dict[str, Any]:
     assert facts.paired
     recalls = facts.paired.recalls
     rows = [
-        Whisker(part.value, part.accuracy - (part.baseline or 0.0), part.change)
+        IntervalRow(part.value, part.accuracy - (part.baseline or 0.0), part.change)
         for part in recalls[:_DRAWN]
     ]
-    which = f"{len(rows)} of {len(recalls):,} classes" if recalls[_DRAWN:] else "Classes"
-    caption = f"{which} by the difference of their recall, the largest loss first"
+    which = f" of {len(rows)} of {len(recalls):,} classes" if recalls[_DRAWN:] else ""
+    caption = f"Differences of recall{which}, the largest loss first"
     return {
         "drawing": _draw(facts, rows, caption, table="below"),
         "listed": recalls[:_MOST],
@@ -99,11 +96,13 @@ def _describe_classes(facts: ComparisonFacts) -> dict[str, Any]:
     }
 
 
-def _draw(facts: ComparisonFacts, rows: list[Whisker], caption: str, *, table: str) -> Any:
+def _draw(
+    facts: ComparisonFacts, rows: list[IntervalRow], caption: str, *, table: str
+) -> Drawing | None:
     if not rows:
         return None
     axis = f"{facts.second.name} − {facts.first.name}"
-    return draw_whiskers(rows, axis=axis, zero=True, caption=caption, table=table)
+    return draw_intervals(rows, axis=axis, zero=True, caption=caption, table=table)
 
 
 def _describe_data(facts: ComparisonFacts) -> dict[str, Any]:
@@ -129,7 +128,7 @@ def _describe_code(facts: ComparisonFacts) -> dict[str, Any]:
 
 
 _DESCRIBE: Mapping[str, Callable[[ComparisonFacts], dict[str, Any]]] = {
-    "summary": _describe_summary,
+    "summary": lambda facts: {"parts": list_parts(facts.first, facts.second)},
     "metrics": _describe_metrics,
     "classes": _describe_classes,
     "data": _describe_data,

@@ -1,7 +1,7 @@
-"""The page as a whole: its sections, and the templates that they are written by.
+"""The page: its sections and their templates.
 
-What is long is in `details`, links lead to sections, the style sheet knows the theme: all of it
-works without a script, from a file, on paper, and in sandboxed frames.
+Long lists are in `details`, links lead to sections, and the style sheet follows the theme, so the
+page works without scripts, from a file, on paper, and in sandboxed frames.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from components.contract.printable import format_duration
 from components.report.facts import ReportFacts
 from components.report.page import formatting
 from components.report.page.sections.balance import describe_balance
-from components.report.page.sections.calibration import describe_calibration
-from components.report.page.sections.classes import describe_classes
-from components.report.page.sections.confusion import describe_confusion
-from components.report.page.sections.curves import describe_curves
-from components.report.page.sections.images import describe_images
-from components.report.page.sections.metrics import describe_metrics
-from components.report.page.sections.slices import describe_slices
+from components.report.page.sections.classes import (
+    describe_classes,
+    describe_confusion,
+    describe_images,
+)
+from components.report.page.sections.curves import describe_calibration, describe_curves
+from components.report.page.sections.metrics import describe_metrics, describe_slices
 from components.report.page.sections.summary import describe_summary
 from components.report.page.sections.training import describe_training
 from components.report.templates import load_templates
@@ -32,21 +32,21 @@ from components.report.templates import load_templates
 _TITLES = {
     "summary": "Summary",
     "metrics": "Metrics",
-    "classes": "Classes",
-    "confusion": "Confusion",
-    "images": "Images",
+    "classes": "Per-class metrics",
+    "confusion": "Confusion matrix",
+    "images": "Predictions",
     "mistakes": "Worst mistakes",
     "slices": "Slices",
     "calibration": "Calibration",
-    "curves": "ROC and precision",
+    "curves": "ROC and precision-recall",
     "training": "Training",
     "balance": "Class balance",
-    "samples": "Samples",
+    "samples": "Training samples",
     "files": "Files and anomalies",
     "run": "Run",
 }
 
-# What templates cannot tell from the facts alone.
+# Values that templates need besides the facts.
 _DESCRIBE: Mapping[str, Callable[[ReportFacts], dict[str, Any]]] = {
     "summary": describe_summary,
     "metrics": describe_metrics,
@@ -78,7 +78,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "signed": formatting.signed,
     "titled": formatting.titled,
 }
-"""What templates call, by its name there."""
+"""Name in templates → function."""
 
 
 def render(facts: ReportFacts) -> str:

@@ -1,7 +1,7 @@
-"""Figures by Matplotlib as SVG elements in the page's font and colours.
+"""Matplotlib figures as SVG elements in the page's font and colors.
 
-SVG rather than a script: it is drawn in a sandboxed frame too, loads nothing, is the same every
-time, and takes 10 to 60 KB a figure, where the runtimes of Plotly or Vega take megabytes.
+Unlike scripts, SVG works in sandboxed frames, loads nothing, is reproducible, and takes 10 to 60 KB
+a figure; the runtimes of Plotly or Vega take megabytes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from matplotlib.figure import Figure
 from components.report.page.formatting import shorten
 
 WIDTH = 4.4
-"""Inches, 317 points: on a phone of 390 px a figure's text is somewhat larger than its points."""
+"""Inches, 317 points, so text stays readable on a phone of 390 px."""
 
 WHOLE = (-0.03, 1.03)
-"""Limits of an axis of fractions: all of 0 to 1, with room for what lies at its ends. An axis that
-fits itself to what is drawn makes differences of nothing look large."""
+"""Limits of an axis of fractions: 0 to 1, with room for markers at the ends. An axis fitted to the
+data would exaggerate tiny differences."""
 
 INK, SOFT, LINE, BACK = "#010101", "#020202", "#030303", "#040404"
 FIRST, SECOND, THIRD = "#050505", "#060606", "#070707"
 SERIES = ((FIRST, "o", "-"), (SECOND, "D", "--"), (THIRD, "s", ":"))
-"""Colour, marker and line of the first series, the second, …: never told apart by colour alone."""
+"""Color, marker and line of each series, so that series do not differ by color alone."""
 
-# The colours that Matplotlib draws in, and what follows the page's theme in their place.
+# Placeholder colors, and the variables of the page's theme that replace them.
 _THEMED = {INK: "ink", SOFT: "soft", LINE: "line", BACK: "back"} | {
     FIRST: "first",
     SECOND: "second",
@@ -73,7 +73,7 @@ class Drawing:
 
     svg: Markup
     name: str
-    """What a screen reader calls it: says what is to be seen; unique on a page."""
+    """Accessible name: describes the figure; unique on a page."""
     caption: str
 
 
@@ -88,19 +88,19 @@ def draw(
     """Draw a figure; the same calls give the same bytes.
 
     Args:
-        paint: gets an empty figure.
-        caption: is shown with it, and a full stop after it.
+        paint: draws on an empty figure.
+        caption: shown with the figure, followed by a period.
         height: inches.
-        name: the default is the caption and where the table of the numbers is.
-        table: "above" or "below" the figure.
+        name: accessible name; by default the caption and the place of the table.
+        table: place of the table with the numbers, "above" or "below" the figure.
     """
     name = name or f"{caption}; the numbers are in the table {table}"
-    # Identifiers follow from the salt: several drawings on a page may not share them.
+    # The salt makes identifiers unique among the drawings of a page.
     with (
         matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": ascii(name)}),
         warnings.catch_warnings(),
     ):
-        # The browser has glyphs that Matplotlib's font lacks.
+        # The browser has the glyphs that Matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)
@@ -111,17 +111,17 @@ def draw(
 
 
 def _theme(drawing: str) -> str:
-    """Keep the SVG element, its groups unnamed, and let the style sheet say what colours are."""
+    """Keep the SVG element without group names, and leave colors to the style sheet."""
     drawing = drawing[drawing.index("<svg") :]
     drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)
     drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
-    for colour, variable in _THEMED.items():
-        drawing = drawing.replace(colour, f"var(--{variable})")
+    for color, variable in _THEMED.items():
+        drawing = drawing.replace(color, f"var(--{variable})")
     return re.sub(r"\n\s*", "\n", drawing)
 
 
 def name_rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Name the rows 0, 1, … of a figure, from the top down, by labels of any length and script."""
+    """Label the rows 0, 1, … of a figure, from the top down."""
     axes.set_yticks(range(len(labels)), [shorten(label, _LONGEST) for label in labels])
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -129,6 +129,6 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def place_legend(figure: Figure, axes: Axes) -> None:
-    """Put the legend of `axes` above the figure, where it covers nothing."""
+    """Put the legend of `axes` above the figure."""
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=3, borderpad=0)

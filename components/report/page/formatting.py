@@ -1,4 +1,4 @@
-"""How the page writes text and numbers; templates call these functions as filters."""
+"""Formats text and numbers; templates call these functions as filters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from markupsafe import escape as escape_markup
 
 from components.images.picture import Picture
 
-# File names may hold control characters, also such that turn the direction of text, and bytes that
-# are no text arrive as lone surrogates, which cannot be written.
+# File names may hold control characters, some of which change the direction of text; invalid bytes
+# arrive as lone surrogates, which cannot be encoded.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LONGEST = 60
-# Pictures of up to so many pixels are enlarged by whole numbers, so that each pixel is seen.
+# Pictures of up to this size are enlarged by whole numbers, so that each pixel is visible.
 _TINY = 48
 
 
 def escape(value: object) -> Markup:
-    """Make HTML of a text that may hold anything; HTML stays as it is."""
+    """Escape text for HTML; markup stays unchanged."""
     return value if isinstance(value, Markup) else escape_markup(_clean(str(value)))
 
 
@@ -30,12 +30,12 @@ def _clean(value: str) -> str:
 
 
 def isolate(value: str) -> Markup:
-    """Keep right-to-left text from turning its surroundings."""
+    """Keep right-to-left text from affecting its surroundings."""
     return Markup("<bdi>{}</bdi>").format(escape(value))
 
 
 def clip(value: str, most: int = _LONGEST) -> Markup:
-    """Shorten to `most` characters; what was cut is whole where it is pointed at."""
+    """Shorten to `most` characters, with the whole text as a tooltip."""
     short = shorten(value, most)
     if len(short) == len(value):
         return isolate(value)
@@ -43,35 +43,35 @@ def clip(value: str, most: int = _LONGEST) -> Markup:
 
 
 def titled(value: str) -> Markup:
-    """Make a text that the style sheet may cut off whole where it is pointed at."""
+    """Add the text as a tooltip, as the style sheet may cut it off."""
     return Markup('<bdi title="{0}">{0}</bdi>').format(_clean(value))
 
 
 def shorten(value: str, most: int) -> str:
-    """Cut the middle out of what has more than `most` characters: ends tell names apart."""
+    """Cut the middle out of long text: names differ at their ends."""
     clean = _clean(value)
     head, tail = most // 2, most - most // 2 - 1
     return clean if len(clean) <= most else f"{clean[:head]}…{clean[len(clean) - tail :]}"
 
 
 def number(value: float) -> str:
-    """Write with three decimals; a dash where it is not defined."""
+    """Format with three decimals; a dash if undefined."""
     return f"{value:.3f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def signed(value: float) -> str:
-    """Write a difference with its sign, a small one with one more decimal."""
+    """Format a difference with its sign; tiny ones get another decimal."""
     decimals = 4 if 0 < abs(value) < 0.0005 else 3
     return f"{value:+.{decimals}f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def integer(value: int) -> str:
-    """Write a whole number, its thousands set apart."""
+    """Format an integer with thousands separators."""
     return f"{value:,}"
 
 
 def percent(value: float) -> str:
-    """Write a fraction, so that only what is all is 100 % and only nothing is 0 %."""
+    """Format a fraction; only exactly 1 is shown as 100 %, and only 0 as 0 %."""
     if not math.isfinite(value):
         return "–"
     if 0 < value < 0.001 or 0.999 < value < 1:
@@ -80,12 +80,12 @@ def percent(value: float) -> str:
 
 
 def count(value: int, one: str, many: str = "") -> str:
-    """Write a number of things."""
+    """Format a number of things."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
 def first_of(shown: int, total: int, one: str, many: str = "", order: str = "") -> str:
-    """Say how many things are shown and whether that is all; several have an order."""
+    """Say how many of the things are shown, and in which order."""
     if total < 2:
         return count(total, one, many)
     amount = f"{shown:,} of " if shown < total else "All "
@@ -93,17 +93,17 @@ def first_of(shown: int, total: int, one: str, many: str = "", order: str = "") 
 
 
 def sentence(value: str) -> str:
-    """Begin with a capital, as a sentence does."""
+    """Capitalize the first letter."""
     return value[:1].upper() + value[1:]
 
 
 def setting(value: object) -> str:
-    """Write a value of the configuration."""
+    """Format a configuration value."""
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def scale(image: Picture, side: int) -> tuple[int, int, bool]:
-    """Return width and height in CSS pixels, the longer about `side`, and whether pixels show."""
+    """Return width and height in CSS pixels, the longer about `side`, and whether it is tiny."""
     longer = max(image.width, image.height)
     tiny = longer <= _TINY
     factor = max(1, round(side / longer)) if tiny else side / longer
@@ -112,5 +112,5 @@ def scale(image: Picture, side: int) -> tuple[int, int, bool]:
 
 
 def encode(image: Picture) -> str:
-    """Write the bytes of a picture as part of an address."""
+    """Encode a picture for a data URL."""
     return base64.b64encode(image.jpeg).decode()

@@ -1,1 +1,1 @@
-"""The report's pictures: samples, answered images, rejects, copies; the door is `gathering.py`."""
+"""The report's pictures: samples, predicted images, rejects, copies; start with `gathering.py`."""

@@ -13,8 +13,8 @@ from components.records.shard_files import read_index
 from components.report.facts import ClassSample
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
-"""From canonical images to how the model sees them, and how a training step may: uint8 [images,
-height, width, 3] each, the same array twice when training changes nothing."""
+"""Maps canonical images to what the model sees, and to what a training step may see: uint8 [images,
+height, width, 3] each, the same array twice if training does not augment."""
 
 
 def sample_classes(
@@ -26,19 +26,19 @@ def sample_classes(
     preview_images: PreviewImages,
     split: str = "train",
 ) -> tuple[ClassSample, ...]:
-    """Show the first images of some classes: any would do, as records are in the order of a hash.
+    """Show the first images of some classes; records are in the order of a hash.
 
     Args:
-        examples_uri: URI of ImageTransform's examples; only the images that are shown are read.
-        vocabulary: the label of each label id.
+        examples_uri: URI of ImageTransform's examples; only the images shown are read.
+        vocabulary: label of each label id.
         shown: labels of the classes to show.
         each: images of each class, or as many as there are.
-        preview_images: decodes them; called once, with all of them.
-        split: the split that the images are taken from.
+        preview_images: decodes the images; called once, with all of them.
+        split: split to take the images from.
 
     Returns:
-        The classes that have any, in the order of `shown`. `augmented` is `seen` when training
-        changes nothing. Nothing at all if another writer than ImageTransform wrote the examples.
+        The classes that have images, in the order of `shown`. None if the examples were not written
+        by ImageTransform.
     """
     ids = {label: number for number, label in enumerate(vocabulary)}
     known = {label: ids[label] for label in shown if label in ids}
@@ -68,7 +68,7 @@ def _make_sample(label: str, seen: Pixels, augmented: Pixels | None) -> ClassSam
 def _find_images(
     examples_uri: str, split: str, ids: Collection[int], each: int
 ) -> dict[int, list[bytes]]:
-    """Read up to `each` images of every label id, shard by shard until there are enough.
+    """Read up to `each` images of every label id, shard by shard.
 
     Raises:
         FileNotFoundError: a shard has no index of its images.

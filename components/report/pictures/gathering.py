@@ -1,24 +1,32 @@
-"""All pictures of the report, and how many of them there is room for; the door to this package."""
+"""Gathers all pictures of the report, as many as there is room for."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Evaluated
-from components.report.facts import MATRIX_CLASSES, ClassSample
-from components.report.pictures.answered_images import Explain, choose, show
-from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
+from components.images.picture import Picture
+from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
+from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage
 from components.report.pictures.class_samples import sample_classes
-from components.report.pictures.heat_maps import explain_images
-from components.report.pictures.source_pictures import show_rejects, show_same_images
+from components.report.pictures.predicted_images import Explain, choose, show
+from components.report.pictures.source_pictures import show_duplicates, show_rejects
+
+MOST_BYTES = 5_500_000
+"""Limit of all pictures of a page: 7.3 MB in base64, of the 10 MB that a page may have."""
 
 _SAMPLED_CLASSES, _SAMPLES_EACH = 24, 4
-_REJECTS, _SAME_IMAGES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
+_REJECTS, _DUPLICATES, _MISTAKES, _IMAGES = 40, 40, 48, 1000
+
+# Small, as each image is run through the network several times.
+_EXPLAIN_BATCH = 16
+_EXPLAIN_SIGNATURE = "explain"
 
 
 def gather_pictures(
@@ -35,38 +43,46 @@ def gather_pictures(
 
     Args:
         given: the inputs of ImageReport.
-        evaluated: the answers.
-        metrics: of the new model.
-        split: that was evaluated.
-        config: that the model was trained with.
-        preview_fn: dotted path of what shows images as the model sees them.
-        model: folder of the SavedModel, which draws heat maps; "": there are none.
+        evaluated: the predictions.
+        metrics: metrics of the new model.
+        split: the evaluated split.
+        config: configuration that the model was trained with.
+        preview_fn: dotted path of the function that shows images as the model sees them.
+        model: folder of the SavedModel, for heat maps; "": no heat maps.
     """
     examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
     samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
     rejects = show_rejects(rejects_uri, root, most=_REJECTS)
-    same_images = show_same_images(rejects_uri, root, most=_SAME_IMAGES)
+    duplicates = show_duplicates(rejects_uri, root, most=_DUPLICATES)
     shown = {metrics.labels[column] for column in metrics.most_mistaken(MATRIX_CLASSES)}
     chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
-    mistakes, images = show(evaluated, chosen, examples_uri, split, _explain(model))
+    explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
+    mistakes, images = show(evaluated, chosen, examples_uri, split, explain)
     left = MOST_BYTES - sum(map(_bytes_of_sample, samples))
     left -= count_bytes(reject.picture for reject in rejects)
-    left -= count_bytes(same.picture for same in same_images)
+    left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
     left -= count_bytes(picture for one in mistakes for picture in (one.picture, one.heat_map))
     return {
         "samples": samples,
         "rejects": rejects,
-        "same_images": same_images,
+        "duplicates": duplicates,
         "mistakes": mistakes,
         "images": keep_within(images, left),
     }
 
 
-def _explain(model: str) -> Explain:
-    """Return what draws heat maps, with the model of the run if the report was given it."""
-    return functools.partial(explain_images, model) if model else lambda files: {}
+def count_bytes(pictures: Iterable[Picture | None]) -> int:
+    """Add up the sizes of pictures."""
+    return sum(len(picture.jpeg) for picture in pictures if picture)
+
+
+def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[PredictedImage, ...]:
+    """Return the first images whose pictures have at most `limit` bytes in total."""
+    totals = itertools.accumulate(count_bytes([image.picture, image.heat_map]) for image in images)
+    kept = sum(1 for total in totals if total <= limit)
+    return tuple(images[:kept])
 
 
 def _bytes_of_sample(sample: ClassSample) -> int:
@@ -90,3 +106,35 @@ def _sample(
         each=_SAMPLES_EACH,
         preview_images=lambda encoded: preview(encoded, config),
     )
+
+
+def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Picture]:
+    """Draw a heat map over each image as the model saw it.
+
+    Args:
+        saved_model: path or URL of the model, whose signature `explain` computes the heat maps.
+        files: name → encoded image.
+
+    Returns:
+        Name → picture; none if the model has no such signature, and none for a batch that fails.
+    """
+    import tensorflow as tf
+
+    # Loading takes half a second.
+    if not files:
+        return {}
+    explain = dict(tf.saved_model.load(saved_model).signatures).get(_EXPLAIN_SIGNATURE)
+    if explain is None:
+        return {}
+    pictures: dict[str, Picture] = {}
+    names = list(files)
+    for start in range(0, len(names), _EXPLAIN_BATCH):
+        batch = names[start : start + _EXPLAIN_BATCH]
+        try:
+            explained = explain(image_bytes=tf.constant([files[name] for name in batch]))
+        except tf.errors.OpError:
+            continue
+        maps, seen = explained["heat_map"].numpy(), explained["seen_bytes"].numpy()
+        for name, heat, encoded in zip(batch, maps, seen, strict=True):
+            pictures[name] = picture_of(lay_over(heat, read_png(encoded)), side=2 * SIDE)
+    return pictures

@@ -1,6 +1,6 @@
-"""Pictures of the report from the folder of images: rejected files, and images in several files.
+"""Pictures from the image folder: rejected files, and duplicates.
 
-Best effort: the folder may have changed, or be out of reach, since it was ingested.
+Best effort: since ingest, the folder may have changed or become unreachable.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fsspec import AbstractFileSystem
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
-from components.report.facts import Reject, SameImage
+from components.report.facts import DuplicateImage, Reject
 from components.storage.folder import is_local, open_folder
 
-# Larger files get no picture; so many are read, and held in memory, at once.
+# Larger files get no picture. A batch is read, and held in memory, at once.
 _MOST_BYTES = 32 * 2**20
 _BATCH = 8
 
-# For one batch, and for all of a call: a report is no reason to wait for a store that is down.
+# Timeouts of a batch and of a call: a report does not wait for a store that is down.
 _BATCH_SECONDS = 20.0
 _TOTAL_SECONDS = 60.0
 
@@ -40,7 +40,7 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
         most: how many to show.
 
     Returns:
-        Each with a picture, if there is anything to see and `root` can be read in a minute.
+        Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
     found = list(islice(_read_lines(rejects_uri, REJECTS_FILE), most))
     pictures = _read_pictures(root, [reject["path"] for reject in found])
@@ -50,16 +50,16 @@ def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...
     )
 
 
-def show_same_images(rejects_uri: str, root: str, *, most: int) -> tuple[SameImage, ...]:
-    """Show `most` images that several files hold: those with several labels, then splits, first.
+def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[DuplicateImage, ...]:
+    """Show `most` duplicates: those with several labels first, then those in several splits.
 
-    Among equals they come in the order of their first paths. Otherwise it works as `show_rejects`.
+    Ties are in the order of their first paths. See `show_rejects` for the arguments.
     """
-    # Holds only `most` of what may be a million lines.
+    # There may be a million lines.
     found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
     pictures = _read_pictures(root, [same["paths"][0] for same in found])
     return tuple(
-        SameImage(tuple(same["paths"]), tuple(same["labels"]), tuple(same["splits"]), picture)
+        DuplicateImage(tuple(same["paths"]), tuple(same["labels"]), tuple(same["splits"]), picture)
         for same, picture in zip(found, pictures, strict=True)
     )
 
@@ -76,7 +76,7 @@ def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
-    """Read files below `root` for as long as there is time; None for those without a picture."""
+    """Read files below `root` until the timeout; None for those without a picture."""
     pictures: list[Picture | None] = []
     end = time.monotonic() + _TOTAL_SECONDS
     try:
@@ -92,12 +92,12 @@ def _read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
 
 
 def _read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> list[bytes | None]:
-    """Read files, of a store all at the same time; None for those that cannot be shown."""
+    """Read files, concurrently from a store; None for those that cannot be shown."""
     full = {path: f"{folder}/{path}" for path in paths if _is_below(path)}
     if is_local(fs):
-        # A pipe would be waited for.
+        # A pipe would block.
         full = {path: name for path, name in full.items() if os.path.isfile(name)}
-    # One more byte tells that there are more.
+    # One more byte shows that a file is too large.
     limit: dict[str, Any] = {"starts": 0, "ends": _MOST_BYTES + 1, "on_error": "return"}
     if fs.async_impl:
         limit["timeout"] = _BATCH_SECONDS
@@ -110,5 +110,5 @@ def _usable(content: object) -> bytes | None:
 
 
 def _is_below(path: str) -> bool:
-    """Say whether a path stays in its folder; one that was listed does, a manifest's may not."""
+    """Say whether a path stays in its folder; those of a manifest may not."""
     return ".." not in path.split("/")

@@ -10,9 +10,9 @@ import numpy as np
 
 from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.picture import Picture
-from components.report.comparison.comparison import compare_runs
-from components.report.comparison.facts import ComparedRun, ComparisonFacts
-from components.report.comparison.pairing import Evaluation
+from components.report.comparison.comparison import ComparisonFacts, compare_runs
+from components.report.comparison.evaluations import Evaluation
+from components.report.comparison.runs import ComparedRun
 from tests.pictures import encode, picture
 
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")

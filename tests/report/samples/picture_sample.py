@@ -13,7 +13,7 @@ from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Floats
 from components.images.picture import Picture
 from components.images.thumbnails import lay_over, picture_of
-from components.report.facts import AnsweredImage, ClassSample, Reject, SameImage
+from components.report.facts import ClassSample, DuplicateImage, PredictedImage, Reject
 from tests.pictures import encode, picture
 
 # Mistakes of a report, at most, if they are to have heat maps.
@@ -37,7 +37,7 @@ def _load_digits() -> Floats:
     return images
 
 
-def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, ...]:
+def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[PredictedImage, ...]:
     found = []
     for place in range(number):
         label, predicted = labels[place % len(labels)], labels[(place + 1) % len(labels)]
@@ -45,7 +45,9 @@ def make_mistakes(labels: tuple[str, ...], number: int) -> tuple[AnsweredImage, 
         sure = 0.9996 * 0.97**place
         heat_map = draw_heat_map(place) if number <= _EXPLAINED else None
         picture = digit(place)
-        found.append(AnsweredImage(name, label, predicted, sure, (1 - sure) / 2, picture, heat_map))
+        found.append(
+            PredictedImage(name, label, predicted, sure, (1 - sure) / 2, picture, heat_map)
+        )
     return tuple(found)
 
 
@@ -58,7 +60,7 @@ def draw_heat_map(number: int) -> Picture:
     return picture_of(lay_over(heat, np.asarray(seen)), side=192)
 
 
-def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[AnsweredImage, ...]:
+def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[PredictedImage, ...]:
     """Up to `each` of every pair of classes that occurs."""
     found = []
     for row, column in np.argwhere(metrics.confusion).tolist():
@@ -66,12 +68,12 @@ def make_images(metrics: ModelMetrics, *, each: int, most: int) -> tuple[Answere
             label, predicted = metrics.labels[row], metrics.labels[column]
             name = f"test/{label}/{row}-{column}-{turn}.jpg"
             sure = 0.97 - 0.11 * turn
-            image = AnsweredImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
+            image = PredictedImage(name, label, predicted, sure, 1 - sure, digit(row + 10 * turn))
             found.append(image)
     return tuple(found[:most])
 
 
-def make_large_images(metrics: ModelMetrics) -> list[AnsweredImage]:
+def make_large_images(metrics: ModelMetrics) -> list[PredictedImage]:
     """As many as are looked for, of noise, which takes more room than any photograph."""
     noise = np.random.default_rng(5).integers(0, 256, (96, 96, 3), np.uint8)
     large = thumbnail(Image.fromarray(noise))
@@ -85,13 +87,13 @@ def make_reject(place: int) -> Reject:
     return Reject(path, "truncated", "JPEG: Premature end of JPEG file", seen)
 
 
-def make_same_images() -> tuple[SameImage, ...]:
+def make_duplicates() -> tuple[DuplicateImage, ...]:
     """A conflict, a leak, and an image that is found often."""
     many = tuple(f"six/{place}.png" for place in range(7))
     return (
-        SameImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), digit(1)),
-        SameImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), digit(2)),
-        SameImage(many, ("six",), ("eval",), digit(6)),
+        DuplicateImage(("one/a.png", "seven/b.png"), ("one", "seven"), ("train",), digit(1)),
+        DuplicateImage(("two/a.png", "two/c.png"), ("two",), ("test", "train"), digit(2)),
+        DuplicateImage(many, ("six",), ("eval",), digit(6)),
     )
 
 

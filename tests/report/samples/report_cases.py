@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from components.evaluation.verdict import Outcome, Verdict
-from components.report.facts import AnsweredImage, Reject, ReportFacts, SameImage
-from components.report.run_header import RunHeader
+from components.report.facts import DuplicateImage, PredictedImage, Reject, ReportFacts, RunHeader
 from tests.evaluation.metrics_sample import make_comparison
 
 NASTY_LABELS = (
@@ -53,7 +52,7 @@ def make_facts(
         split="eval",
         verdict=Verdict(
             outcome,
-            "Blessed: it may." if outcome == "blessed" else "Not blessed: it may not.",
+            "Blessed: good." if outcome == "blessed" else "Not blessed: bad.",
             ["accuracy 0.700 reaches 0.100, the majority-class accuracy"],
         ),
         majority_accuracy=1 / len(labels),
@@ -71,7 +70,7 @@ def make_facts(
         history={"loss": (1.0, 0.5), "val_loss": (1.1, 0.6)},
         comparison=make_comparison(labels, each=each, accuracy=0.7, compared=baseline),
         rejects=(Reject(f"{labels[0]}/0.jpg", "broken", "no image", None),),
-        same_images=(SameImage(("x/1.jpg", "y/1.jpg"), labels[:2], ("eval", "train"), None),),
-        mistakes=(AnsweredImage("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
+        duplicates=(DuplicateImage(("x/1.jpg", "y/1.jpg"), labels[:2], ("eval", "train"), None),),
+        mistakes=(PredictedImage("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
         baseline_version="1700000000" if baseline else "",
     )

@@ -11,17 +11,16 @@ import numpy as np
 from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison
 from components.evaluation.verdict import Verdict
-from components.report.facts import ClassSample, ReportFacts
-from components.report.pictures.budget import MOST_BYTES, count_bytes, keep_within
-from components.report.run_header import ExportedModel, RunHeader
+from components.report.facts import ClassSample, ExportedModel, ReportFacts, RunHeader
+from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
 from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
 from tests.report.samples.picture_sample import (
     digit,
+    make_duplicates,
     make_images,
     make_large_images,
     make_mistakes,
     make_reject,
-    make_same_images,
     sample_class,
 )
 
@@ -81,7 +80,7 @@ def make_history(epochs: int) -> dict[str, list[float]]:
 
 @functools.cache
 def small() -> ReportFacts:
-    """Ten classes, a baseline, something in every section."""
+    """Ten classes, a baseline, and content in every section."""
     comparison = make_comparison(DIGITS, each=40, accuracy=0.92)
     counts = {label: 150 - 11 * place for place, label in enumerate(DIGITS)}
     return ReportFacts(
@@ -89,10 +88,10 @@ def small() -> ReportFacts:
         split="test",
         verdict=Verdict(
             "blessed",
-            "Blessed: better than the model in use, which it may replace.",
+            "Blessed: better than the model in use.",
             [
-                "accuracy 0.926 reaches 0.9, the least allowed",
-                "the model in use has 0.876",
+                "accuracy 0.926 reaches 0.9, the required minimum",
+                "the accuracy of the model in use is 0.876",
             ],
         ),
         majority_accuracy=0.14,
@@ -112,17 +111,17 @@ def small() -> ReportFacts:
         scaling=Scaling(temperature=0.61, images=240, ece=0.134, loss=0.391),
         samples=tuple(sample_class(label, place) for place, label in enumerate(DIGITS)),
         rejects=tuple(map(make_reject, range(14))),
-        same_images=make_same_images(),
+        duplicates=make_duplicates(),
         mistakes=make_mistakes(DIGITS, 30),
         images=make_images(comparison.metrics, each=3, most=1000),
         baseline_version="17",
-        notes=("Samples are of the train split.",),
+        notes=("Samples are from the train split.",),
     )
 
 
 @functools.cache
 def nasty() -> ReportFacts:
-    """Odd labels, a class missing in the split, nothing to compare with, little of the rest."""
+    """Odd labels, a class missing in the split, no baseline, and little else."""
     confusion = make_confusion(len(NASTY), 9, accuracy=0.7)
     confusion[-1] = 0
     confusion[:, -1] = 0
@@ -156,7 +155,7 @@ def nasty() -> ReportFacts:
         ),
         samples=tuple(ClassSample(label, (digit(1, size=8),), ()) for label in NASTY),
         rejects=(),
-        same_images=(),
+        duplicates=(),
         mistakes=make_mistakes(NASTY, len(NASTY)),
         images=make_images(measures, each=2, most=1000),
         baseline_version="",
@@ -166,18 +165,18 @@ def nasty() -> ReportFacts:
 
 @functools.cache
 def empty() -> ReportFacts:
-    """A run of which next to nothing is known."""
+    """A run without data."""
     labels = ("cat", "dog")
     nothing = make_metrics(labels, np.zeros((2, 2), np.int64))
     comparison = Comparison(replace(nothing, roc=None), {}, None, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
-    verdict = Verdict("undecided", "Not blessed: nothing can be told from 0 images.", [])
+    verdict = Verdict("undecided", "Not blessed: 0 images are too few to show anything.", [])
     return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)
 
 
 @functools.cache
 def huge(classes: int = 1000) -> ReportFacts:
-    """50,000 images, and as many pictures as a page may have."""
+    """50,000 images, and as many pictures as a page can hold."""
     labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
     sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
     counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
@@ -190,7 +189,7 @@ def huge(classes: int = 1000) -> ReportFacts:
         small(),
         balance={"train": counts, "test": dict.fromkeys(labels, 50)},
         files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
-        # Twelve small figures more would be those of the small page.
+        # The small page has such figures.
         comparison=replace(comparison, curves=()),
         samples=samples,
         mistakes=mistakes,

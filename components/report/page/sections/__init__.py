@@ -1,1 +1,1 @@
-"""What the sections of the page compute: rows, numbers and figures; `templates` has the markup."""
+"""Rows, numbers and figures of the page's sections; `templates` has the markup."""

@@ -1,4 +1,4 @@
-"""How many images each class has in each split."""
+"""Class balance: images of each class in each split."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from components.report.page.drawing import BACK, SERIES, Drawing, draw, name_row
 
 Balance = Mapping[str, Mapping[str, int]]
 
-# More classes make a figure of several screens.
+# More classes would need a figure of several screens.
 _BARS = 30
-# Heights, of a row: its bars take this fraction of it; in inches, of a bar, and of what is around.
+# Fraction of a row that its bars fill; heights, inches, of a bar and of everything else.
 _FILLED, _BAR, _AROUND = 0.8, 0.12, 1.0
 _MOST = 100
 _WIDE_RANGE = 20
@@ -36,7 +36,7 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
 
 
 def _sort_labels(balance: Balance) -> list[str]:
-    """Order the classes from the most frequent over all splits to the rarest."""
+    """Sort the classes by frequency over all splits, the most frequent first."""
     labels = sorted({label for counts in balance.values() for label in counts})
     return sorted(labels, key=lambda label: -sum(c.get(label, 0) for c in balance.values()))
 
@@ -53,7 +53,7 @@ def _describe_split(split: str, counts: Mapping[str, int], labels: Sequence[str]
 
 
 def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
-    """Draw a bar for each split of each class, all on one scale."""
+    """Draw a bar for each class and split."""
     height = _FILLED / max(1, len(balance))
 
     def paint(figure: Figure) -> None:
@@ -67,19 +67,19 @@ def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
         name_rows(axes, labels)
         place_legend(figure, axes)
 
-    caption = f"Images of each class in {', '.join(balance)}, the most frequent class first"
+    caption = f"Images per class in {', '.join(balance)}, the most frequent class first"
     rows = len(labels) * max(2, len(balance))
     return draw(paint, caption=caption, height=_AROUND + _BAR / _FILLED * rows)
 
 
 def _style(place: int) -> dict[str, Any]:
-    """Tell neighbouring bars apart by more than colour: one of two is not filled."""
-    colour, _, _ = SERIES[place % len(SERIES)]
-    return {"facecolor": BACK if place % 2 else colour, "edgecolor": colour}
+    """Distinguish neighboring bars by more than color: every other one is not filled."""
+    color, _, _ = SERIES[place % len(SERIES)]
+    return {"facecolor": BACK if place % 2 else color, "edgecolor": color}
 
 
 def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:
-    """Draw how the sizes of the classes fall, in each split by itself."""
+    """Draw the class sizes of each split in descending order."""
     sizes = {
         split: np.sort([counts.get(label, 0) for label in labels])[::-1]
         for split, counts in balance.items()
@@ -90,8 +90,8 @@ def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="classes, the most frequent first", ylabel="images")
         for place, (split, size) in enumerate(sizes.items()):
-            colour, _, line = SERIES[place % len(SERIES)]
-            axes.plot(np.arange(1, len(size) + 1), size, color=colour, linestyle=line, label=split)
+            color, _, line = SERIES[place % len(SERIES)]
+            axes.plot(np.arange(1, len(size) + 1), size, color=color, linestyle=line, label=split)
         if wide:
             axes.set_yscale("log")
             axes.yaxis.set_minor_formatter(NullFormatter())
@@ -101,6 +101,6 @@ def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:
             axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         place_legend(figure, axes)
 
-    scale = ", on a logarithmic scale" if wide else ""
-    caption = f"Images of each class{scale}, sorted in each split by itself"
+    scale = " on a logarithmic scale" if wide else ""
+    caption = f"Images per class{scale}, sorted within each split"
     return draw(paint, caption=caption, height=3)

@@ -1,20 +1,77 @@
-"""ROC and precision over recall: over all classes, and of those that are told apart worst."""
+"""Calibration, ROC and precision-recall curves."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from components.evaluation.metrics.calibration import Reliability
 from components.evaluation.metrics.curves import ClassCurves, Roc
-from components.report.facts import ReportFacts
+from components.evaluation.metrics.intervals import Interval, proportion_interval
+from components.report.facts import ConfidenceBin, ReportFacts, list_bins
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
 
+# Area of the dot of a bin with all images, in square points, and of the smallest dot.
+_LARGEST, _SMALLEST = 220, 12
+
+
+def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
+    """Draw the reliability diagram, and list its bins with their intervals."""
+    metrics, bins = facts.metrics, list_bins(facts.metrics.calibration)
+    if not bins:
+        return {"drawing": None}
+    intervals = [proportion_interval(round(of.accuracy * of.examples), of.examples) for of in bins]
+    error = metrics.scalars["ece"]
+    return {
+        "error": error,
+        "loss": metrics.scalars["loss"],
+        "scaling": facts.scaling,
+        "drawing": _draw_reliability(bins, intervals, metrics.reliability, error),
+        "rows": list(zip(bins, intervals, strict=True)),
+    }
+
+
+def _draw_reliability(
+    bins: list[ConfidenceBin], intervals: list[Interval], histogram: Reliability, error: float
+) -> Drawing:
+    def paint(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        _paint_dots(above, bins, intervals)
+        above.set(ylabel="accuracy", xlim=WHOLE, ylim=WHOLE)
+        edges = histogram.edges
+        fractions = histogram.examples / max(1, histogram.examples.sum())
+        below.bar(
+            edges[:-1], fractions, np.diff(edges) * 0.9, align="edge", color=FIRST, edgecolor="none"
+        )
+        below.set(xlabel="confidence", ylabel="fraction\nof images")
+        below.locator_params(axis="y", nbins=3)
+
+    return draw(
+        paint,
+        caption="Top: accuracy against confidence with 95% confidence intervals; the size of a dot "
+        "is the fraction of the images. Bottom: histogram of confidence",
+        name=f"Reliability diagram: accuracy against confidence; calibration error {number(error)}",
+        height=4.4,
+    )
+
+
+def _paint_dots(axes: Axes, bins: list[ConfidenceBin], intervals: list[Interval]) -> None:
+    axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
+    confidence = [of.confidence for of in bins]
+    axes.vlines(
+        confidence, [of.low for of in intervals], [of.high for of in intervals], color=FIRST
+    )
+    total = sum(of.examples for of in bins)
+    sizes = [max(_SMALLEST, _LARGEST * of.examples / total) for of in bins]
+    axes.scatter(confidence, [of.accuracy for of in bins], sizes, color=FIRST, zorder=3)
+
 
 def describe_curves(facts: ReportFacts) -> dict[str, Any]:
-    """Draw the ROC curve over all classes, and small ones of the worst classes, worst first."""
+    """Draw the ROC curve over all classes, and small curves of the worst classes."""
     roc = facts.metrics.roc
     return {
         "roc": roc,
@@ -32,8 +89,8 @@ def _draw_roc(roc: Roc) -> Drawing:
     area = number(roc.area)
     return draw(
         paint,
-        caption=f"ROC curve. The area under it is {area}; 0.5, the dashed line, is chance",
-        name=f"ROC curve over all images; the area under it is {area}",
+        caption=f"ROC curve, AUC {area}; the dashed line is chance, AUC 0.5",
+        name=f"ROC curve over all images, AUC {area}",
         height=3.4,
     )
 
@@ -55,6 +112,6 @@ def _draw_class(curves: ClassCurves) -> Drawing:
         right.set(xlabel="recall", ylabel="precision")
 
     area, average = number(curves.roc.area), number(curves.precision_recall.average)
-    numbers = f"area {area}, average precision {average}"
-    name = f"ROC curve, and precision over recall, of {curves.label}: {numbers}"
+    numbers = f"AUC {area}, average precision {average}"
+    name = f"ROC and precision-recall curves of {curves.label}: {numbers}"
     return draw(paint, caption=numbers, name=name, height=1.9)

@@ -1,9 +1,9 @@
-"""The numbers over all examples, with intervals, against the baseline and against guessing."""
+"""Metrics overall and on slices, with intervals, against the baseline and against guessing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,20 @@ import numpy as np
 
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.intervals import Interval
-from components.evaluation.metrics.metric_table import METRICS
+from components.evaluation.metrics.metric_table import METRICS, Metric
+from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.facts import ReportFacts
 from components.report.page.drawing import Drawing
-from components.report.page.whiskers import Whisker, draw_whiskers
+from components.report.page.interval_plot import IntervalRow, draw_intervals
+
+_DRAWN_SLICES, _MOST_SLICES = 20, 100
 
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric of this model, of the one in use, and of a guess; NaN where there is none."""
+    """A metric of this model, of the model in use, and of a guess; NaN if undefined."""
 
-    metric: str
+    metric: Metric
     value: float
     interval: Interval | None
     baseline: float
@@ -29,33 +32,26 @@ class MetricRow:
     guess: float
 
     @property
-    def title(self) -> str:
-        """Its name in words."""
-        return METRICS[self.metric].title
-
-    @property
-    def meaning(self) -> str:
-        """What it says."""
-        return METRICS[self.metric].meaning
-
-    @property
     def judgement(self) -> tuple[str, str]:
         """What the change amounts to."""
-        return judge(self.change, self.metric)
+        return judge(self.change, self.metric.name)
 
 
 def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
-    """Put the rows of the table together, and draw values and changes."""
+    """Compile the rows of the table, and draw values and changes."""
     guesses = _guess(facts)
-    rows = [_make_row(facts, metric, guesses) for metric in _choose(facts)]
-    # What can be drawn on one axis, where right is better: a loss has no upper end.
-    drawn = [row for row in rows if not METRICS[row.metric].lower_is_better]
+    classes = len(facts.metrics.labels)
+    # Top-k accuracy of at most k classes is always 1.
+    shown = [metric for metric in METRICS.values() if metric.top < classes]
+    rows = [_make_row(facts, metric, guesses) for metric in shown]
+    # A common axis from 0 to 1, where higher is better.
+    drawn = [row for row in rows if not row.metric.lower_is_better]
     drawings = (_draw_values(drawn), _draw_changes(drawn))
     return {"rows": rows, "drawings": [drawing for drawing in drawings if drawing]}
 
 
 def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
-    """Say in words and as a CSS class what a change with this interval amounts to."""
+    """Return what a change amounts to, in words and as a CSS class."""
     if change is None or not math.isfinite(change.low + change.high):
         return "no interval", ""
     if change.low <= 0 <= change.high:
@@ -64,22 +60,15 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
     return ("▲ better", "good") if better else ("▼ worse", "bad")
 
 
-def _choose(facts: ReportFacts) -> list[str]:
-    """Leave out what is 1 whatever the model answers."""
-    classes = len(facts.metrics.labels)
-    trivial = [f"top_{most}_accuracy" for most in (3, 5) if most >= classes]
-    return [metric for metric in METRICS if metric not in trivial]
-
-
-def _make_row(facts: ReportFacts, metric: str, guesses: dict[str, float]) -> MetricRow:
-    comparison = facts.comparison
+def _make_row(facts: ReportFacts, metric: Metric, guesses: dict[str, float]) -> MetricRow:
+    comparison, name = facts.comparison, metric.name
     return MetricRow(
         metric,
-        value=_look_up(facts.metrics, metric),
-        interval=comparison.intervals.get(metric),
-        baseline=_look_up(comparison.baseline, metric),
-        change=comparison.changes.get(metric),
-        guess=guesses.get(metric, math.nan),
+        value=_look_up(facts.metrics, name),
+        interval=comparison.intervals.get(name),
+        baseline=_look_up(comparison.baseline, name),
+        change=comparison.changes.get(name),
+        guess=guesses.get(name, math.nan),
     )
 
 
@@ -88,7 +77,7 @@ def _look_up(metrics: ModelMetrics | None, metric: str) -> float:
 
 
 def _guess(facts: ReportFacts) -> dict[str, float]:
-    """Measure the model that always answers with the majority class, where that is simple."""
+    """Measure a model that always predicts the majority class, where that is simple."""
     accuracy = facts.majority_accuracy
     found = np.count_nonzero(facts.metrics.support)
     recall = 1 / found if found else math.nan
@@ -103,29 +92,88 @@ def _guess(facts: ReportFacts) -> dict[str, float]:
 
 def _draw_values(rows: Sequence[MetricRow]) -> Drawing | None:
     shown = [
-        Whisker(row.title, row.value, row.interval, row.baseline)
+        IntervalRow(row.metric.title, row.value, row.interval, row.baseline)
         for row in rows
         if math.isfinite(row.value)
     ]
     if not shown:
         return None
     known = any(row.interval for row in rows)
-    caption = "Metrics with their 95 % intervals" if known else "Metrics"
-    return draw_whiskers(shown, axis="value; 1 is best", caption=caption, table="above")
+    caption = "Metrics with 95% confidence intervals" if known else "Metrics"
+    return draw_intervals(shown, axis="value; 1 is best", caption=caption, table="above")
 
 
 def _draw_changes(rows: Sequence[MetricRow]) -> Drawing | None:
     shown = [
-        Whisker(row.title, row.value - row.baseline, row.change)
+        IntervalRow(row.metric.title, row.value - row.baseline, row.change)
         for row in rows
         if math.isfinite(row.value - row.baseline)
     ]
     if not shown:
         return None
-    return draw_whiskers(
+    return draw_intervals(
         shown,
-        axis="this model − baseline",
+        axis="this model − model in use",
         zero=True,
-        caption="Changes against the baseline: right of the dashed line this model is better",
-        name="Changes against the baseline with 95 % intervals; the numbers are in the table above",
+        caption="Differences to the model in use: this model is better to the right of the dashed "
+        "line",
+        name="Differences to the model in use with 95% confidence intervals; the numbers are in "
+        "the table above",
     )
+
+
+Slicings = Mapping[str, Sequence[SliceMetrics]]
+
+
+def describe_slices(facts: ReportFacts) -> dict[str, Any]:
+    """Draw each informative slicing, and list its slices."""
+    slicings: dict[str, list[SliceMetrics]] = {}
+    for part in facts.comparison.slices:
+        slicings.setdefault(part.slicing, []).append(part)
+    repeated = [name for name in slicings if _repeats_classes(name, slicings)]
+    return {
+        "single": {name: of[0].value for name, of in slicings.items() if len(of) == 1},
+        "repeated": repeated,
+        "drawn": [
+            _describe_slicing(name, slices)
+            for name, slices in slicings.items()
+            if len(slices) > 1 and name not in repeated
+        ],
+    }
+
+
+def _repeats_classes(slicing: str, slicings: Slicings) -> bool:
+    """Say whether each slice is a class by another name, such as its folder."""
+    slices, classes = slicings[slicing], slicings.get("class", ())
+    several = slicing != "class" and len(slices) > 1
+    return several and _numbers(slices) == _numbers(classes)
+
+
+def _numbers(slices: Sequence[SliceMetrics]) -> list[tuple[int, float, float]]:
+    return sorted((s.examples, s.accuracy, s.baseline or 0.0) for s in slices)
+
+
+def _describe_slicing(slicing: str, slices: Sequence[SliceMetrics]) -> dict[str, Any]:
+    """Keep the order of a few slices; of many, show the least accurate first."""
+    many = len(slices) > _DRAWN_SLICES
+    if many:
+        slices = sorted(slices, key=lambda part: (math.isnan(part.accuracy), part.accuracy))
+    rows = [
+        IntervalRow(
+            part.value,
+            part.accuracy,
+            part.interval,
+            math.nan if part.baseline is None else part.baseline,
+        )
+        for part in slices[:_DRAWN_SLICES]
+    ]
+    least = f", the {_DRAWN_SLICES} least accurate of {len(slices):,}" if many else ""
+    caption = f"Accuracy by {slicing} with 95% confidence intervals{least}"
+    return {
+        "name": slicing,
+        "drawing": draw_intervals(rows, axis="accuracy", caption=caption),
+        "listed": slices[:_MOST_SLICES],
+        "total": len(slices),
+        "order": "the least accurate first" if many else "",
+        "compared": any(part.baseline is not None for part in slices),
+    }

@@ -1,4 +1,4 @@
-"""What a person wants to know first: what the model is, the verdict, and what to look at."""
+"""The summary: verdict, model, key metrics and findings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from components.report.findings import examine
 from components.report.page.formatting import integer
 from components.report.page.sections.metrics import judge
 
-# Pictures of the strip: one line on a desk.
+# Pictures of the strip: one line on a desktop screen.
 _STRIP = 12
-_UNKNOWN = "not known"
+_UNKNOWN = "unknown"
 _START = {"none": "random weights", "imagenet": "ImageNet weights"}
 
 
@@ -28,12 +28,12 @@ class WorstClass(NamedTuple):
     label: str
     f1: float
     interval: Interval | None
-    taken_for: str
-    """What its images are most often taken for; "" where all are recognised."""
+    predicted: str
+    """The most frequent wrong prediction for its images; "" if there is none."""
 
 
 def describe_summary(facts: ReportFacts) -> dict[str, Any]:
-    """Say what the model is and how good, judge the change of accuracy, find what stands out."""
+    """Describe the model and its accuracy, and examine the run."""
     comparison, metrics = facts.comparison, facts.metrics
     words, kind = judge(comparison.changes.get("accuracy"))
     accuracy = metrics.scalars["accuracy"]
@@ -55,7 +55,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
-    """Return what is told of the model, in words."""
+    """Return the facts about the model."""
     config, exported = facts.header.config, facts.model
     model, size = config.get("model", {}), config.get("transform", {}).get("size")
     views, rate = model.get("views", 1), facts.images_per_second
@@ -68,7 +68,7 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
         "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
         "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
     }
-    return told | ({"Answers": f"mean of {views} views of an image"} if views > 1 else {})
+    return told | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
 
 
 def _megabytes(size: int) -> str:
@@ -77,20 +77,20 @@ def _megabytes(size: int) -> str:
 
 
 def _find_worst(metrics: ModelMetrics) -> WorstClass | None:
-    """Return the first class of the lowest F1; None where all are recognised, or none is there."""
+    """Return the class with the lowest F1; None if all are perfect, or there is none."""
     if not np.isfinite(metrics.f1).any() or np.nanmin(metrics.f1) == 1:
         return None
     row = int(np.nanargmin(metrics.f1))
     others = metrics.confusion[row].copy()
     others[row] = 0
-    taken_for = metrics.labels[int(others.argmax())] if others.any() else ""
+    predicted = metrics.labels[int(others.argmax())] if others.any() else ""
     return WorstClass(
-        metrics.labels[row], float(metrics.f1[row]), metrics.f1_interval(row), taken_for
+        metrics.labels[row], float(metrics.f1[row]), metrics.f1_interval(row), predicted
     )
 
 
 def _choose_strip(facts: ReportFacts) -> Iterator[tuple[str, Picture]]:
-    """Choose samples of as many classes as there is room for, several of each of a few."""
+    """Choose samples of as many classes as there is room for; several of each if there are few."""
     shown = [sample for sample in facts.samples if sample.seen][:_STRIP]
     each = _STRIP // max(1, len(shown))
     for sample in shown:

@@ -1,4 +1,4 @@
-"""How training went, epoch by epoch, and how long it waited for input."""
+"""Training curves, and the time spent waiting for input."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NAMES = {
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced accuracy",
     LEARNING_RATE: "Learning rate",
-    RATE: "Images a second",
-    INPUT_WAIT_FRACTION: "Fraction of time waiting for input",
+    RATE: "Images per second",
+    INPUT_WAIT_FRACTION: "Fraction of time spent waiting for input",
 }
 _FRACTIONS = ("accuracy", "balanced_accuracy", INPUT_WAIT_FRACTION)
 _ON_EVAL = "val_"
@@ -33,7 +33,7 @@ _LAST = 200
 
 
 def describe_training(facts: ReportFacts) -> dict[str, Any]:
-    """Draw every metric, the eval split's beside the train split's, and list the epochs."""
+    """Draw every metric on the train and eval splits, and list the epochs."""
     history = {name: values for name, values in facts.history.items() if len(values)}
     epochs = max(map(len, history.values()), default=0)
     waits = facts.waits
@@ -64,7 +64,7 @@ def _find_series(history: History) -> dict[str, dict[str, Sequence[float]]]:
 
 
 def _rank(metric: str) -> int:
-    """Begin with what was trained for, end with how fast that was."""
+    """Sort quality metrics before speed."""
     known = list(_NAMES)
     return known.index(metric) if metric in known else len(known)
 
@@ -73,10 +73,10 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot(xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-        for (colour, marker, line), (split, values) in zip(SERIES, series.items(), strict=False):
+        for (color, marker, line), (split, values) in zip(SERIES, series.items(), strict=False):
             every = max(1, len(values) // 20)
             style: dict[str, Any] = {"marker": marker, "linestyle": line, "markevery": every}
-            axes.plot(np.arange(1, len(values) + 1), values, color=colour, label=split, **style)
+            axes.plot(np.arange(1, len(values) + 1), values, color=color, label=split, **style)
         if kept:
             style = {"color": SOFT, "linestyle": "-.", "linewidth": 1.2, "zorder": 1}
             axes.axvline(kept.epoch, label=f"kept: epoch {kept.epoch}", **style)
@@ -97,7 +97,7 @@ def _draw(metric: str, series: Mapping[str, Sequence[float]], kept: KeptEpoch | 
 
 
 def _scale(axes: Axes, metric: str, series: Iterable[Sequence[float]]) -> None:
-    """Show all of 0 to 1 of fractions, and rates from 0; loss fills the figure."""
+    """Show fractions from 0 to 1, and rates from 0; fit the axis to the loss."""
     known = [value for values in series for value in values if math.isfinite(value)]
     if metric in _FRACTIONS:
         axes.set_ylim(*WHOLE)
@@ -116,7 +116,7 @@ def _write(metric: str, value: float) -> str:
 
 
 def _list_phases(history: History) -> dict[str, list[str]]:
-    """Return the title and the cells of the phases, if there are several."""
+    """Return title and cells of the phases, if there are several."""
     phases = history.get(PHASE, ())
     return {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
 
@@ -124,12 +124,12 @@ def _list_phases(history: History) -> dict[str, list[str]]:
 def _list_columns(
     series: Mapping[str, Mapping[str, Sequence[float]]], epochs: int
 ) -> dict[str, list[str]]:
-    """Return title → the cell of each epoch."""
+    """Return title → cell of each epoch."""
     columns = {}
     for metric, of_splits in series.items():
         for split, values in of_splits.items():
             title = _NAMES.get(metric, metric) + (f", {split}" if len(of_splits) > 1 else "")
-            # A metric that was added to a resumed training has fewer values.
+            # A metric added when training resumed has fewer values.
             blank = [math.nan] * (epochs - len(values))
             columns[title] = [_write(metric, value) for value in (*blank, *values)]
     return columns

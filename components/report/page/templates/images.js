@@ -1,19 +1,19 @@
-// Browsing: links of matrix and tables, and a form, choose which of the evaluated images are shown.
+// Browsing: a form, and links in the matrix and tables, filter the evaluated images.
 const form = document.querySelector("#filter");
 const cards = [...document.querySelectorAll(".thumbs > li")];
-// With so many images at most, their classes are opened.
+// Classes are expanded for up to this many images.
 const FEW = 60;
 
 function chooseImages() {
-  const { label, predicted, answer } = form.elements;
+  const { label, predicted, result } = form.elements;
   const fits = card => {
-    const { label: truth, predicted: said } = card.dataset;
-    return (!label.value || truth === label.value) && (!predicted.value || said === predicted.value)
-      && (!answer.value || (truth === said) === (answer.value === "right"));
+    const { label: truth, predicted: found } = card.dataset;
+    return (!label.value || truth === label.value) && (!predicted.value || found === predicted.value)
+      && (!result.value || (truth === found) === (result.value === "right"));
   };
   for (const card of cards) card.hidden = !fits(card);
   const shown = cards.filter(card => !card.hidden).length;
-  const chosen = label.value || predicted.value || answer.value;
+  const chosen = label.value || predicted.value || result.value;
   for (const group of document.querySelectorAll("details.group")) {
     group.hidden = !group.querySelector("li:not([hidden])");
     group.open = Boolean(chosen) && (Boolean(label.value) || shown <= FEW);
@@ -28,7 +28,7 @@ function chooseImages() {
 if (form) {
   form.hidden = false;
   form.addEventListener("change", chooseImages);
-  // The form is as it was until the event is over.
+  // The form still has its old values during the event.
   form.addEventListener("reset", () => setTimeout(chooseImages));
   form.addEventListener("submit", event => event.preventDefault());
   document.addEventListener("click", event => {
@@ -37,14 +37,14 @@ if (form) {
     event.preventDefault();
     form.elements.label.value = link.dataset.label ?? "";
     form.elements.predicted.value = link.dataset.predicted ?? "";
-    form.elements.answer.value = "";
+    form.elements.result.value = "";
     chooseImages();
     form.scrollIntoView();
     form.querySelector("output").focus({ preventScroll: true });
   });
 }
 
-// Enlarging: each picture becomes a button that opens it in a dialog, where arrow keys go on.
+// Enlarging: each picture becomes a button that opens it in a dialog with arrow keys.
 const dialog = document.querySelector("#enlarged");
 let opened = null;
 
@@ -58,7 +58,7 @@ function enlarge(button) {
   if (!dialog.open) dialog.showModal();
 }
 
-function goOn(step) {
+function showNext(step) {
   const beside = [...opened.closest("ul").querySelectorAll("li:not([hidden]) .enlarge")];
   const next = beside[beside.indexOf(opened) + step];
   if (next) enlarge(next);
@@ -74,12 +74,12 @@ for (const picture of document.querySelectorAll(".thumbs img, .gallery img")) {
 }
 dialog.addEventListener("keydown", event => {
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
-    goOn(event.key === "ArrowRight" ? 1 : -1);
+    showNext(event.key === "ArrowRight" ? 1 : -1);
   }
 });
 dialog.addEventListener("click", event => {
   const { step } = event.target.closest("button")?.dataset ?? {};
-  if (step) goOn(Number(step));
+  if (step) showNext(Number(step));
   else if (event.target.closest("button") || event.target === dialog) dialog.close();
 });
 dialog.addEventListener("close", () => opened?.focus());

@@ -1,5 +1,5 @@
-// Kubeflow's interface shows the page in a frame that has a text but no address of its own, so that
-// links would be resolved against the address of the page around it.
+// Kubeflow's interface shows the page in a frame without an address of its own, so links would
+// resolve against the address of the outer page.
 document.addEventListener("click", event => {
   const link = event.target.closest("a[href^='#']");
   if (!link || document.URL !== "about:srcdoc") return;
@@ -7,7 +7,7 @@ document.addEventListener("click", event => {
   document.querySelector(link.hash).scrollIntoView();
 });
 
-// Whether a table is wider than its place is known only when both have a size.
+// Overflow is known only after layout.
 const sizes = new ResizeObserver(entries => {
   for (const { target } of entries) {
     target.nextElementSibling.hidden = target.scrollWidth <= target.clientWidth;

@@ -1,4 +1,4 @@
-"""Which images two evaluations share: by content, so that a file may have been renamed or moved."""
+"""Pairs the images that two runs evaluated, by content: files may have been renamed or moved."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
-from components.report.comparison.facts import Overlap
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the model of a run answered to its images, and where these are."""
+    """The predictions of a run for its images."""
 
     evaluated: Evaluated
     keys: tuple[str, ...]
@@ -23,19 +22,37 @@ class Evaluation:
     split: str
 
     @property
-    def answers(self) -> Predictions:
+    def predictions(self) -> Predictions:
         """The predictions of the model."""
         return self.evaluated.candidate
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The right answer to each image."""
+        """The true label of each image."""
         return self.evaluated.slices["class"]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of the images that the runs share or not."""
+
+    shared: int
+    """In both runs with the same label."""
+    relabelled: int
+    """In both runs with different labels."""
+    only_first: int
+    """In the first run only."""
+    only_second: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both runs evaluated the same images with the same labels."""
+        return not (self.relabelled or self.only_first or self.only_second)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The images that two evaluations share."""
+    """The images that both runs evaluated."""
 
     first: Ints
     """[pairs], rows of the first evaluation."""
@@ -47,11 +64,11 @@ class Pairs:
 def pair(first: Evaluation, second: Evaluation) -> Pairs:
     """Pair images with the same content and label; copies of an image pair one by one.
 
-    An image that has another label in each run says nothing of the models, and is only counted.
+    Images with different labels are only counted.
     """
     rows, others = _number(first), _number(second)
     both = sorted(rows.keys() & others.keys())
-    # Keys that are left on both sides differ in the label.
+    # Keys left on both sides differ in the label.
     left = collections.Counter(key for key, *_ in rows.keys() - others.keys())
     right = collections.Counter(key for key, *_ in others.keys() - rows.keys())
     relabelled = (left & right).total()
@@ -68,7 +85,7 @@ def pair(first: Evaluation, second: Evaluation) -> Pairs:
 
 
 def _number(evaluation: Evaluation) -> dict[tuple[str, str, int], int]:
-    """Return the row of each image, by its content, its label and the number of the copy."""
+    """Return the row of each image by content, label, and number of the copy."""
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     rows = {}
     for row, image in enumerate(zip(evaluation.keys, evaluation.labels, strict=True)):

@@ -1,7 +1,7 @@
-"""Where the facts of the report come from: the artifacts of the steps before it.
+"""Gathers the facts of a report from the artifacts of the earlier steps.
 
-What the steps were told is read from what they wrote, not from the configuration that the pipeline
-was made with: the parameters of a run on Kubeflow may differ from it.
+Settings are read from what the steps wrote, not from the configuration that the pipeline was made
+with: the parameters of a run on Kubeflow may differ from it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from components.evaluation.prediction_file import read_predictions
 from components.evaluation.verdict import read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
-from components.report.facts import ReportFacts
+from components.report.facts import ExportedModel, ReportFacts, RunHeader
 from components.report.pictures.gathering import gather_pictures
-from components.report.run_header import ExportedModel, RunHeader
 from components.storage.artifact_files import open_file
 from components.validation.findings import read_anomalies
 
@@ -60,16 +59,16 @@ def gather_facts(
     Args:
         given: the inputs of ImageReport.
         properties: `pipeline`, `code` and `preview_fn`, a dotted path.
-        model: folder of the SavedModel, if it was given.
+        model: folder of the SavedModel, if there is one.
     """
     evaluation, examples = given["evaluation"], given["examples"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
-    _progress(0, "reads the predictions")
+    _progress(0, "reading predictions")
     evaluated = read_predictions(evaluation.uri)
-    _progress(1, "computes the metrics")
+    _progress(1, "computing metrics")
     comparison = compare(evaluated)
     training = _read_json(given["model_run"].uri, TRAINING_FILE)
-    _progress(2, "looks for images")
+    _progress(2, "reading images")
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
         split=split,
@@ -137,7 +136,7 @@ def _find_versions() -> Iterator[tuple[str, str]]:
 
 
 def _read_model(model_run_uri: str) -> ExportedModel:
-    """Read how large the model is, if the code that trained it told."""
+    """Read the size of the model, if the training code wrote it."""
     try:
         size = _read_json(model_run_uri, MODEL_FILE)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Values with their intervals, one a row: a dot on a line, a diamond for the baseline."""
+"""Plot of values with their intervals, one a row: a dot on a line, a diamond for the baseline."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from components.report.page.drawing import (
     place_legend,
 )
 
-# A narrower axis would make differences of nothing look large.
+# A narrower axis would exaggerate tiny differences.
 _NARROWEST = 0.04
 
 
 @dataclass(frozen=True)
-class Whisker:
-    """A row."""
+class IntervalRow:
+    """A row of the plot; NaN is left out."""
 
     label: str
     value: float
@@ -37,16 +37,16 @@ class Whisker:
     baseline: float = math.nan
 
 
-def draw_whiskers(
-    rows: Sequence[Whisker], *, axis: str, zero: bool = False, **words: str
+def draw_intervals(
+    rows: Sequence[IntervalRow], *, axis: str, zero: bool = False, **words: str
 ) -> Drawing:
     """Draw rows from the top down.
 
     Args:
-        rows: what is NaN is left out.
-        axis: what the values are.
+        rows: values and intervals.
+        axis: label of the axis.
         zero: draw a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
-        words: caption, name and place of the table, as `draw` takes them.
+        words: caption, name and table, as for `draw`.
     """
     compared = any(math.isfinite(row.baseline) for row in rows)
 
@@ -56,7 +56,9 @@ def draw_whiskers(
         name_rows(axes, [row.label for row in rows])
         if zero:
             axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
-            _widen(axes)
+            left, right = axes.get_xlim()
+            lack = max(0.0, _NARROWEST - (right - left))
+            axes.set_xlim(left - lack / 2, right + lack / 2)
         else:
             axes.set_xlim(*WHOLE)
         axes.locator_params(axis="x", nbins=5)
@@ -66,13 +68,7 @@ def draw_whiskers(
     return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
 
 
-def _widen(axes: Axes) -> None:
-    left, right = axes.get_xlim()
-    lack = max(0.0, _NARROWEST - (right - left))
-    axes.set_xlim(left - lack / 2, right + lack / 2)
-
-
-def _paint_rows(axes: Axes, rows: Sequence[Whisker], compared: bool) -> None:
+def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], compared: bool) -> None:
     spans = [(place, row.interval) for place, row in enumerate(rows)]
     whole = [(place, span) for place, span in spans if span and math.isfinite(span.low + span.high)]
     axes.hlines(
@@ -87,4 +83,4 @@ def _paint_rows(axes: Axes, rows: Sequence[Whisker], compared: bool) -> None:
     if compared:
         style: dict[str, Any] = {"markerfacecolor": BACK, "markersize": 5, "markeredgewidth": 1.3}
         baseline = [row.baseline for row in rows]
-        axes.plot(baseline, places, "D", color=SECOND, label="baseline", zorder=1.9, **style)
+        axes.plot(baseline, places, "D", color=SECOND, label="model in use", zorder=1.9, **style)

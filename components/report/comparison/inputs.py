@@ -1,4 +1,4 @@
-"""Reads what the page of two runs is made of from their artifacts, on this machine."""
+"""Reads the inputs of a comparison from the artifacts of a run, on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards, read_index
-from components.report.comparison.pairing import Evaluation
+from components.report.comparison.evaluations import Evaluation
 
 _NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
 
@@ -22,13 +22,13 @@ def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evalu
     """Read the predictions of a run, and the digest of each image from its examples.
 
     Args:
-        evaluation_uri: folder of the Evaluator's output.
+        evaluation_uri: output folder of the Evaluator.
         examples_uri: folder of ImageExampleGen's examples.
-        split: the split that was evaluated.
+        split: the evaluated split.
 
     Raises:
-        OSError: a file of them cannot be read.
-        StorageError: they are damaged, or do not belong together.
+        OSError: a file cannot be read.
+        StorageError: the files are damaged, or do not belong together.
     """
     evaluated = read_predictions(evaluation_uri)
     keys: dict[str, str] = {}
@@ -36,7 +36,7 @@ def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evalu
         for features in read_features(path, (_NAME, _KEY)):
             keys[_decode(features[_NAME])] = _decode(features[_KEY])
     if missing := [name for name in evaluated.filenames if name not in keys]:
-        raise StorageError(f"{examples_uri} does not hold {missing[0]}, which was evaluated.")
+        raise StorageError(f"{examples_uri} does not hold {missing[0]!r}, which was evaluated.")
     digests = tuple(keys[name] for name in evaluated.filenames)
     return Evaluation(evaluated, digests, examples_uri, split)
 
@@ -48,7 +48,7 @@ def read_labels(examples_uri: str) -> Mapping[str, Mapping[str, int]]:
 
 
 def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:
-    """Make thumbnails of some of the images of an evaluation; only these are read."""
+    """Make thumbnails of some images of an evaluation."""
     wanted = frozenset(filenames)
     pictures: dict[str, Picture | None] = {}
     for path in list_shards(evaluation.examples, evaluation.split):

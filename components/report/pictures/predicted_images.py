@@ -1,0 +1,180 @@
+"""Images of the evaluated split, as they were found, with the model's predictions."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.contract.example import ENCODED, FILENAME
+from components.evaluation.metrics.predictions import Evaluated, Ints
+from components.evaluation.slices import encode_text
+from components.images.picture import Picture
+from components.images.thumbnails import SIDE, make_thumbnail
+from components.records.shard_files import list_shards
+from components.report.facts import PredictedImage
+
+# Mistakes with the same true and predicted class, so that a gallery shows several confusions.
+_MOST_ALIKE = 3
+# Few enough images to show each in twice the width and height.
+_FEW = 300
+# Records parsed at once, whatever their size.
+_BATCH = 32
+
+Explain = Callable[[Mapping[str, bytes]], Mapping[str, Picture]]
+"""Maps file name → encoded image to file name → heat map."""
+
+
+class Chosen(NamedTuple):
+    """Row numbers of the examples to show."""
+
+    mistakes: Ints
+    """The worst mistakes, the most confident first."""
+    images: Ints
+    """Images to browse, the most important first."""
+
+
+def choose(
+    evaluated: Evaluated, *, mistakes: int, images: int, shown: Collection[str] = ()
+) -> Chosen:
+    """Choose the most informative examples.
+
+    The mistakes are the most confident ones, at most 3 of them with the same true and predicted
+    class unless there are too few others. The images start with one of each pair of true and
+    predicted class, then a second one, and so on; confident mistakes come before unsure ones, then
+    right predictions, the unsure ones first.
+
+    Args:
+        evaluated: the predictions; ties are in the order of file names.
+        mistakes: number of mistakes.
+        images: number of images.
+        shown: labels of the classes whose pairs count one by one; other classes count as a whole.
+    """
+    predicted = evaluated.candidate.probabilities.argmax(axis=1)
+    order = _sort(evaluated, predicted)
+    wrong = order[predicted[order] != evaluated.candidate.ids[order]]
+    turns = _take_turns(_pairs(evaluated, predicted, wrong))
+    varied = np.argsort(turns >= _MOST_ALIKE, kind="stable")[:mistakes]
+    return Chosen(
+        wrong[np.sort(varied)], _choose_images(evaluated, predicted, order, shown)[:images]
+    )
+
+
+def _sort(evaluated: Evaluated, predicted: Ints) -> Ints:
+    """Sort all examples: mistakes from sure to unsure, then right ones from unsure to sure."""
+    confidence = evaluated.candidate.probabilities.max(axis=1)
+    right = predicted == evaluated.candidate.ids
+    order: Ints = np.lexsort((np.where(right, confidence, -confidence), right))
+    return order
+
+
+def _choose_images(
+    evaluated: Evaluated, predicted: Ints, order: Ints, shown: Collection[str]
+) -> Ints:
+    labels = evaluated.candidate.labels
+    columns = {column for column, label in enumerate(labels) if label in shown}
+    pairs = _pairs(evaluated, predicted, order)
+    hidden = np.array([not columns.issuperset(pair) for pair in pairs], bool)
+    kinds = (pair[0] if is_hidden else pair for pair, is_hidden in zip(pairs, hidden, strict=True))
+    chosen: Ints = order[np.lexsort((hidden, _take_turns(kinds)))]
+    return chosen
+
+
+def _pairs(evaluated: Evaluated, predicted: Ints, rows: Ints) -> list[tuple[int, int]]:
+    ids = evaluated.candidate.ids[rows].tolist()
+    return list(zip(ids, predicted[rows].tolist(), strict=True))
+
+
+def _take_turns(kinds: Iterable[Hashable]) -> Ints:
+    """Return for each item how many of the same kind come before it."""
+    seen: collections.Counter[Hashable] = collections.Counter()
+    turns = []
+    for kind in kinds:
+        turns.append(seen[kind])
+        seen[kind] += 1
+    return np.array(turns, np.int64)
+
+
+def show(
+    evaluated: Evaluated,
+    chosen: Chosen,
+    examples_uri: str,
+    split: str,
+    explain: Explain = lambda files: {},
+) -> tuple[tuple[PredictedImage, ...], tuple[PredictedImage, ...]]:
+    """Read the pictures of the chosen examples, all in one pass.
+
+    Args:
+        evaluated: the predictions.
+        chosen: examples to show.
+        examples_uri: URI of ImageExampleGen's examples.
+        split: the evaluated split.
+        explain: draws the heat maps of the mistakes.
+
+    Returns:
+        Mistakes and images, in the order of `chosen`.
+    """
+    rows = np.union1d(chosen.mistakes, chosen.images).tolist()
+    names = {evaluated.filenames[row] for row in rows}
+    side = 2 * SIDE if len(names) <= _FEW else SIDE
+    wrong = {evaluated.filenames[row] for row in chosen.mistakes}
+    files: dict[str, bytes] = {}
+    pictures: dict[str, Picture | None] = {}
+    for name, encoded in _read_images(examples_uri, split, names):
+        pictures[name] = make_thumbnail(encoded, side=side)
+        if name in wrong:
+            files[name] = encoded
+    mistakes, images = (_describe(evaluated, part.tolist(), pictures) for part in chosen)
+    heat_maps = explain(files)
+    mistakes = tuple(
+        dataclasses.replace(image, heat_map=heat_maps.get(image.filename)) for image in mistakes
+    )
+    return mistakes, images
+
+
+def _describe(
+    evaluated: Evaluated, rows: Iterable[int], pictures: Mapping[str, Picture | None]
+) -> tuple[PredictedImage, ...]:
+    model = evaluated.candidate
+    described = []
+    for row in rows:
+        column, of_row = int(model.ids[row]), model.probabilities[row]
+        predicted, known = int(of_row.argmax()), column >= 0
+        described.append(
+            PredictedImage(
+                filename=evaluated.filenames[row],
+                label=model.labels[column] if known else evaluated.slices["class"][row],
+                predicted=model.labels[predicted],
+                confidence=float(of_row[predicted]),
+                probability=float(of_row[column]) if known else 0.0,
+                picture=pictures.get(evaluated.filenames[row]),
+            )
+        )
+    return tuple(described)
+
+
+def _read_images(
+    examples_uri: str, split: str, filenames: Collection[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of these images, in a pass that ends with the last of them."""
+    import tensorflow as tf
+
+    def parse(serialized: Any, name: str) -> Any:
+        """Parse one feature of each record; the other features are skipped."""
+        return tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string)})[name]
+
+    missing = {encode_text(name): name for name in filenames}
+    if not missing:
+        return
+    for batch in (
+        tf.data.TFRecordDataset(list_shards(examples_uri, split)).batch(_BATCH).prefetch(1)
+    ):
+        for row, name in enumerate(parse(batch, FILENAME).numpy().tolist()):
+            if name in missing:
+                [encoded] = parse(batch[row : row + 1], ENCODED).numpy()
+                yield missing.pop(name), encoded
+        if not missing:
+            break
