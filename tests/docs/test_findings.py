@@ -21,7 +21,7 @@ def list_texts() -> list[str]:
     # Those of the files are a table; the others repeat what the verdict says in its headline.
     texts += [f".+ {several}" for _, several, _, _ in findings._FILES.values()]
     assert len(made) == len(texts) - len(findings._FILES) + 2
-    return [*texts, ".+ cannot be told from .+ images"]
+    return [*texts, ".+ images are too few to show .+"]
 
 
 def _as_pattern(text: ast.JoinedStr | ast.Constant) -> str:

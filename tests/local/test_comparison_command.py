@@ -153,8 +153,8 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
     moved = Path(shutil.move(output, tmp_path / "moved"))
     assert runs("--output", moved, "--compare", "2", "4") == 0
     out = capsys.readouterr().out
-    assert "Images that both were evaluated on: 10; only A: 20; only B: 20." in out
-    assert "Each on all of its images" in (moved / "comparison.html").read_text()
+    assert "Images evaluated by both runs: 10; only by A: 20; only by B: 20." in out
+    assert "Each run on all of its images" in (moved / "comparison.html").read_text()
 
 
 MISTAKES = {
