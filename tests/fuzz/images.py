@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["components.images"]):
     from components.images.check import check_image, probe_header, probe_image
     from components.images.check_result import MAX_SIDE, CheckedImage, Rejected
     from components.images.options import ImageOptions
-    from components.images.servable import make_servable
+    from components.images.servable import open_servable
     from components.images.thumbnails import make_thumbnail
     from components.images.upright import read_orientations
 
@@ -37,10 +37,14 @@ def make_seeds() -> Iterator[bytes]:
             yield bytes([number]) + image
 
 
+def serve(data: bytes, options: ImageOptions) -> None:
+    open_servable(data, options).convert()
+
+
 def check(data: bytes) -> None:
     """Check one file, as ingest, `inspect` and the server do."""
     options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
-    for look in (probe_header, probe_image, make_servable):
+    for look in (probe_header, probe_image, serve):
         try:
             look(file, options)
         except Rejected as rejected:

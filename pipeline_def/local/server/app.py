@@ -13,15 +13,22 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
-from components.images.servable import make_servable
+from components.images.servable import ServableFile, open_servable
 from pipeline_def.local.server.batching import Batcher, BatchLimits, Picture, Prediction
-from pipeline_def.local.server.limits import App, BodyReader, ErrorResponse, Guard
+from pipeline_def.local.server.limits import (
+    App,
+    BodyReader,
+    ErrorResponse,
+    Guard,
+    PixelBudget,
+    run_until_disconnect,
+)
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.page import page_routes
@@ -38,6 +45,9 @@ _LOGGER = logging.getLogger(__name__)
 # Output of newer models: the reason why an image cannot be predicted, or "".
 _ERROR = "error"
 
+# Total pixels of the images that are converted or predicted, in multiples of the largest request.
+_REQUESTS_AT_ONCE = 2
+
 
 class Service:
     """Handles requests with the model in use."""
@@ -46,7 +56,11 @@ class Service:
         """Store the models and limits."""
         self._versions, self._options = versions, options
         self._bodies = BodyReader(options.max_request_bytes)
-        self._checks = ThreadPoolExecutor(os.cpu_count() or 1, "check")
+        self._pixels = PixelBudget(_REQUESTS_AT_ONCE * options.max_request_pixels)
+        cores = os.cpu_count() or 1
+        self._checks = ThreadPoolExecutor(cores, "check")
+        # Large conversions leave cores to the model and to other clients' requests.
+        self._conversions = ThreadPoolExecutor(max(1, cores // 2), "convert")
         self._models = ThreadPoolExecutor(4, "model")
         self._limits = BatchLimits(options.max_batch, delay=options.max_delay_ms / 1000)
         self._image_options = ImageOptions(
@@ -62,8 +76,8 @@ class Service:
         watching = asyncio.create_task(self._versions.watch())
         yield
         watching.cancel()
-        self._checks.shutdown(wait=False, cancel_futures=True)
-        self._models.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._checks, self._conversions, self._models):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, request: Request) -> Response:
         """`POST /v1/models/NAME:predict`."""
@@ -72,11 +86,12 @@ class Service:
         request.scope["is_read"] = True
         try:
             with self._count_reading():
-                parsed, pictures = await self._in_thread(self._parse, body)
+                parsed, files = await _run(self._checks, self._parse, body)
         finally:
             self._bodies.release(body)
         del body
-        rows = await self._predict(model, parsed.signature, pictures)
+        work = self._predict(model, parsed.signature, files)
+        rows = await run_until_disconnect(request, work)
         return Response(
             encode_response(rows, by_rows=parsed.by_rows), media_type="application/json"
         )
@@ -125,22 +140,36 @@ class Service:
         finally:
             self._reading -= 1
 
-    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._checks, function, *arguments)
-
-    def _parse(self, body: bytearray) -> tuple[PredictRequest, list[Picture | Rejected]]:
+    def _parse(self, body: bytearray) -> tuple[PredictRequest, list[ServableFile | Rejected]]:
         parsed = parse_request(body, max_images=self._options.max_images)
-        return parsed, [self._check(image) for image in parsed.images]
+        files = [self._check(image) for image in parsed.images]
+        most, pixels = self._options.max_request_pixels, _count_pixels(files)
+        if pixels > most:
+            raise RequestError(
+                413,
+                f"The images have {pixels / 1e6:.0f} million pixels in total; "
+                f"at most {most / 1e6:g} million are allowed.",
+            )
+        return parsed, files
 
-    def _check(self, image: bytes) -> Picture | Rejected:
+    def _check(self, image: bytes) -> ServableFile | Rejected:
         try:
-            return Picture(*make_servable(image, self._image_options))
+            return open_servable(image, self._image_options)
+        except Rejected as rejected:
+            return rejected
+
+    async def _convert(self, file: ServableFile | Rejected) -> Picture | Rejected:
+        if isinstance(file, Rejected):
+            return file
+        if file.is_kept:
+            return Picture(file.data, file.pixels)
+        try:
+            return Picture(await _run(self._conversions, file.convert), file.pixels)
         except Rejected as rejected:
             return rejected
 
     async def _predict(
-        self, model: Model, signature: str, pictures: Sequence[Picture | Rejected]
+        self, model: Model, signature: str, files: Sequence[ServableFile | Rejected]
     ) -> list[Prediction]:
         """Return the prediction of each picture.
 
@@ -152,12 +181,17 @@ class Service:
             raise RequestError(
                 400, f'Serving signature name: "{signature[:80]}" not found or not served'
             )
-        reasons = [_explain(one) for one in pictures]
         if _ERROR not in outputs:
-            _refuse_first(reasons)
-        # The model predicts an empty file in place of a bad image; our reason replaces its own.
-        batch = [one if isinstance(one, Picture) else Picture(b"", 0) for one in pictures]
-        found = await self._find_batcher(model, signature).predict(batch)
+            _refuse_first([_explain(file) for file in files])
+        async with self._pixels.reserve(_count_pixels(files)):
+            # One at a time, so that a request which is canceled stops after the current image.
+            pictures = [await self._convert(file) for file in files]
+            reasons = [_explain(one) for one in pictures]
+            if _ERROR not in outputs:
+                _refuse_first(reasons)
+            # The model predicts an empty file for a bad image; our reason replaces its own.
+            batch = [one if isinstance(one, Picture) else Picture(b"", 0) for one in pictures]
+            found = await self._find_batcher(model, signature).predict(batch)
         _refuse_first([str(one) if isinstance(one, RequestError) else "" for one in found])
         return [
             {**_unwrap(one), **({_ERROR: reason.encode()} if reason else {})}
@@ -179,8 +213,16 @@ class Service:
         return Batcher(predict, self._models, self._limits, lambda: self._reading > 0)
 
 
-def _explain(picture: Picture | Rejected) -> str:
-    return f"{picture.category}: {picture}" if isinstance(picture, Rejected) else ""
+async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+
+
+def _count_pixels(files: Sequence[ServableFile | Rejected]) -> int:
+    return sum(file.pixels for file in files if isinstance(file, ServableFile))
+
+
+def _explain(found: object) -> str:
+    return f"{found.category}: {found}" if isinstance(found, Rejected) else ""
 
 
 def _refuse_first(reasons: Sequence[str]) -> None:
@@ -206,7 +248,12 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
             Route(f"{path}/metadata", service.metadata),
             Route(path, service.status),
         ]
-    handlers: dict[Any, Any] = {RequestError: _refuse, HTTPException: _refuse_unknown, 500: _fail}
+    handlers: dict[Any, Any] = {
+        RequestError: _refuse,
+        HTTPException: _refuse_unknown,
+        ClientDisconnect: _close,
+        500: _fail,
+    }
     return Guard(
         Starlette(routes=routes, exception_handlers=handlers, lifespan=service.watch), options
     )
@@ -221,6 +268,10 @@ async def _refuse_unknown(request: Request, error: HTTPException) -> Response:
     if error.status_code in (404, 405) and path.startswith("/v1/"):
         return ErrorResponse(RequestError(400, f"Malformed request: {request.method} {path[:200]}"))
     return ErrorResponse(RequestError(error.status_code, f"{error.detail}."))
+
+
+async def _close(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=499)
 
 
 async def _fail(request: Request, error: Exception) -> Response:

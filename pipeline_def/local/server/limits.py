@@ -1,11 +1,12 @@
-"""Limits that keep one client from blocking the others: sizes, timeouts and host names."""
+"""Limits that keep one client from blocking the others: sizes, memory, timeouts and origins."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,6 +20,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_Result = TypeVar("_Result")
 
 # Total size of all bodies, in multiples of the largest body allowed. Parsing JSON and decoding
 # base64 take three times as much for a while.
@@ -77,8 +79,63 @@ class BodyReader:
             raise RequestError(503, "Too many large requests at once. Try again.")
 
 
+class PixelBudget:
+    """Limits the pixels of all images that are converted or predicted at the same time.
+
+    A quarter of the budget is reserved for small requests, so large ones cannot block them.
+    """
+
+    def __init__(self, pixels: float) -> None:
+        """Allow `pixels` in total."""
+        self._free = pixels
+        self._reserved, self._small = pixels / 4, pixels / 32
+        self._waiting: list[tuple[float, asyncio.Future[None]]] = []
+
+    @contextlib.asynccontextmanager
+    async def reserve(self, pixels: float) -> AsyncIterator[None]:
+        """Wait until `pixels` are free, and take them for the duration of the block."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((pixels, turn))
+        self._admit()
+        try:
+            await turn
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._free += pixels
+            else:
+                self._waiting.remove((pixels, turn))
+            self._admit()
+
+    def _admit(self) -> None:
+        for pixels, turn in list(self._waiting):
+            reserved = 0 if pixels <= self._small else self._reserved
+            if pixels <= self._free - reserved:
+                self._free -= pixels
+                self._waiting.remove((pixels, turn))
+                turn.set_result(None)
+
+
+async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run `work`, and cancel it if the client disconnects. The body must have been read.
+
+    Raises:
+        ClientDisconnect: the client disconnected.
+    """
+    task = asyncio.create_task(work)
+    disconnect = asyncio.create_task(_drain(request.receive))
+    try:
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        disconnect.cancel()
+
+
 class Guard:
-    """Enforces the timeout, and refuses requests under foreign host names."""
+    """Enforces the timeout, and refuses foreign host names and cross-origin requests."""
 
     def __init__(self, app: App, options: ServerOptions) -> None:
         """Wrap an application."""
@@ -100,26 +157,35 @@ class Guard:
             await send(message)
 
         scope["is_read"] = False
-        refused = self._check_name(scope)
+        refused = self._check_origin(scope)
         try:
             async with asyncio.timeout(self._timeout):
                 if refused is None:
                     await self._app(scope, receive, note)
         except TimeoutError:
             refused = _too_late(scope, self._timeout)
-        except ClientDisconnect:
-            return
         if started and refused:
             raise TimeoutError("The client did not read the response in time.")
         if refused:
             await ErrorResponse(refused)(scope, receive, send)
 
-    def _check_name(self, scope: Scope) -> RequestError | None:
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    def _check_origin(self, scope: Scope) -> RequestError | None:
+        headers = {name: value.decode("latin-1").lower() for name, value in scope["headers"]}
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._names is None or name.lower() in self._names:
-            return None
-        return RequestError(403, "This server only accepts the host names of this machine.")
+        if self._names is not None and name not in self._names:
+            return RequestError(403, "This server only accepts the host names of this machine.")
+        # Browsers send it with requests by scripts of any page that the user visits.
+        if origin is not None and _netloc(origin) != host:
+            return RequestError(403, "Cross-origin requests are not allowed.")
+        return None
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _too_late(scope: Scope, timeout: float) -> RequestError:
@@ -144,16 +210,17 @@ class ErrorResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": not is_read})
         if not is_read:
-            await _drain(receive)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LINGER_SECONDS):
+                    await _drain(receive, until_end=True)
             await send({"type": "http.response.body", "body": b""})
 
 
-async def _drain(receive: Receive) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER_SECONDS):
-            while (message := await receive())["type"] == "http.request":
-                if not message.get("more_body", False):
-                    return
+async def _drain(receive: Receive, *, until_end: bool = False) -> None:
+    """Read a request until the client disconnects, or to its end."""
+    while (message := await receive())["type"] == "http.request":
+        if until_end and not message.get("more_body", False):
+            return
 
 
 class TimedProtocol(H11Protocol):

@@ -31,6 +31,8 @@ newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
   --max_images N           most images of a request: 64
   --max_image_mpixels N    largest image, million pixels: 40. One takes up to
                            16 bytes a pixel while it is decoded
+  --max_request_mpixels N  most pixels of a request's images together, million:
+                           100. The server holds at most twice as many at once
   --max_batch N            most images that the model is asked for at once: 64
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2
@@ -50,6 +52,7 @@ class ServerOptions:
     max_request_mib: float = 32.0
     max_images: int = 64
     max_image_mpixels: float = 40.0
+    max_request_mpixels: float = 100.0
     max_batch: int = 64
     max_delay_ms: float = 2.0
 
@@ -63,6 +66,11 @@ class ServerOptions:
         for name in ("timeout", "max_request_mib", "max_image_mpixels"):
             value = getattr(self, name)
             require(value > 0, f"--{name} is {value}: it must be above 0.")
+        require(
+            self.max_request_mpixels >= self.max_image_mpixels,
+            f"--max_request_mpixels is {self.max_request_mpixels}: it must be at least "
+            f"--max_image_mpixels, {self.max_image_mpixels}.",
+        )
         for name in ("max_images", "max_batch"):
             value = getattr(self, name)
             require(value >= 1, f"--{name} is {value}: it must be at least 1.")
@@ -75,6 +83,11 @@ class ServerOptions:
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @property
+    def max_request_pixels(self) -> float:
+        """Total pixels of the images of the largest request."""
+        return self.max_request_mpixels * 1e6
 
     @property
     def max_request_bytes(self) -> int:
