@@ -52,7 +52,7 @@ class Executor(executor.Executor):
         version = push_model(model, _find_folder(exec_properties))
         if text is not None:
             _write_card(text, version)
-        _copy_lite(input_dict, version)
+        _update_lite(input_dict, version)
         self._MarkPushed(pushed, version, os.path.basename(version))
 
 
@@ -81,14 +81,22 @@ def _write_card(text: str, version: str) -> None:
     fileio.rename(unfinished, os.path.join(version, PUSHED_CARD), overwrite=True)
 
 
-def _copy_lite(input_dict: Artifacts, version: str) -> None:
-    """Copy the accepted LiteRT versions and their labels into the model's folder."""
+def _update_lite(input_dict: Artifacts, version: str) -> None:
+    """Make the LiteRT folder of the version hold the accepted versions and their labels only.
+
+    An earlier run may have pushed the same model with versions that are refused now.
+    """
     blessing = artifact_utils.get_single_instance(input_dict["model_blessing"])
-    kinds = blessing.get_string_custom_property(LITE_PROPERTY) or ""
-    if not kinds:
+    kinds = (blessing.get_string_custom_property(LITE_PROPERTY) or "").split(",")
+    files = {lite_file(kind) for kind in kinds if kind}
+    target = os.path.join(version, PUSHED_LITE)
+    if not files:
+        if fileio.isdir(target):
+            fileio.rmtree(target)
         return
     source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), LITE_FOLDER)
-    target = os.path.join(version, PUSHED_LITE)
     fileio.makedirs(target)
-    for name in (*map(lite_file, kinds.split(",")), LABELS_FILE):
+    for name in sorted(files | {LABELS_FILE}):
         fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
+    for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files - {LABELS_FILE}:
+        fileio.remove(os.path.join(target, name))

@@ -116,14 +116,21 @@ def test_a_pipeline_without_a_card_pushes_the_model_alone(tmp_path: Path) -> Non
     assert sorted(os.listdir(version)) == ["saved_model.pb", "variables"]
 
 
-def test_small_versions_that_are_good_enough_are_pushed_with_the_model(tmp_path: Path) -> None:
+def test_accepted_lite_versions_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path) -> None:
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
     lite = tmp_path / "model" / "Format-Lite"
     lite.mkdir()
     for name in ("float16.tflite", "int8.tflite", "labels.txt", "lite.json"):
         (lite / name).write_bytes(name.encode())
-    for kinds, expected in (("", None), ("int8", ["int8.tflite", "labels.txt"])):
-        # The second time the version is there already, as after a kill in between.
+    for kinds, expected in (
+        ("", None),
+        ("int8", ["int8.tflite", "labels.txt"]),
+        ("int8,float16", ["float16.tflite", "int8.tflite", "labels.txt"]),
+        ("float16", ["float16.tflite", "labels.txt"]),
+        ("", None),
+        ("int8", ["int8.tflite", "labels.txt"]),
+    ):
+        # From the second time on the version exists, as after a kill or a stricter configuration.
         pushed = tmp_path / "pushed"
         push(tmp_path / "model", str(pushed), tmp_path / "archive", card=None, lite=kinds)
         [version] = pushed.iterdir()
