@@ -13,7 +13,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import NATIVE_SIZES
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import run_commands
-from pipeline_def.kubeflow.run_commands import Parser, add_target
+from pipeline_def.kubeflow.run_options import Parser, add_target
 from pipeline_def.steps import EXAMPLE_GEN, PREDICTOR
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex

@@ -22,7 +22,7 @@ from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
 from pipeline_def.config.network_choice import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
-from pipeline_def.kubeflow import run_commands
+from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local import commands as local_commands
 from pipeline_def.local import predict_command
 from pipeline_def.local.server.options import parse_options
@@ -84,7 +84,7 @@ def stopped_runners() -> Iterator[None]:
         parse_options(arguments)
         raise Parsed
 
-    class Parser(run_commands.Parser):
+    class Parser(run_options.Parser):
         def parse_args(self, *arguments: Any, **options: Any) -> Any:
             super().parse_args(*arguments, **options)
             raise Parsed

@@ -50,7 +50,7 @@ def run_url(connection: Connection, run_id: str) -> str:
     return f"{base}/#/runs/details/{run_id}"
 
 
-def follow_run(api: Api, run_id: str, tasks: Collection[str], follower: RunFollower) -> str:
+def follow_run(api: Api, tasks: Collection[str], run_id: str, follower: RunFollower) -> str:
     """Follow a run with these tasks to its end and return its last known state."""
     namespace = api.connection.namespace or "kubeflow"
     pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
@@ -59,10 +59,10 @@ def follow_run(api: Api, run_id: str, tasks: Collection[str], follower: RunFollo
         f"secret, a volume, or a node with room for it; see `{pods}`."
     )
     url = run_url(api.connection, run_id)
-    return follower.follow(lambda: read_run(api, run_id, tasks), url)
+    return follower.follow(lambda: _read_run(api, run_id, tasks), url)
 
 
-def read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
+def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     """Read the state of a run; if it failed, with the reason from the log of the failed task."""
     run = _get(api, run_id)
     view = read_view(run, tasks)

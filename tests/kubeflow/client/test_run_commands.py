@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 import local_runner
-from pipeline_def.kubeflow.client import submission, uploads
-from pipeline_def.kubeflow.client.run import StartedRun
+from pipeline_def.kubeflow.client import run_record, uploads
 from pipeline_def.runs.record import read_records
 from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed, pod_of
 from tests.kubeflow.client.conftest import Say
@@ -225,14 +224,12 @@ def test_a_pod_that_does_not_start_is_reported_once(
 def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
-    start = submission.start
+    class Writer(run_record.RunWriter):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            server.failures = failures
 
-    def start_and_fail(*options: Any) -> StartedRun:
-        started = start(*options)
-        server.failures = failures
-        return started
-
-    monkeypatch.setattr(submission, "start", start_and_fail)
+    monkeypatch.setattr(run_record, "RunWriter", Writer)
     server.script.append(listed(both(Task("CACHED"), Task("CACHED")), "SUCCEEDED"))
     found, lines = wait(say, monkeypatch)
     assert found == status
