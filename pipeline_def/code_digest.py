@@ -1,9 +1,8 @@
 """Digest of the code behind each step: a cached result must not outlive the code that made it.
 
-TFX keys its cache by the name of an executor or a run_fn, not by what the code says. Here the
-imports of a step are walked from the modules that run it: every file of ours that it reaches
-counts, and the locked version of every library that these files import. The network of
-`model.build_fn` is the user's code, and counts for Trainer.
+TFX keys its cache by the name of an executor or run_fn, not by its code. The digest covers every
+file of ours that the step's modules import, directly or not, and the locked version of every
+library that these files import. For Trainer it also covers the user's code of `model.build_fn`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from packaging.markers import Marker
 from components.contract.errors import ConfigurationError
 from pipeline_def.steps import STEPS, TRAINER
 
-# The folder of the repository; of the wheel, the one in which it is installed.
+# Folder of the repository, or the one in which the wheel is installed.
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
-# One name in the wheel.
+# In the wheel, it is one name.
 _OURS = {module.partition(".")[0] for row in STEPS.values() for module in row.code}
 
-# Libraries whose packages on PyPI have other names than their modules.
+# Libraries whose module and PyPI package have different names.
 _DISTRIBUTIONS = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
@@ -48,15 +47,15 @@ def code_digest(step: str, build_fn: str | None = None) -> str:
 
     Args:
         step: id of a component.
-        build_fn: `model.build_fn`, whose code counts for the step that trains.
+        build_fn: `model.build_fn`, which counts for Trainer only.
 
     Raises:
-        ConfigurationError: there is no such module.
+        ConfigurationError: the module of `build_fn` does not exist.
     """
     digest = _digest(STEPS[step].code)
     if step != TRAINER.id or build_fn is None:
         return digest
-    return hashlib.sha256(f"{digest} {_digest_of_user(build_fn)}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{digest} {_user_digest(build_fn)}".encode()).hexdigest()[:16]
 
 
 def whole_digest() -> str:
@@ -75,10 +74,10 @@ def _digest(entries: Iterable[str]) -> str:
 
 
 def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Walk the imports of modules, those within functions included.
+    """Walk the imports of modules, including those within functions.
 
     Returns:
-        Paths of our files, relative to the repository, with the templates of their packages; and
+        Paths of our files relative to the repository, including their packages' templates; and
         the distributions that these files import.
     """
     files: set[str] = set()
@@ -104,7 +103,7 @@ def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 def _files_beside(package: Path) -> Iterator[str]:
-    """Yield the files of a package and of those above it, and what lies in it and is no code."""
+    """Yield the `__init__.py` of a package and its parents, and its data files."""
     for folder in (package, *package.parents):
         if folder == _ROOT:
             break
@@ -113,11 +112,11 @@ def _files_beside(package: Path) -> Iterator[str]:
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
-    """Yield what is no code beside the modules of a package, and in folders that are no package."""
+    """Yield data files beside the modules of a package, and in its folders of data."""
     for path in folder.iterdir():
         if path.is_file() and path.suffix not in (".py", ".pyc"):
             yield path
-        # Files of byte code come and go while other processes import ours.
+        # Byte code comes and goes while other processes import our modules.
         elif path.name != "__pycache__" and path.is_dir() and not (path / "__init__.py").exists():
             yield from _data_files(path)
 
@@ -134,9 +133,9 @@ def _imports(root: Path, module: str) -> tuple[str, ...]:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements but those that only a type checker sees."""
+    """Yield all statements except those that only a type checker sees."""
     for child in ast.iter_child_nodes(node):
-        # Nine of ten nodes are expressions, which import nothing.
+        # Nine of ten nodes are expressions, which cannot import.
         if isinstance(child, ast.expr):
             continue
         test = child.test if isinstance(child, ast.If) else None
@@ -161,7 +160,7 @@ def _is_module(root: Path, name: str) -> bool:
 
 
 def _distribution(module: str) -> str:
-    """Return the distribution of a library's module; "" for Python's own."""
+    """Return the distribution of a module; "" for the standard library."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or module == "google":
         return ""
@@ -171,20 +170,20 @@ def _distribution(module: str) -> str:
 
 @functools.cache
 def _locked_versions(root: Path) -> dict[str, str]:
-    """Read `uv.lock`: distribution → its version for this Python. An installed wheel has none."""
+    """Read `uv.lock`: distribution → version for this Python; {} in an installed wheel."""
     file = root / "uv.lock"
     if not file.exists():
         return {}
     packages = tomllib.loads(file.read_text(encoding="utf-8"))["package"]
     here = _environment()
-    return {of["name"]: of.get("version", "") for of in packages if _is_taken(of, here)}
+    return {one["name"]: one.get("version", "") for one in packages if _applies(one, here)}
 
 
 def _environment() -> dict[str, str]:
-    """Return what decides between versions: this Python, and Linux, as in the image.
+    """Return the markers that choose between versions: this Python, and Linux, as in the image.
 
-    Neither the release of this Python nor this computer counts: a pipeline may be compiled on
-    another one than its steps run on.
+    Python's patch release and this machine do not count: a pipeline may be compiled on a machine
+    other than those its steps run on.
     """
     minor = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -195,20 +194,19 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _is_taken(package: dict[str, Any], environment: dict[str, str]) -> bool:
-    """Return whether a package of the lock file is installed, of those of its name."""
+def _applies(package: dict[str, Any], environment: dict[str, str]) -> bool:
+    """Return whether an entry of the lock file is the one that is installed."""
     markers = package.get("resolution-markers", ())
     return not markers or any(Marker(marker).evaluate(environment) for marker in markers)
 
 
-def _digest_of_user(build_fn: str) -> str:
-    """Digest the module of a function of the user, and what it imports from the same folder.
+def _user_digest(build_fn: str) -> str:
+    """Digest the module of a user's function, and what it imports from the same folder.
 
-    Of a network in an installed package, only the code of that package counts; of libraries, the
-    versions.
+    If it is in an installed package, only that package's code counts; libraries count by version.
     """
     entry = build_fn.rpartition(".")[0]
-    root = _root_of_user(build_fn)
+    root = _user_root(build_fn)
     files: dict[str, bytes] = {}
     versions: dict[str, str] = {}
     waiting, seen = [entry], {""}
@@ -223,7 +221,7 @@ def _digest_of_user(build_fn: str) -> str:
         if path.is_file() and not installed:
             files[module] = path.read_bytes()
             within = module if path.name == "__init__.py" else package
-            waiting += [package, *_names_of_user(ast.parse(files[module]), within)]
+            waiting += [package, *_user_imports(ast.parse(files[module]), within)]
         elif distribution := _distribution(module):
             versions[distribution] = _version(distribution)
     return hashlib.sha256(
@@ -231,10 +229,10 @@ def _digest_of_user(build_fn: str) -> str:
     ).hexdigest()
 
 
-def _root_of_user(build_fn: str) -> Path:
-    """Find the folder that a module of the user is imported from, without importing it."""
+def _user_root(build_fn: str) -> Path:
+    """Find the folder from which a user's module is imported, without importing it."""
     top = build_fn.partition(".")[0]
-    # A run is started in the folder with the user's own modules; Python may not look there.
+    # A run starts in the folder of the user's modules, which may not be on Python's path.
     spec = importlib.machinery.PathFinder.find_spec(top, [*sys.path, os.getcwd()])
     places = [*(spec.submodule_search_locations or [])] if spec else []
     place = places[0] if places else spec.origin if spec else None
@@ -243,18 +241,13 @@ def _root_of_user(build_fn: str) -> Path:
     if not _path(root, module).is_file() and not root.joinpath(*module.split(".")).is_dir():
         raise ConfigurationError(
             f"model.build_fn is {build_fn!r}: there is no module {module} in {Path.cwd()} or among "
-            f"the installed packages."
+            "the installed packages."
         )
     return root
 
 
-def _names_of_user(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield what may be a module among the names that a module imports.
-
-    Args:
-        tree: the module.
-        package: what its relative imports are relative to.
-    """
+def _user_imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield the imported names that may be modules; relative imports start at `package`."""
     for node in _executed(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -266,7 +259,7 @@ def _names_of_user(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _version(distribution: str) -> str:
-    """Return the version of a library that is locked, or else installed."""
+    """Return the locked version of a library, or else the installed one."""
     if locked := _locked_versions(_ROOT).get(distribution):
         return locked
     try:

@@ -1,4 +1,4 @@
-"""Where everything lies below the output folder."""
+"""Paths of everything below the output folder."""
 
 from __future__ import annotations
 
@@ -14,79 +14,79 @@ class Layout:
 
     @property
     def lock(self) -> str:
-        """The file whose lock a run holds while it writes."""
+        """File that a run locks while it writes."""
         return os.path.join(self.output, ".lock")
 
     @property
     def artifacts(self) -> str:
-        """What every node wrote, as `<node>/<output>/<execution>`."""
+        """Artifacts of every step, as `<step>/<output>/<execution>`."""
         return os.path.join(self.output, "artifacts")
 
     @property
     def files(self) -> str:
-        """Which files each artifact has, a line of JSON for each."""
+        """List of the files of each artifact, one line of JSON per artifact."""
         return os.path.join(self.output, "artifacts", "files.jsonl")
 
     @property
     def metadata(self) -> str:
-        """The ML Metadata store, an SQLite file."""
+        """ML Metadata store, an SQLite file."""
         return os.path.join(self.output, "metadata.sqlite")
 
     @property
     def runs(self) -> str:
-        """The records of all runs, a folder each."""
+        """Records of all runs, a folder each."""
         return os.path.join(self.output, "runs")
 
     def record(self, run_id: str) -> str:
-        """Return the path of the record of a run, JSON."""
+        """Return the path of a run's record, JSON."""
         return os.path.join(self.runs, run_id, "run.json")
 
     @property
     def pushed(self) -> str:
-        """Blessed models, a folder per version, as TensorFlow Serving wants them."""
+        """Pushed models, a folder per version, as TensorFlow Serving expects them."""
         return os.path.join(self.output, "pushed")
 
     @property
     def statistics(self) -> str:
-        """Statistics of the examples of earlier runs, a folder each; the next run is compared."""
+        """Statistics of earlier runs, a folder each; the next run is compared with them."""
         return os.path.join(self.output, "statistics")
 
     @property
     def listings(self) -> str:
-        """What the images of the last runs were, a file each, as ImageExampleGen reads them."""
+        """Listings of the images of the last runs, a file each, which ImageExampleGen reads."""
         return os.path.join(self.output, "listings")
 
     @property
     def checkpoints(self) -> str:
-        """Checkpoints of interrupted trainings, a folder each."""
+        """Checkpoints of interrupted training, a folder each."""
         return os.path.join(self.output, "checkpoints")
 
     @property
     def sample(self) -> str:
-        """The built-in sample, when it is used."""
+        """Images of the built-in sample, if it is used."""
         return os.path.join(self.output, "sample")
 
     @property
     def schema(self) -> str:
-        """What `local_runner.py schema` writes, for a person to edit."""
+        """Schema that `local_runner.py schema` writes for editing."""
         return os.path.join(self.output, "schema.pbtxt")
 
     @property
     def summary(self) -> str:
-        """What the last run gave, as JSON."""
+        """Results of the last run, JSON."""
         return os.path.join(self.output, "summary.json")
 
     @property
     def report(self) -> str:
-        """The page of the last run, a copy of ImageReport's."""
+        """Report of the last run, a copy of ImageReport's page."""
         return os.path.join(self.output, "report.html")
 
     @property
     def comparison(self) -> str:
-        """The page of two runs, as `local_runner.py runs --compare` wrote it last."""
+        """Comparison that `local_runner.py runs --compare` wrote last."""
         return os.path.join(self.output, "comparison.html")
 
     @property
     def logs(self) -> str:
-        """Everything that TFX and its libraries logged, a file per run."""
+        """Logs of TFX and its libraries, a file per run."""
         return os.path.join(self.output, "logs")

@@ -1,8 +1,8 @@
-"""Imports the libraries of a step without what no step uses: half of the time until it works.
+"""Imports the libraries of a step without parts that no step uses, which halves its start-up.
 
 `import tensorflow` imports Keras 3, and with it matplotlib, rich and IPython; ours is tf_keras.
 Beam imports BigQuery's client, `tfx.components` every component, `tfx.types` model analysis, `kfp`
-a client of Kubernetes. Each goes on without, or finds it when anyone asks for it later.
+a client of Kubernetes. Each works without these modules, or imports them when they are used.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 import types
 from collections.abc import Iterator
 
-# Library → what it tries to import, and no step uses.
+# Library → modules that it tries to import and no step uses.
 _UNUSED = {
     "tensorflow": ("keras.src.optimizers", "tf_keras.src.optimizers", "googleapiclient"),
     "apache_beam": ("apache_beam.io.gcp.bigquery",),
 }
-# Packages whose own code imports all their modules → what is asked of them for a type's name only,
-# and the module that has it.
+# Package whose own code imports all its modules → names that others read from it only to annotate
+# types, with the modules that define them.
 _LAZY: dict[str, dict[str, str]] = {
     "kfp": {},
     "tensorflow_model_analysis": {"EvalConfig": "proto.config_pb2"},
@@ -33,7 +33,7 @@ _EVALUATOR = "tfx.components.evaluator.executor"
 
 def import_libraries() -> None:
     """Import TensorFlow and Beam, and make the modules of TFX importable one by one."""
-    # Without it, model analysis imports Keras 3 to find out that tf.keras is not ours.
+    # Without it, model analysis imports Keras 3 to find out which Keras tf.keras is.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     for name in _LAZY:
         if name not in sys.modules:
@@ -43,10 +43,10 @@ def import_libraries() -> None:
             importlib.import_module(name)
 
 
-def leave_out_the_evaluator() -> None:
-    """Keep TFX's entrypoint from importing model analysis only to ask what the executor is.
+def stub_evaluator_module() -> None:
+    """Keep TFX's entrypoint from importing model analysis only for an isinstance check.
 
-    An executor that is the Evaluator's has imported it by now.
+    The Evaluator's own executor has imported it by now.
     """
     if _EVALUATOR not in sys.modules:
         stand_in = types.ModuleType(_EVALUATOR)
@@ -56,7 +56,7 @@ def leave_out_the_evaluator() -> None:
 
 @contextlib.contextmanager
 def _without(names: tuple[str, ...]) -> Iterator[None]:
-    """Let the import of these modules fail, unless they are there already."""
+    """Let the import of these modules fail, unless they are imported already."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
@@ -67,7 +67,7 @@ def _without(names: tuple[str, ...]) -> Iterator[None]:
 
 
 class _LazyPackage(types.ModuleType):
-    """A package whose own code runs only when anyone asks for what is no module of it."""
+    """A package whose own code runs only when a name that is not one of its modules is read."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -79,7 +79,7 @@ class _LazyPackage(types.ModuleType):
         self.__path__ = list(spec.submodule_search_locations or ())
 
     def __getattr__(self, name: str) -> object:
-        # Whoever asks for any other such name is looking at what kind of object this is.
+        # Other dunder names are read to inspect the kind of object.
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
         if place := _LAZY[self.__name__].get(name):
@@ -89,7 +89,7 @@ class _LazyPackage(types.ModuleType):
         except ModuleNotFoundError as error:
             if error.name != f"{self.__name__}.{name}":
                 raise
-        # What it defines is an attribute from now on.
+        # From now on, what the package defines is an attribute.
         self.__class__ = types.ModuleType  # type: ignore[assignment]
         self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
         return getattr(self, name)

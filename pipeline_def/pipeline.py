@@ -58,7 +58,7 @@ def create_pipeline(config: Config) -> Pipeline:
 
 
 def _is_local(config: Config) -> bool:
-    """Say whether it runs on this machine; a cluster has its own metadata store and files."""
+    """Return whether the pipeline runs on this machine; a cluster has its own metadata store."""
     return on_disk(config.output)
 
 
@@ -77,8 +77,8 @@ def _components(config: Config, layout: Layout) -> list[BaseComponent]:
 
 
 def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
-    """From the folder to examples that fit their schema: ExampleGen first, the gate last."""
-    # The steps get what the file of the schema says, wherever it lies.
+    """Turn the folder into validated examples: ExampleGen first, the gate last."""
+    # The steps get the content of the schema file, which only this machine may see.
     validation = dataclasses.replace(config.validation, schema=None)
     example_gen = ImageExampleGen(
         folder=str(config.data), config=config.ingest, listings=layout.listings
@@ -117,7 +117,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             model=config.model,
             training=config.training,
             transfer=config.transfer,
-            # A bound for the Evaluator: another one needs no other training.
+            # Only the Evaluator uses this bound: changing it must not train again.
             export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
             checkpoints=layout.checkpoints,
             weights_version=weights_version(config.model) if _is_local(config) else "",
@@ -128,7 +128,7 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
 def _evaluate_and_push(
     config: Config, layout: Layout, before: list[BaseComponent]
 ) -> list[BaseComponent]:
-    """From the model to its verdict: against the model in use, for people, and into service."""
+    """Evaluate the model against the one in use, report on it, push it and predict with it."""
     example_gen, _, _, validator, _, transform, trainer = before
     examples, model = example_gen.outputs["examples"], trainer.outputs["model"]
     baseline = BaselineFinder(model=model, pushed_models=layout.pushed).with_id(
@@ -169,7 +169,7 @@ def _evaluate_and_push(
 def _predict(
     config: Config, folder: str, *, model: BaseChannel, blessing: BaseChannel
 ) -> BaseComponent:
-    """Label a folder of other images, where the configuration names one."""
+    """Predict the labels of a folder of other images."""
     return ImagePredictor(
         folder=folder,
         model=model,

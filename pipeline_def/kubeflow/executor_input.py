@@ -73,11 +73,7 @@ def artifacts_of(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def local_path(uri: str) -> str:
-    """Return where the launcher keeps its copy of `uri`.
-
-    Raises:
-        ConfigurationError: the launcher copies nothing from there.
-    """
+    """Return where the launcher keeps its copy of `uri`."""
     for scheme, mount in _MOUNTS.items():
         if uri.startswith(scheme):
             return mount + uri.removeprefix(scheme)

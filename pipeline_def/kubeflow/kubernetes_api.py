@@ -45,11 +45,7 @@ class Cluster:
 
     @staticmethod
     def of_pod() -> Cluster:
-        """Find the API server as every container in Kubernetes can.
-
-        Raises:
-            ServiceError: this is not a pod, or it has no service account.
-        """
+        """Find the API server as every container in Kubernetes can."""
         host = os.environ.get("KUBERNETES_SERVICE_HOST")
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not (_ACCOUNT / "token").is_file():
@@ -78,11 +74,7 @@ class Cluster:
         return dict(found.get("data") or {})
 
     def create_job(self, job: Manifest) -> None:
-        """Create a TFJob.
-
-        Raises:
-            ServiceError: the cluster has no TFJobs, or the account may not create any.
-        """
+        """Create a TFJob."""
         try:
             self._request("POST", self._jobs, "create a TFJob", body=job)
         except _Missing:
@@ -117,10 +109,8 @@ class Cluster:
     def log(self, pod: str, *, since: str = "", lines: int = 0) -> list[str]:
         """Return log lines of a pod, each preceded by its time; [] until the pod has a log.
 
-        Args:
-            pod: its name.
-            since: RFC 3339 time of the first line, to the second; empty: from the beginning.
-            lines: number of lines, counted from the end; 0: all.
+        `since` is an RFC 3339 time, of which the API ignores fractions of a second; `lines` is the
+        number of lines from the end, 0 for all.
         """
         query = {"timestamps": "true", "sinceTime": since, "tailLines": str(lines or "")}
         chosen = {name: value for name, value in query.items() if value}

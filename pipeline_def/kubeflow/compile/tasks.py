@@ -80,13 +80,8 @@ def replace_commands(
 ) -> None:
     """Start our entrypoint for `component` and its lookup.
 
-    Args:
-        document: the specification.
-        component: TFX's.
-        recipes: values that the training recipe of a run chooses from.
-        direct: whether all steps use remote URIs instead of the launcher's copies. Steps that run
-            Beam on other machines always do.
-        beam_args: Beam's options, for the steps that run Beam.
+    With `direct`, all steps use remote URIs instead of the launcher's copies; steps that run Beam
+    on other machines always do.
     """
     beam, types = _runs_beam(component), _artifact_types(component.inputs)
     executor = StepInterface(

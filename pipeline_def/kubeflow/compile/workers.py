@@ -26,11 +26,7 @@ _CUSTOM_CONFIG = "custom_config"
 
 
 def check_workers(config: Config, target: Target) -> None:
-    """Make sure that several workers can reach what they share.
-
-    Raises:
-        ConfigurationError: they cannot, or Vertex AI would not know where to run them.
-    """
+    """Raise ConfigurationError if several workers could not start or reach what they share."""
     kubeflow, accelerator = config.kubeflow, config.training.accelerator
     if kubeflow.workers == 1:
         return
@@ -91,14 +87,7 @@ def _change_interface(document: SpecDocument, **changes: Any) -> None:
 def custom_job(
     config: KubeflowConfig, step: StepConfig, *, image: str, name: str
 ) -> dict[str, Any]:
-    """Return the keys of `custom_config` that describe the custom job; the first pool is the chief.
-
-    Args:
-        config: of the cluster.
-        step: resources and settings of each worker.
-        image: container image of each worker.
-        name: display name of the job.
-    """
+    """Return the keys of `custom_config` that describe the job; the first pool is the chief."""
     spec: dict[str, Any] = {
         "worker_pool_specs": [
             _pool(config, step, image=image, replicas=1),

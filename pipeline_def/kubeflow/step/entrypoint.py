@@ -31,7 +31,7 @@ from pipeline_def.kubeflow.step.executor_io import (
 )
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
-from pipeline_def.light_imports import import_libraries, leave_out_the_evaluator
+from pipeline_def.light_imports import import_libraries, stub_evaluator_module
 from pipeline_def.training.distribution.cluster import is_chief_process
 
 _DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
@@ -158,7 +158,7 @@ def _run_executor(
     """Run TFX's own entrypoint, after checking that the image has what it imports."""
     for path in (interface.executor, *interface.inputs.values(), *interface.outputs.values()):
         _import(path)
-    leave_out_the_evaluator()
+    stub_evaluator_module()
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
     values = prepared["inputs"]["parameterValues"]

@@ -136,11 +136,7 @@ def _fill_in_storage(value: Any, storage: str | None) -> Any:
 
 
 def read_json(text: Any, place: str) -> dict[str, Any]:
-    """Parse a JSON object; an empty text or null stands for {}.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
+    """Parse a JSON object; an empty text or null stands for {}."""
     try:
         value = json.loads(text or "{}") or {}
         if not isinstance(value, dict):
@@ -151,11 +147,7 @@ def read_json(text: Any, place: str) -> dict[str, Any]:
 
 
 def to_integer(value: Any, place: str) -> int:
-    """Return an integer that the launcher gives as a double.
-
-    Raises:
-        ConfigurationError: it is not a finite number.
-    """
+    """Return an integer that the launcher gives as a double."""
     try:
         return int(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -174,12 +166,8 @@ def finish_output(
 ) -> dict[str, Any]:
     """Return TFX's executor output as the launcher takes it.
 
-    URIs are remote again, and metadata without a value is dropped: the launcher rejects null.
-
-    Args:
-        executor_output: what TFX's entrypoint wrote.
-        executor_input: as the launcher gave it; it has the types of the outputs.
-        direct: whether the step uses remote URIs as they are.
+    URIs are remote again, and metadata without a value is dropped: the launcher rejects null. The
+    launcher's input has the types of the outputs.
     """
     finished = copy.deepcopy(dict(executor_output))
     given = executor_input["outputs"].get("artifacts", {})

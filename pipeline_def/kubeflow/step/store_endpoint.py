@@ -58,9 +58,7 @@ def configured_endpoint() -> str | None:
 def endpoint_of(config: Mapping[str, str]) -> str | None:
     """Return the URL of the store that holds KFP's pipeline root.
 
-    Args:
-        config: data of the config map: `defaultPipelineRoot`, a URL whose query may name the
-            endpoint, and `providers`, YAML.
+    `defaultPipelineRoot` is a URL whose query may name the endpoint; `providers` is YAML.
     """
     try:
         root = urlsplit(config.get("defaultPipelineRoot") or _DEFAULT_ROOT)

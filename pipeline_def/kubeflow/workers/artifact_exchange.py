@@ -21,11 +21,7 @@ _CLOUD = "gs://"
 
 
 def check_storage(storage: str | None, mounts: Iterable[str]) -> str:
-    """Return the storage if all workers can write there.
-
-    Raises:
-        ConfigurationError: it is neither on gs:// nor on a volume that the step mounts.
-    """
+    """Return the storage; raise ConfigurationError unless it is on gs:// or a mounted volume."""
     folders = tuple(f"{mount.rstrip('/')}/" for mount in mounts)
     if storage and f"{storage}/".startswith((_CLOUD, *folders)):
         return storage
@@ -52,11 +48,7 @@ class ArtifactExchange:
     job: str
 
     def __post_init__(self) -> None:
-        """Make sure that all workers can reach the artifacts.
-
-        Raises:
-            ConfigurationError: they are not on gs://, and the storage is not a folder.
-        """
+        """Make sure that all workers can reach the artifacts."""
         require(
             self.in_place or on_disk(self.storage),
             "Several workers cannot read artifacts that are not on gs://: set the pipeline root to "

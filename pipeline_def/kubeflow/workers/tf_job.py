@@ -19,6 +19,10 @@ _CONTAINER = "tensorflow"
 _KEPT_SECONDS = 3600
 
 
+def _without_empty(fields: Mapping[str, Any]) -> Manifest:
+    return {name: value for name, value in fields.items() if value}
+
+
 def tf_job(name: str, group: WorkerGroup, command: Sequence[str], owner: Pod) -> Manifest:
     """Return the manifest of a TFJob whose workers all run `command`.
 
@@ -65,10 +69,6 @@ def _pod_template(group: WorkerGroup, command: Sequence[str], owner: Pod) -> Man
     # Istio's proxy would keep workers from each other, and a finished worker running.
     annotations = {"sidecar.istio.io/inject": "false"}
     return {"metadata": {"annotations": annotations}, "spec": _without_empty(spec)}
-
-
-def _without_empty(fields: Mapping[str, Any]) -> Manifest:
-    return {name: value for name, value in fields.items() if value}
 
 
 def _environment(step: StepConfig) -> list[Manifest]:

@@ -47,16 +47,9 @@ def run_workers(
 ) -> dict[str, Any]:
     """Run the step in workers; return the executor output as KFP's launcher takes it.
 
-    Args:
-        step: name of the step.
-        executor_input: as the launcher gave it.
-        interface: with `workers`.
-        cluster: the API; None: the one of this pod.
-        interval: seconds between two polls of the job.
-
     Raises:
         ServiceError: a worker failed, or the cluster refused a request.
-        ConfigurationError: the artifacts or checkpoints are where workers cannot share them.
+        ConfigurationError: workers cannot share the artifacts or checkpoints.
         SystemExit: SIGTERM came; the job is removed.
     """
     assert interface.workers
@@ -68,7 +61,10 @@ def run_workers(
     with _cancelled_by_signal() as cancelled:
         try:
             job.remove_earlier()
-            command = worker_command(step, exchange.send(), interface)
+            # Each worker runs the step's own command, but the executor itself.
+            own = to_json(dataclasses.replace(interface, direct=True, workers=None))
+            sent = json.dumps(exchange.send(), sort_keys=True)
+            command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.cluster.create_job(tf_job(name, group, command, job.cluster.own_pod()))
             job.follow(cancelled)
             return exchange.receive()
@@ -87,21 +83,11 @@ def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
     return f"{step.lower()}-{digest.hexdigest()[:12]}"
 
 
-def worker_command(
-    step: str, executor_input: Mapping[str, Any], interface: StepInterface
-) -> list[str]:
-    """Return the command of each worker: the step's own, which now runs the executor itself."""
-    own = dataclasses.replace(interface, direct=True, workers=None)
-    given = json.dumps(executor_input, sort_keys=True)
-    return [*COMMAND, "--step", step, "--interface", to_json(own), "--executor_input", given]
-
-
 @contextlib.contextmanager
 def _cancelled_by_signal() -> Iterator[threading.Event]:
     """Let SIGTERM, by which Kubernetes ends a pod, unwind the stack instead of ending at once.
 
-    Yields:
-        Whether it has come: Python drops an exception that a handler raises in a finalizer.
+    Yields whether it has come: Python drops an exception that a handler raises in a finalizer.
     """
     cancelled = threading.Event()
 
@@ -126,12 +112,7 @@ class _Job:
     shown: str = field(default="?", init=False)
 
     def follow(self, cancelled: threading.Event) -> None:
-        """Wait for the end of the job; print its state and the chief's log.
-
-        Raises:
-            ServiceError: it failed, or somebody has removed it.
-            SystemExit: `cancelled` is set.
-        """
+        """Wait for the end of the job; print its state and the chief's log."""
         log = LogReader(self.cluster, worker_pod(self.name, 0), _print)
         failed_polls = 0
         while True:

@@ -23,7 +23,7 @@ light_imports.import_libraries()
 entrypoint.register_stores()
 import tfx
 entrypoint._import({path!r})
-light_imports.leave_out_the_evaluator()
+light_imports.stub_evaluator_module()
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 assert issubclass(kubeflow_v2_run_executor.evaluator_executor.Executor, object)
 """
