@@ -60,7 +60,7 @@ class Store:
             Failure: there is no such file, or not one.
         """
         fs, _ = open_store(DATA)
-        files = fs.glob(f"{_ROOT}/{run_id}/ImageReport/*/metrics/metrics.json")
+        files = fs.glob(f"{_ROOT}/{run_id}/ImageReport/*/metrics")
         if len(files) != 1:
             raise Failure(f"The run {run_id} wrote {len(files)} files of metrics, not one.")
         metrics: dict[str, Any] = json.loads(fs.cat_file(files[0]))

@@ -30,7 +30,7 @@ from tests.docs.markdown import ROOT, Command
 
 RUN = (
     *("saved_model_cli", "tensorboard", "less", "export"),
-    *("lint-imports", "pre-commit", "docs.draw_architecture"),
+    *("lint-imports", "pre-commit", "docs.draw_architecture", "docs.write_options"),
 )
 """Programs whose commands `test_running.py` runs as they are written."""
 

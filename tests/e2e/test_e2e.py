@@ -176,7 +176,7 @@ def test_images_and_models_in_the_store() -> None:
         assert store.pushed_versions() == ["9", "10"]
         with pytest.raises(Failure, match="wrote 0 files of metrics"):
             store.read_metrics("id")
-        fs.pipe_file(f"{root}/id/ImageReport/task/metrics/metrics.json", b'{"a": 1}')
+        fs.pipe_file(f"{root}/id/ImageReport/task/metrics", b'{"a": 1}')
         assert store.read_metrics("id") == {"a": 1}
 
 
