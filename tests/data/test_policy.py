@@ -60,7 +60,7 @@ VALUES: dict[Operation, Oracle] = {
     Operation.SOLARIZE: solarized,
     Operation.AUTOCONTRAST: lambda image, *_: ImageOps.autocontrast(image),
     Operation.EQUALIZE: lambda image, *_: ImageOps.equalize(image),
-    Operation.COLOUR: enhanced(ImageEnhance.Color),
+    Operation.COLOR: enhanced(ImageEnhance.Color),
     Operation.SHARPNESS: enhanced(ImageEnhance.Sharpness),
 }
 

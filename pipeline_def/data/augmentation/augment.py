@@ -1,7 +1,7 @@
-"""Random changes of training images: pure functions of pixels and a seed, for the train step.
+"""Random augmentation of training images: pure functions of pixels and a seed, for a training step.
 
-Every op is made for whole batches and for the accelerator. Figures in the comments are of 128
-images of 224 pixels on 2 CPU cores.
+All ops work on whole batches, on the accelerator. Measurements in comments are for 128 images of
+224 pixels on 2 CPU cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline_def.data.augmentation.augmentation_random import (
     beta,
     draw_numbers,
 )
-from pipeline_def.data.augmentation.colour import change_colours, mean_colours, rounded
+from pipeline_def.data.augmentation.color_ops import change_colors, mean_colors, rounded
 from pipeline_def.data.augmentation.geometric_ops import apply_geometry
 from pipeline_def.data.augmentation.policy import apply_policy
 
@@ -32,26 +32,26 @@ def augment(
     config: AugmentationConfig,
     classes: int,
 ) -> Batch:
-    """Change a batch at random: geometry, policy, colours, cutout, then mixup or cutmix.
+    """Augment a batch at random: geometry, policy, colors, cutout, then mixup or cutmix.
 
     Args:
-        images: uint8 [batch, height, width, 3]; height and width are known beforehand.
+        images: uint8 [batch, height, width, 3]; height and width are static.
         labels: int64 [batch], from 0 to classes - 1.
         seed: int [2], such as seed and step: same seed, same result. Replicas that share a step
-            need seeds of their own, or all of them change their images alike.
-        config: what to do and how much of it.
-        classes: number of them.
+            need different seeds to augment differently.
+        config: operations and their strengths.
+        classes: number of classes.
 
     Returns:
-        Images, uint8 of the same shape, rounded once, after the last op; a policy's operations take
-        and give whole levels, as Pillow's do. Labels as they came, or, with `config.soft_labels`,
-        float32 [batch, classes], which add up to 1 per image.
+        Images, uint8 of the same shape, rounded once, after the last op; policies round after each
+        operation, as Pillow does. Labels unchanged, or, with `config.soft_labels`, float32
+        [batch, classes], which add up to 1 per image.
     """
     shape = images.shape
     random = draw_numbers(tf.shape(images)[0], seed)
     images = apply_geometry(images, random, config)
     images = apply_policy(images, seed=seed, config=config)
-    images = change_colours(images, random, config)
+    images = change_colors(images, random, config)
     images = _cut_out(images, random, config.cutout)
     if config.soft_labels:
         labels = tf.one_hot(labels, classes, dtype=tf.float32)
@@ -59,9 +59,9 @@ def augment(
     return tf.ensure_shape(rounded(images), shape), labels
 
 
-def _span(centre: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:
-    """Mark `length` of `size` positions around a centre, fewer at the ends: [batch, size]."""
-    start = tf.cast(centre * size, tf.int32) - length // 2
+def _span(center: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:
+    """Mark `length` of `size` positions around a center, fewer at the ends: bool [batch, size]."""
+    start = tf.cast(center * size, tf.int32) - length // 2
     positions = tf.range(size)
     return (positions >= start[:, None]) & (positions < (start + length)[:, None])
 
@@ -69,9 +69,9 @@ def _span(centre: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor
 def _replaced(
     images: tf.Tensor, content: tf.Tensor, *, rows: tf.Tensor, columns: tf.Tensor
 ) -> tf.Tensor:
-    """Take `content`, [batch, height or 1, width, channels], in marked rows of marked columns."""
+    """Insert `content`, [batch, height or 1, width, channels], in marked rows and columns."""
     _, height, width, channels = images.shape
-    # With columns and channels as one axis: 15 ms; as two, for which the mask spreads: 43 ms.
+    # With columns and channels as one axis: 15 ms; as two, which broadcast the mask: 43 ms.
     mask = rows[:, :, None] & tf.repeat(columns, channels, axis=1)[:, None, :]
     content = tf.reshape(content, [-1, content.shape[1], width * channels])
     replaced = tf.where(mask, content, tf.reshape(images, [-1, height, width * channels]))
@@ -79,18 +79,18 @@ def _replaced(
 
 
 def _cut_out(images: tf.Tensor, random: AugmentationRandom, side: float) -> tf.Tensor:
-    """Paint a square over; its centre may lie at the border, as in DeVries and Taylor (2017).
+    """Paint over a square whose center may lie at the edge, as in DeVries and Taylor (2017).
 
-    They fill in the mean of the training set. The image's own needs no statistics, and leaves no
-    bright square on dark pictures, as 127 would.
+    They fill in the mean of the training set; the image's own mean needs no statistics, and leaves
+    no bright square on dark pictures.
     """
     if not side:
         return images
     _, height, width, _ = images.shape
-    colour = tf.cast(tf.round(mean_colours(images)), images.dtype)
+    color = tf.cast(tf.round(mean_colors(images)), images.dtype)
     return _replaced(
         images,
-        tf.repeat(colour[:, None, None, :], width, axis=2),
+        tf.repeat(color[:, None, None, :], width, axis=2),
         rows=_span(random.cutout_y, round(side * height), size=height),
         columns=_span(random.cutout_x, round(side * width), size=width),
     )
@@ -99,18 +99,18 @@ def _cut_out(images: tf.Tensor, random: AugmentationRandom, side: float) -> tf.T
 def _mix(
     images: tf.Tensor, labels: tf.Tensor, *, random: AugmentationRandom, config: AugmentationConfig
 ) -> Batch:
-    """Mix each image, and its soft label, with the one before it; uint8 images out."""
+    """Mix each image and its soft label with the previous one; uint8 images out."""
     mixup = functools.partial(_mixup, images, labels, random=random, alpha=config.mixup)
     cutmix = functools.partial(_cutmix, images, labels, random=random, alpha=config.cutmix)
     if not (config.mixup and config.cutmix):
         return mixup() if config.mixup else cutmix()
-    # The first number serves the whole batch, which on a replica may be empty.
+    # The first number decides for the whole batch, which may be empty on a replica.
     mixed: Batch = tf.cond(tf.reduce_any(random.either[:1] < 0.5), mixup, cutmix)
     return mixed
 
 
 def _blended(batch: tf.Tensor, fraction: tf.Tensor) -> tf.Tensor:
-    """Take `fraction`, [batch], of each row and the rest of the row before, [batch, n]."""
+    """Blend `fraction`, [batch], of each row with the rest of the previous row, [batch, n]."""
     return fraction[:, None] * batch + (1 - fraction)[:, None] * tf.roll(batch, 1, axis=0)
 
 
@@ -131,7 +131,7 @@ def _cutmix(
     rows = _span(random.cutmix_y, tf.cast(side * height, tf.int32), size=height)
     columns = _span(random.cutmix_x, tf.cast(side * width, tf.int32), size=width)
     mixed = _replaced(images, tf.roll(images, 1, axis=0), rows=rows, columns=columns)
-    # The fraction that was replaced in fact, which is smaller at the border.
+    # The fraction that was actually replaced, which is smaller at the edge.
     pixels = tf.math.count_nonzero(rows, axis=1) * tf.math.count_nonzero(columns, axis=1)
     fraction = 1 - tf.cast(pixels, tf.float32) / (height * width)
     return rounded(mixed), _blended(labels, fraction)

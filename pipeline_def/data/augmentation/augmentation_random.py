@@ -1,4 +1,4 @@
-"""The random numbers that augmentation of a batch takes, and their distributions."""
+"""Random numbers for the augmentation of a batch, and their distributions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tensorflow as tf
 class AugmentationRandom(NamedTuple):
     """Random numbers in [0, 1), float32 [batch] each.
 
-    All are drawn, used or not, so that one op does not change the numbers of another; new ones go
-    to the end.
+    All are drawn, used or not, so that one op does not change the numbers of another; append new
+    ones at the end.
     """
 
     shift_y: tf.Tensor
@@ -40,27 +40,22 @@ class AugmentationRandom(NamedTuple):
 
 def draw_numbers(batch: tf.Tensor, seed: tf.Tensor) -> AugmentationRandom:
     """Draw the numbers of `batch` images by `seed`, int [2]."""
-    # All at once, a row for each name: one kernel instead of one for each split seed.
+    # One kernel, instead of one for each name.
     numbers = tf.random.stateless_uniform([len(AugmentationRandom._fields), batch], seed)
     return AugmentationRandom(*tf.unstack(numbers))
 
 
 def signed(number: tf.Tensor, limit: float) -> tf.Tensor:
-    """Scale a number in [0, 1) to -limit to limit."""
+    """Scale a number in [0, 1) to the range from -limit to limit."""
     return (2 * number - 1) * limit
 
 
-def pixels(number: tf.Tensor, limit: int) -> tf.Tensor:
-    """Scale a number in [0, 1) to whole pixels, int32 from -limit to limit."""
-    return tf.cast(number * (2 * limit + 1), tf.int32) - limit
-
-
 def beta(alpha: float, radius: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
-    """Turn two uniform numbers into one of Beta(alpha, alpha), exactly.
+    """Turn two uniform numbers into one of Beta(alpha, alpha), exactly and without rejections.
 
     Source: the symmetric beta of Devroye (1996, "Random variate generation in one line of code"),
     1/2 + sign(c) / 2 / sqrt(1 + 1 / ((u ** (-1 / alpha) - 1) * c ** 2)), with c = cos(2 pi v),
-    written so that nothing overflows for small alpha. It has no loop of rejections, as gamma has.
+    rearranged so that nothing overflows for small alpha.
     """
     cos = tf.cos(2 * math.pi * angle)
     power = radius ** (1 / alpha)
