@@ -1,1 +1,1 @@
-"""Pixels: the check of a file, decoding, transcoding, the canonical form, thumbnails."""
+"""Image files: checked for ingest, made canonical by Transform, decoded for training."""

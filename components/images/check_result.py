@@ -1,4 +1,4 @@
-"""What the check of a file ends in: an image to store, or a rejection that says why."""
+"""The result of checking a file: an image to store, or a rejection with its reason."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from components.images.options import ImageOptions
 from components.storage.fetch import Content, Unread
+
+MAX_SIDE = 65_500
+"""JPEG's limit, pixels. TensorFlow's PNG decoder stops at a million."""
 
 
 class Category(StrEnum):
@@ -22,20 +25,12 @@ class Category(StrEnum):
 
 
 class Rejected(Exception):
-    """The file is not used; `category` and the text say why."""
+    """The file is not used; `category` and the message say why."""
 
     def __init__(self, category: Category, reason: str) -> None:
         """Keep the category for counting and the reason for reading."""
         super().__init__(reason)
         self.category = category
-
-
-def usable(content: Content) -> bytes:
-    """Return the bytes of a file; raise `Rejected` if it was not read."""
-    if isinstance(content, Unread):
-        category = Category.TOO_LARGE if content.too_large else Category.UNREADABLE
-        raise Rejected(category, content.reason)
-    return content
 
 
 @dataclass(frozen=True)
@@ -46,31 +41,28 @@ class CheckedImage:
     format: str
     """"jpeg", "png", "gif" or "bmp"."""
     height: int
-    """Pixels, as `encoded` decodes."""
+    """Pixels, as decoded."""
     width: int
     channels: int
-    """1 for gray, 3 for colour."""
+    """1 for gray, 3 for color."""
     luminance: float | None
-    """Mean luma, 0 to 255; None when the pixels were not decoded."""
+    """Mean luma, 0 to 255; None if the pixels were not decoded."""
 
 
-MAX_SIDE = 65_500
-"""Pixels; what a JPEG can have. TensorFlow's PNG decoder stops at a million."""
+def usable(content: Content) -> bytes:
+    """Return the bytes of a file, or raise `Rejected` if it could not be read."""
+    if isinstance(content, Unread):
+        category = Category.TOO_LARGE if content.too_large else Category.UNREADABLE
+        raise Rejected(category, content.reason)
+    return content
 
 
 def check_size(width: int, height: int, config: ImageOptions) -> None:
-    """Raise `Rejected` when the header states a size, in pixels, that is not wanted."""
+    """Raise `Rejected` if the header states an image size outside of the limits."""
+    size = f"{width} x {height} pixels"
     if width * height > config.max_image_mpixels * 1e6:
-        raise Rejected(
-            Category.TOO_LARGE,
-            f"{width} x {height} pixels, above {config.max_image_mpixels:g} million",
-        )
+        raise Rejected(Category.TOO_LARGE, f"{size}, above {config.max_image_mpixels:g} million")
     if max(width, height) > MAX_SIDE:
-        raise Rejected(
-            Category.TOO_LARGE, f"{width} x {height} pixels, longer side above {MAX_SIDE}"
-        )
+        raise Rejected(Category.TOO_LARGE, f"{size}, longer side above {MAX_SIDE}")
     if min(width, height) < config.min_image_pixels:
-        raise Rejected(
-            Category.TOO_SMALL,
-            f"{width} x {height} pixels, shorter side below {config.min_image_pixels}",
-        )
+        raise Rejected(Category.TOO_SMALL, f"{size}, shorter side below {config.min_image_pixels}")

@@ -1,4 +1,4 @@
-"""Which way up an image file says that it is: as Pillow reads it, and as the served model does."""
+"""The orientation that an image file states, as Pillow and as the served model read it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from PIL import Image
 from components.images.jpeg_frame import SEARCHED_BYTES, walk_segments
 from components.images.tensorflow_decoder import read_orientation
 
-_TAG = 0x0112
-_SHORT = 3
 EXIF, XMP = b"Exif\0\0", b"tiff:Orientation"
-"""One of them is in the head of every file but a PNG that may say how it is to be turned."""
-_PNG_EXIF = b"eXIf"
+"""Any file with an orientation, except PNGs, has one of them in its first bytes."""
+
+_TAG, _SHORT = 0x0112, 3
 _APP1 = 0xE1
-# Of segments for applications and comments: what precedes EXIF data, where anything does.
+# Application and comment segments, which may precede EXIF data.
 _MARKERS = frozenset({*range(0xE0, 0xF0), 0xFE})
 _MOST_SEGMENTS = 100
-# More tags than any writer of EXIF data has.
+# More tags than any writer of EXIF data uses.
 _MOST_ENTRIES = 1000
-# What a PNG calls the places where it may say how it is to be turned.
+# Where a PNG may state an orientation.
+_PNG_EXIF = b"eXIf"
 _PNG_PLACES = (_PNG_EXIF, b"Raw profile type exif", b"XML:com.adobe.xmp")
 
 
 def find_orientation(data: bytes, image: Image.Image) -> int:
-    """Return how metadata say that an image is to be turned, 1 to 8; 1 is upright."""
+    """Return the orientation in an image's metadata, 1 to 8; 1 is upright."""
     if image.format == "PNG" and not any(name in data for name in _PNG_PLACES):
         return 1  # Pillow would decode the whole image to find out.
     try:
@@ -36,20 +36,20 @@ def find_orientation(data: bytes, image: Image.Image) -> int:
 
 
 def is_upright(data: bytes, image: Image.Image) -> bool:
-    """Say whether Pillow and TensorFlow's graph agree that an image is upright.
+    """Return whether Pillow and TensorFlow's graph agree that an image is upright.
 
-    Metadata that are damaged, in the wrong place or there twice may say something to one of them
-    only; what is stored as it is, the graph must not turn.
+    They may disagree on damaged, misplaced or duplicate metadata, and the graph must not turn
+    images that are stored as they are.
     """
     if find_orientation(data, image) != 1:
         return False
     silent = _is_silent(data) and (image.format != "PNG" or _PNG_EXIF not in data)
-    return silent or _says_upright(data) or read_orientation(data) == 1
+    return silent or _states_upright(data) or read_orientation(data) == 1
 
 
 def is_plainly_upright(data: bytes) -> bool:
-    """Say whether a JPEG is upright without a doubt: for an odd one that is, the answer is no."""
-    return _is_silent(data) or _says_upright(data)
+    """Return whether a JPEG is certainly upright; False for odd metadata."""
+    return _is_silent(data) or _states_upright(data)
 
 
 def _is_silent(data: bytes) -> bool:
@@ -57,10 +57,10 @@ def _is_silent(data: bytes) -> bool:
     return not any(word in head for word in (EXIF, XMP))
 
 
-def _says_upright(data: bytes) -> bool:
-    """Say whether a JPEG says once, and clearly, that it is upright: the graph takes a millisecond.
+def _states_upright(data: bytes) -> bool:
+    """Return whether a JPEG states once, and clearly, that it is upright.
 
-    Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
+    TensorFlow's graph would take a millisecond. Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
     """
     start = _find_exif(data)
     if not start:
@@ -74,16 +74,16 @@ def _says_upright(data: bytes) -> bool:
             struct.unpack_from(f"{order}HHIH", tiff, directory + 2 + 12 * number)
             for number in range(count)
         ]
-    except struct.error:  # It ends before that, or begins with another order.
+    except struct.error:  # Truncated, or of unknown byte order.
         return False
     if count > _MOST_ENTRIES:
         return False
-    said = [entry[1:] for entry in entries if entry[0] == _TAG]
-    return said == [(_SHORT, 1, 1)] or (not said and XMP not in data[:SEARCHED_BYTES])
+    stated = [entry[1:] for entry in entries if entry[0] == _TAG]
+    return stated == [(_SHORT, 1, 1)] or (not stated and XMP not in data[:SEARCHED_BYTES])
 
 
 def _find_exif(data: bytes) -> int:
-    """Return where the EXIF data of a JPEG begin; 0 unless plain segments alone precede them."""
+    """Return the offset of a JPEG's EXIF data; 0 unless only plain segments precede them."""
     for marker, place in itertools.islice(walk_segments(data), _MOST_SEGMENTS):
         if marker == _APP1 and data[place + 4 : place + 10] == EXIF:
             return place + 10

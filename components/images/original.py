@@ -1,4 +1,4 @@
-"""Originals for training: files out of which readers can cut any window, at any scale."""
+"""Originals for training: upright JPEGs from which readers can take any crop, at any scale."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from components.images.jpeg_frame import read_frame
 from components.images.orientation import is_plainly_upright
 from components.images.upright import read_orientations
 
-# Four times those of the largest size that a model sees, 2048 by 2048. Without a limit, a file of
-# any size would be decoded in every epoch, and a progressive one be held in memory as a whole.
+# Four times the pixels of the largest model input, 2048 by 2048: bounds the time of each epoch, and
+# the memory that a progressive JPEG takes.
 _MOST_PIXELS = 2**24
 # Longest side, pixels: JPEG_MAX_DIMENSION of libjpeg.
 _LONGEST = 65_500
@@ -29,11 +29,11 @@ _SUBSAMPLING = {"full": "444", "half": "420"}
 
 
 def keep_original(data: bytes, config: CanonicalForm) -> bytes:
-    """Return an upright JPEG of all pixels: `data` itself if that is what it is.
+    """Return an upright JPEG at full resolution: `data` itself if it is one.
 
-    PNG, GIF, BMP, CMYK, files that are to be turned, JPEGs with damage that TensorFlow overlooks,
-    and those of more than 16.8 million pixels are encoded once, at `config.quality` and
-    `config.chroma`; the last of them at that size.
+    Other formats, CMYK, rotated files, JPEGs with damage that TensorFlow ignores, and images of
+    more than 16.8 million pixels, which are shrunk to that, are encoded once, at `config.quality`
+    and `config.chroma`.
 
     Raises:
         tf.errors.InvalidArgumentError: TensorFlow cannot decode it.
@@ -48,7 +48,7 @@ def keep_original(data: bytes, config: CanonicalForm) -> bytes:
 
 
 def _bounded(pixels: Pixels) -> Pixels:
-    """Shrink [height, width, 3] to what is stored at most, in its shape."""
+    """Shrink [height, width, 3] to the limits, keeping its shape."""
     height, width = pixels.shape[:2]
     factor = min(math.sqrt(_MOST_PIXELS / (height * width)), _LONGEST / max(height, width))
     if factor >= 1:
@@ -59,23 +59,23 @@ def _bounded(pixels: Pixels) -> Pixels:
 
 
 def _is_kept(data: bytes) -> bool:
-    """Say whether a file is a whole, upright JPEG in gray or colour, of pixels that fit."""
+    """Return whether a file is an undamaged, upright JPEG in gray or color within the limits."""
     frame = read_frame(data)
     if frame is None or frame.height * frame.width > _MOST_PIXELS or not is_plainly_upright(data):
         return False
     try:
-        _, _, colours, _ = simplejpeg.decode_jpeg_header(data)
-        # All of the entropy-coded bytes, and a pixel of each block: what is broken shows here, and
-        # not in the middle of training. 0.83 ms for 110 KB, where Transform's graph takes 2.4.
+        _, _, colors, _ = simplejpeg.decode_jpeg_header(data)
+        # Decode all entropy-coded bytes, and a pixel per block, so that damage shows here and not
+        # during training. 0.83 ms for 110 KB, where Transform's graph takes 2.4 ms.
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
-    except Exception:  # ValueError for damage, KeyError for a rare subsampling, MemoryError.
+    except Exception:  # ValueError for damage, KeyError for rare subsampling, MemoryError.
         return False
-    return colours in ("YCbCr", "RGB", "Gray")
+    return colors in ("YCbCr", "RGB", "Gray")
 
 
 @functools.cache
 def _upright_pixels() -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the served graph's first steps: a file to uint8 [height, width, 3], upright."""
+    """Return the first steps of the served graph: from a file to uint8 [height, width, 3]."""
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
     def decode(file: tf.Tensor) -> tf.Tensor:

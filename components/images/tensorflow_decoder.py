@@ -1,7 +1,6 @@
-"""What the check of files asks TensorFlow: in this process, or in the one that started it.
+"""Decoding by TensorFlow for file checks, in this process or in the one that started it.
 
-TensorFlow takes seconds to load and 400 MB to keep: a process that checks files asks the one that
-has it already.
+TensorFlow takes seconds to load and 400 MB of memory, so worker processes use their parent's.
 """
 
 from __future__ import annotations
@@ -14,17 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
+Decoder = Callable[[bytes], Any]
+"""`decode_here` or `read_orientation_here`; takes the content of a file."""
 
-# What TensorFlow puts around its messages: the node and the operation that failed.
-_TENSORFLOWS_OWN = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
+# Node and operation, which TensorFlow adds to its messages.
+_CONTEXT = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
 
 
 class UndecodableError(Exception):
-    """TensorFlow cannot decode the file; the text says why."""
+    """TensorFlow cannot decode the file; the message says why."""
 
 
 def decode_here(data: bytes) -> Pixels:
-    """Return [height, width, 3] RGB, as Transform will see it.
+    """Return uint8 [height, width, 3] RGB, as Transform will see it.
 
     Raises:
         UndecodableError: it cannot be decoded.
@@ -36,13 +37,12 @@ def decode_here(data: bytes) -> Pixels:
     try:
         pixels: Pixels = decode_file(tf.constant(data)).numpy()
     except tf.errors.InvalidArgumentError as error:
-        reason = _TENSORFLOWS_OWN.sub("", error.message.splitlines()[0])
-        raise UndecodableError(reason) from error
+        raise UndecodableError(_CONTEXT.sub("", error.message.splitlines()[0])) from error
     return pixels
 
 
 def read_orientation_here(data: bytes) -> int:
-    """Return how the graph would turn an image, 1 to 8; 1 is upright."""
+    """Return the orientation that the served graph would read, 1 to 8; 1 is upright."""
     import tensorflow as tf
 
     from components.images.upright import read_orientations
@@ -50,30 +50,26 @@ def read_orientation_here(data: bytes) -> int:
     return int(read_orientations(tf.constant([data]))[0])
 
 
-Question = Callable[[bytes], Any]
-"""`decode_here` or `read_orientation_here`, to be called with the bytes of a file."""
+def run_here(decoder: Decoder, data: bytes) -> Any:
+    """Run a decoder in this process."""
+    return decoder(data)
 
 
-def answer_here(question: Question, data: bytes) -> Any:
-    """Load TensorFlow in this process, if it is not there yet."""
-    return question(data)
+_run: Callable[[Decoder, bytes], Any] = run_here
 
 
-_answer: Callable[[Question, bytes], Any] = answer_here
-
-
-def answer_by(answer: Callable[[Question, bytes], Any]) -> None:
-    """From now on have `answer` do what `answer_here` does."""
-    global _answer
-    _answer = answer
+def run_with(run: Callable[[Decoder, bytes], Any]) -> None:
+    """Have `run` run decoders from now on, instead of `run_here`."""
+    global _run
+    _run = run
 
 
 def decode(data: bytes) -> Pixels:
-    """Decode as `decode_here`, wherever TensorFlow is loaded."""
-    pixels: Pixels = _answer(decode_here, data)
+    """Run `decode_here` in the process that has TensorFlow."""
+    pixels: Pixels = _run(decode_here, data)
     return pixels
 
 
 def read_orientation(data: bytes) -> int:
-    """Read as `read_orientation_here`, wherever TensorFlow is loaded."""
-    return int(_answer(read_orientation_here, data))
+    """Run `read_orientation_here` in the process that has TensorFlow."""
+    return int(_run(read_orientation_here, data))

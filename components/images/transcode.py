@@ -1,4 +1,4 @@
-"""Pixels of ingest, as NumPy arrays: what a person sees of a file, shrunk, measured, encoded."""
+"""Images as NumPy arrays during ingest: seen as by a person, shrunk, measured and encoded."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from components.images.options import ImageOptions
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Ingest has its own threads, one per shard; OpenCV's would only compete with them.
+# Ingest runs a thread per shard, with which OpenCV's threads would compete.
 cv2.setNumThreads(1)
 
-# Above this factor bilinear sampling leaves pixels out; averaging areas does not.
+# Above this factor bilinear sampling skips pixels; averaging areas does not.
 _ALIASING = 2.0
 
 
 def as_seen(image: Image.Image, *, orientation: int) -> Pixels:
-    """Return the first frame upright, on white where transparent, as [height, width, 3] RGB.
+    """Return the first frame upright, transparency on white, as [height, width, 3] RGB.
 
-    16-bit gray is scaled to 8 bits. Colour profiles are not applied: TensorFlow knows none.
+    16-bit gray is scaled to 8 bits. Color profiles are ignored, as TensorFlow ignores them.
     """
     upright = ImageOps.exif_transpose(image) if orientation != 1 else image
     if upright.mode.startswith("I;16"):
@@ -54,7 +54,7 @@ def mean_luminance(pixels: Pixels) -> float:
 
 
 def to_jpeg(pixels: Pixels, *, quality: int) -> CheckedImage:
-    """Encode gray [height, width] or RGB [height, width, 3] as JPEG, colours at half resolution."""
+    """Encode gray [height, width] or RGB [height, width, 3] as JPEG with half chroma resolution."""
     gray = pixels.ndim == 2
     encoded: bytes = simplejpeg.encode_jpeg(
         np.ascontiguousarray(pixels[..., None] if gray else pixels),
@@ -68,7 +68,7 @@ def to_jpeg(pixels: Pixels, *, quality: int) -> CheckedImage:
 
 
 def store(pixels: Pixels, config: ImageOptions) -> CheckedImage:
-    """Encode RGB pixels as the configuration wants images that cannot be kept as they are."""
+    """Encode RGB pixels of an image that cannot be kept, as `config` asks."""
     height, width, channels = pixels.shape
     if config.shrink and config.is_shrunk(width, height):
         return to_jpeg(shrink(pixels, side=config.shrink), quality=config.quality)

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from components.contract.errors import ResourceError
-from components.images.tensorflow_decoder import Question, answer_by, answer_here
+from components.images.tensorflow_decoder import Decoder, run_here, run_with
 from components.ingest.plan_work import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
 
-Answer = Callable[[Question, bytes], Any]
+Answer = Callable[[Decoder, bytes], Any]
 
 MIN_FILES = 10_000
 """Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a
@@ -56,7 +56,7 @@ def are_worth_it(job: IngestJob) -> bool:
 class PlanProcesses:
     """One process per thread of the job; each writes one plan at a time."""
 
-    def __init__(self, job: IngestJob, answer: Answer = answer_here) -> None:
+    def __init__(self, job: IngestJob, answer: Answer = run_here) -> None:
         """Start the processes; `answer` runs TensorFlow for them in this process."""
         self._job, self._answer = job, answer
         pipes = [Pipe() for _ in range(job.config.workers)]
@@ -129,7 +129,7 @@ class PlanProcesses:
         self._server.wait()
 
 
-def _try(answer: Answer, question: Question, data: bytes) -> Any:
+def _try(answer: Answer, question: Decoder, data: bytes) -> Any:
     try:
         return answer(question, data)
     except Exception as error:  # Any error rejects the file, as it would in this process.
@@ -202,7 +202,7 @@ def _serve(connection: Connection, job: IngestJob) -> NoReturn:
     """Write the plans whose numbers arrive."""
     counted = 0
 
-    def ask(question: Question, data: bytes) -> Any:
+    def ask(question: Decoder, data: bytes) -> Any:
         connection.send((_ASK, (question, data)))
         answer = connection.recv()
         if isinstance(answer, Exception):
@@ -215,7 +215,7 @@ def _serve(connection: Connection, job: IngestJob) -> NoReturn:
         if counted % _REPORT_EVERY == 0:
             connection.send((_COUNT, _REPORT_EVERY))
 
-    answer_by(ask)
+    run_with(ask)
     while True:
         number: int = connection.recv()
         counted = 0

@@ -1,1 +1,1 @@
-"""TFRecord files: framing, names of shards, the index of their records."""
+"""TFRecord files: framing, shards, and the index of their records."""

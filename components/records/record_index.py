@@ -1,6 +1,6 @@
-"""Where the images lie in shards: one small file a shard, so that readers need not parse records.
+"""Where each image lies in its shard: a small file per shard, so that readers do not parse records.
 
-Transform writes these files, readers of training look images up in them.
+Transform writes them; training looks images up in them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from components.records.shard_files import open_shard
 from components.records.tfrecord import HEADER_BYTES, reading, serialize
 from components.storage.artifact_files import make_folders, on_disk, open_file
 
-# Beside the split folders, as TFX takes every file in those for a shard.
+# Not in the split folders, where TFX takes every file for a shard.
 FOLDER = "records"
 
-# Many small files of a bucket: time is spent waiting for answers.
+# Reading small files from a bucket is mostly waiting.
 _REQUESTS = 32
 
 Rows = npt.NDArray[np.int64]
-"""int64 [records, 3]: offset of the image in the shard, its length, both in bytes; label id."""
+"""int64 [records, 3]: offset and length of the image in the shard, bytes; label id."""
 
 
 def index_path(examples_uri: str, split: str, shard: str) -> str:
-    """Name the index of `shard`, a file name."""
+    """Return the path of the index of `shard`, a file name."""
     return os.path.join(examples_uri, FOLDER, split, f"{shard}.npy")
 
 
@@ -40,10 +40,10 @@ def write_indexed_shard(
     """Write a shard and its index; return the number of records.
 
     Args:
-        examples_uri: of the artifact.
-        split: that the shard belongs to.
-        shard: its file name.
-        examples: the features of each record, `image/encoded` and `image/class/label` among them.
+        examples_uri: URI of the artifact.
+        split: split of the shard.
+        shard: file name.
+        examples: features of each record, including `image/encoded` and `image/class/label`.
     """
     rows = []
     with open_shard(os.path.join(examples_uri, f"Split-{split}", shard)) as writer:
@@ -51,12 +51,15 @@ def write_indexed_shard(
             record = serialize(features)
             rows.append(_row(writer.position + HEADER_BYTES, record, features))
             writer.write(record)
-    _write_rows(index_path(examples_uri, split, shard), rows)
+    path = index_path(examples_uri, split, shard)
+    make_folders(os.path.dirname(path))
+    with open_file(path, "wb") as file:
+        np.save(file, np.array(rows, np.int64).reshape(-1, 3))
     return len(rows)
 
 
 def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return offset and length of the image of a record whose data begin at `start`; label id."""
+    """Return the row of a record whose data begin at `start`."""
     image = features[ENCODED]
     for part in record:
         if part is image:
@@ -65,18 +68,12 @@ def _row(start: int, record: list[bytes], features: Mapping[str, Any]) -> tuple[
     raise AssertionError("serialize() keeps the image as a part of its own")
 
 
-def _write_rows(path: str, rows: list[tuple[int, int, int]]) -> None:
-    make_folders(os.path.dirname(path))
-    with open_file(path, "wb") as file:
-        np.save(file, np.array(rows, np.int64).reshape(-1, 3))
-
-
 def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
-    """Read the indexes of `shards`, file names, in their order.
+    """Read the indexes of `shards`, file names, in this order.
 
     Raises:
-        FileNotFoundError: a shard has none, as another writer than our Transform wrote it.
-        StorageError: an index is damaged, or its shard is not there, or is shorter.
+        FileNotFoundError: a shard has no index, as another writer than our Transform wrote it.
+        StorageError: an index is damaged, or its shard is missing or too short.
     """
     paths = [index_path(examples_uri, split, shard) for shard in shards]
     if on_disk(examples_uri):
@@ -88,13 +85,13 @@ def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
 
 
 def _load(path: str, shard: str = "") -> Rows:
-    """Read an index, and compare it with the size of its shard, unless asking for that costs."""
+    """Read an index, and compare it with the size of `shard` if that is on disk."""
     with open_file(path, "rb") as file:
         content = file.read()
     with reading(path):
         rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
         if rows.dtype != np.int64 or rows.shape[1:] != (3,):
-            raise ValueError(f"it holds {rows.dtype} of the shape {rows.shape}")
+            raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}")
         ends, most = rows[:, 0] + rows[:, 1], _size(shard) if shard else np.inf
         if (rows[:, :2] < 0).any() or (ends < 0).any() or (ends > most).any():
             raise ValueError("an image lies outside of its shard")
@@ -102,5 +99,5 @@ def _load(path: str, shard: str = "") -> Rows:
 
 
 def _size(shard: str) -> int:
-    """Return the bytes of a shard on disk; 0 where it is gone."""
+    """Return the bytes of a shard on disk; 0 if it is missing."""
     return os.path.getsize(shard) if os.path.exists(shard) else 0

@@ -1,4 +1,4 @@
-"""Shards: which files go into which, how they are named and written, and the index of them all."""
+"""Shards: their names, how they are written, and the index that counts their records."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from components.contract.example import INDEX_FILE
 from components.records.tfrecord import RecordWriter, reading
 from components.storage.artifact_files import list_names, make_folders, move, open_file, remove
 
-# The folder, next to the split folders, of what is still being written.
 UNFINISHED = ".unfinished"
+"""Folder of shards being written, next to the split folders."""
 
 
 def shard_path(examples_uri: str, split: str, index: int, count: int) -> str:
-    """Name a shard, in TFX's folder of the split, by its number and the number of shards."""
+    """Return the path of shard `index` of `count`, in TFX's folder of the split."""
     name = f"data_tfrecord-{index:05d}-of-{count:05d}"
     return os.path.join(examples_uri, f"Split-{split}", name)
 
 
 @contextlib.contextmanager
 def open_shard(path: str) -> Iterator[RecordWriter]:
-    """Open an uncompressed TFRecord file for writing that appears whole, or not at all.
+    """Open an uncompressed TFRecord file for writing, which appears only when it is complete.
 
     JPEG bytes do not compress; gzip would cost CPU time in every epoch.
     """
-    # The unfinished file lies outside the split folder: readers take every file in there. Its
-    # name is its own: distributed runners may have two workers write the same shard.
+    # Outside of the split folder, where readers take every file, and under a unique name, as
+    # two workers of a distributed runner may write the same shard.
     split_folder, name = os.path.split(path)
     examples_uri, split = os.path.split(split_folder)
     unfinished = os.path.join(examples_uri, UNFINISHED, f"{split}-{name}-{uuid.uuid4().hex}")
@@ -42,7 +42,7 @@ def open_shard(path: str) -> Iterator[RecordWriter]:
 
 
 def remove_shards(examples_uri: str) -> None:
-    """Remove what an earlier attempt in the same place has left, finished or not."""
+    """Remove the shards of an earlier attempt, finished or not."""
     for name in list_names(examples_uri):
         if name in (INDEX_FILE, UNFINISHED) or name.startswith("Split-"):
             remove(os.path.join(examples_uri, name))
@@ -62,7 +62,7 @@ def read_index(examples_uri: str) -> dict[str, Any]:
     """Read the index next to the shards, with `splits`: split → shard file name → records.
 
     Raises:
-        FileNotFoundError: there is none, as another component wrote the examples.
+        FileNotFoundError: another component wrote the examples.
         StorageError: it is damaged.
     """
     path = os.path.join(examples_uri, INDEX_FILE)
@@ -72,15 +72,14 @@ def read_index(examples_uri: str) -> dict[str, Any]:
         index: dict[str, Any] = json.loads(content)
         for counts in (*index["splits"].values(), *index.get("labels", {}).values()):
             if not all(isinstance(count, int) and count >= 0 for count in counts.values()):
-                raise ValueError("a count is no number")
+                raise ValueError("a count is not a number")
     return index
 
 
 def read_counts(examples_uri: str, split: str) -> dict[str, int]:
-    """Return the number of records of each shard of a split, in the order of their names.
+    """Return the number of records of each shard of a split, in name order.
 
-    Raises:
-        As `read_index`.
+    Raises the errors of `read_index`.
     """
     splits = read_index(examples_uri)["splits"]
     with reading(os.path.join(examples_uri, INDEX_FILE)):
@@ -90,11 +89,11 @@ def read_counts(examples_uri: str, split: str) -> dict[str, int]:
 
 
 def list_shards(examples_uri: str, split: str) -> list[str]:
-    """Return the paths of the shards of a split, in the order of their numbers."""
+    """Return the paths of the shards of a split, in name order."""
     folder = os.path.join(examples_uri, f"Split-{split}")
     return [os.path.join(folder, name) for name in read_counts(examples_uri, split)]
 
 
 def count_examples(index: Mapping[str, Any]) -> dict[str, int]:
-    """Add up the records of each split of an index."""
+    """Return the number of records of each split of an index."""
     return {split: sum(shards.values()) for split, shards in index["splits"].items()}

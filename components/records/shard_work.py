@@ -1,4 +1,4 @@
-"""A Beam DoFn whose elements are whole shards of work, several of them done at the same time."""
+"""A Beam DoFn that processes whole shards, several at the same time."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from components.contract.errors import UserError
 
 
 class ConcurrentDoFn(beam.DoFn):
-    """Does each element in a thread of its own; yields nothing, results are files.
+    """Processes each element in its own thread; yields nothing, as results are files.
 
-    A bundle is done when all of its elements are. It fails once no thread works any longer, so that
-    nothing is written while, or after, Beam repeats it.
+    A bundle ends when all its elements are done. It fails only after all threads have stopped, so
+    that nothing is written while, or after, Beam retries it.
     """
 
     def __init__(self, workers: int) -> None:
-        """Do up to `workers` elements at the same time."""
+        """Process up to `workers` elements at the same time."""
         self._workers = workers
         self._running: set[Future[None]] = set()
 
     @abc.abstractmethod
     def work(self, element: Any) -> None:
-        """Do one element."""
+        """Process one element."""
 
     def start_bundle(self) -> None:
         """Start the threads."""
@@ -34,14 +34,14 @@ class ConcurrentDoFn(beam.DoFn):
         self._running = set()
 
     def process(self, element: Any) -> Iterator[None]:
-        """Begin `element` as soon as a thread is free."""
+        """Start `element` as soon as a thread is free."""
         if len(self._running) >= self._workers:
             self._wait()
         self._running.add(self._pool.submit(self.work, element))
         yield from ()
 
     def finish_bundle(self) -> None:
-        """Wait for the elements that are still being done."""
+        """Wait for the remaining elements."""
         while self._running:
             self._wait()
         self._pool.shutdown()
@@ -52,6 +52,6 @@ class ConcurrentDoFn(beam.DoFn):
         if failures:
             self._pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(failures[0], UserError):
-                # Beam would add to the sentence in which of its steps it was raised.
+                # Keeps Beam from appending the name of its step to the message.
                 failures[0].__dict__["_tagged_with_step"] = True
             raise failures[0]

@@ -1,4 +1,4 @@
-"""What the report shows of training images: as the model sees them, and as a step may see them."""
+"""Training images for the report: as the model sees them, and augmented as in training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from components.contract.configuration import from_dict
 from components.images.canonical import canonicalize, decode
-from components.transform.config import TransformConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
@@ -20,70 +19,51 @@ from pipeline_def.data.sampler import TrainingOrder
 
 Pixels = npt.NDArray[np.uint8]
 
-# Augmented at once: float32 images of 224 pixels take 19 MB.
+# Images augmented at once: as float32, 32 of 224 pixels take 19 MB.
 _BATCH = 32
 
 
 def preview(canonical: Sequence[bytes], custom_config: Mapping[str, Any]) -> tuple[Pixels, Pixels]:
-    """Decode training images, and change them as a training step would.
+    """Decode training images, and augment them as a training step would.
 
     Args:
-        canonical: as Transform stores those of the train split, one or more.
+        canonical: images as Transform stores the train split, at least one.
         custom_config: of the Trainer: the fields of `TrainerConfig`.
 
     Returns:
-        Two uint8 arrays [images, size, size, 3]: as the model sees them in evaluation, and with a
-        random window of the margin and random augmentation, by `training.seed`. With mixup and
-        cutmix, each is mixed with another one of `canonical`. When nothing changes any image, both
-        are the same array.
+        Two uint8 arrays [images, size, size, 3]: as evaluation sees them, and with a random window
+        of the margin and random augmentation, by `training.seed`. Mixup and cutmix mix each with
+        another image of `canonical`. The same array twice if augmentation changes no image.
     """
-    choices = from_dict(TrainerConfig, custom_config)
-    images, seed = choices.transform, choices.training.seed
-    seen: Pixels = decode(_canonical(canonical, images), images).numpy()
+    config = from_dict(TrainerConfig, custom_config)
+    images, seed = config.transform, config.training.seed
+    files = tf.constant(canonical)
+    stored = canonicalize(files, images) if images.storage == "originals" else files
+    seen: Pixels = decode(stored, images).numpy()
     augmented = np.empty_like(seen)
-    # Neighbours, which are mixed, are of all classes in training; here they may be of one.
+    # Mixing takes neighbors, which in training are of all classes; here they may be of one.
     order = np.random.default_rng(seed).permutation(len(canonical))
     for step, start in enumerate(range(0, len(order), _BATCH)):
         rows = order[start : start + _BATCH]
-        files = [canonical[row] for row in rows]
-        augmented[rows] = _change(files, choices, seed=(seed, step))
+        augmented[rows] = _augment([canonical[row] for row in rows], config, seed=(seed, step))
     return seen, seen if np.array_equal(seen, augmented) else augmented
 
 
-def _canonical(stored: Sequence[bytes], images: TransformConfig) -> tf.Tensor:
-    """Return the files of images as evaluation has them."""
-    files = tf.constant(stored)
-    return canonicalize(files, images) if images.storage == "originals" else files
-
-
-def _change(files: Sequence[bytes], choices: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
-    """Augment a batch on one device, where the Trainer may leave the flips to the host."""
-    augmentation = choices.augmentation
-    if choices.transform.storage == "originals":
-        images = _cut(files, choices, seed)
+def _augment(files: Sequence[bytes], config: TrainerConfig, *, seed: tuple[int, int]) -> Pixels:
+    """Augment a batch, all of it here, where Trainer may leave flips to the host."""
+    count, transform, augmentation = len(files), config.transform, config.augmentation
+    if transform.storage == "originals":
+        order = TrainingOrder(min_crop_area=augmentation.min_crop_area)
+        numbers = tf.random.stateless_uniform([count, NUMBERS], seed).numpy()
+        images = tf.constant(OriginalDecoder(transform, order).decode(files, numbers))
         augmentation = dataclasses.replace(augmentation, min_crop_area=1.0)
     else:
-        windows = _draw_windows(len(files), choices, seed)
-        images = decode(tf.constant(files), choices.transform, windows=windows)
-    changed, _ = augment(
-        images,
-        tf.zeros([len(files)], tf.int64),
-        seed=tf.constant(seed, tf.int64),
-        config=augmentation,
-        classes=1,
-    )
+        most = transform.margin + 1
+        corners = tf.random.stateless_uniform([count, 2], seed, maxval=most, dtype=tf.int32)
+        windows = tf.pad(corners, [[0, 0], [0, 1]])
+        images = decode(tf.constant(files), transform, windows=windows)
+    labels = tf.zeros([count], tf.int64)
+    seeds = tf.constant(seed, tf.int64)
+    changed, _ = augment(images, labels, seed=seeds, config=augmentation, classes=1)
     pixels: Pixels = changed.numpy()
     return pixels
-
-
-def _draw_windows(count: int, choices: TrainerConfig, seed: tuple[int, int]) -> tf.Tensor:
-    margin = choices.transform.margin
-    corners = tf.random.stateless_uniform([count, 2], seed, maxval=margin + 1, dtype=tf.int32)
-    return tf.pad(corners, [[0, 0], [0, 1]])
-
-
-def _cut(files: Sequence[bytes], choices: TrainerConfig, seed: tuple[int, int]) -> tf.Tensor:
-    """Cut windows out of originals as the readers do."""
-    order = TrainingOrder(min_crop_area=choices.augmentation.min_crop_area)
-    numbers = tf.random.stateless_uniform([len(files), NUMBERS], seed).numpy()
-    return tf.constant(OriginalDecoder(choices.transform, order).decode(files, numbers))

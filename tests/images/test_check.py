@@ -14,7 +14,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from components.images import jpeg_check, tensorflow_decoder
+from components.images import tensorflow_decoder
 from components.images.canonical import decode_file
 from components.images.check import check_image
 from components.images.check_result import Category, Rejected
@@ -104,7 +104,7 @@ def test_exif_behind_other_segments_is_read_without_tensorflow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its graph takes seconds to load, and then a millisecond an image."""
-    monkeypatch.setattr(tensorflow_decoder, "_answer", lambda question, data: pytest.fail("asked"))
+    monkeypatch.setattr(tensorflow_decoder, "_run", lambda decoder, data: pytest.fail("asked"))
     data = behind(COMMENT, camera(1))
     assert check_image(data, CONFIG).encoded == data
 
@@ -233,13 +233,6 @@ def test_scans_behind_the_image_are_no_reason_to_reject_it() -> None:
     assert parts != JPEG
     with pytest.raises(Rejected, match="scans, above"):
         check_image(parts + b"\xff\xda" * 300 + b"\xff\xd9", CONFIG)
-
-
-@pytest.mark.parametrize("length", [0, 1, 100, 8191, 8192, 8193, 50_001])
-def test_every_beginning_of_a_scan_is_counted(length: int) -> None:
-    random = np.random.default_rng(length)
-    data = random.choice([0xFF, 0xDA, 0], length).astype(np.uint8).tobytes()
-    assert jpeg_check._count_scans(data) == data.count(b"\xff\xda")
 
 
 def test_limits_above_those_of_pillow() -> None:

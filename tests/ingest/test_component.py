@@ -54,7 +54,7 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
     assert json.loads(reject) == {
         "path": "red/broken.jpg",
         "category": "not an image",
-        "reason": "no image format is recognised",
+        "reason": "unknown image format",
     }
     records = [r for s in ("train", "eval") for r in nodes.read_examples(ingested.examples, s)]
     found = sorted(text(record, example.FILENAME) for record in records)

@@ -14,12 +14,12 @@ import pytest
 
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import (
-    Question,
+    Decoder,
     UndecodableError,
-    answer_by,
-    answer_here,
     decode_here,
     read_orientation_here,
+    run_here,
+    run_with,
 )
 from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
@@ -34,7 +34,7 @@ from tests.processes import find_children, wait_for_end
 # JPEGs are decoded without TensorFlow, PNGs with it.
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
 
-ASKED: set[Question] = set()
+ASKED: set[Decoder] = set()
 # Twice the same tag: which of them counts is up to the decoder.
 TWICE = struct.pack("<2sHIHHHIHHHHIHHI", b"II", 42, 8, 2, 274, 3, 1, 1, 0, 274, 3, 1, 1, 0, 0)
 
@@ -46,7 +46,7 @@ class OddError(Exception):
         super().__init__(f"{number} {unit}")
 
 
-def answer(question: Question, data: bytes) -> Any:
+def answer(question: Decoder, data: bytes) -> Any:
     """Stand in for TensorFlow, which takes seconds to load."""
     ASKED.add(question)
     if question == read_orientation_here:
@@ -60,9 +60,9 @@ def answer(question: Question, data: bytes) -> Any:
 
 @pytest.fixture(autouse=True)
 def _decoder() -> Iterator[None]:
-    answer_by(answer)
+    run_with(answer)
     yield
-    answer_by(answer_here)
+    run_with(run_here)
 
 
 def ingest(
