@@ -1,10 +1,10 @@
-"""Heat maps: what in an image spoke for the label, computed in the graph of the exported model.
+"""Heat maps of the areas that contributed to the label, computed in the exported graph.
 
-Two methods, by the resolution of the last feature map. Grad-CAM (Selvaraju et al., 2017,
-https://arxiv.org/abs/1610.02391) costs little more than an answer, and shows as many places as that
-map has. Below seven by seven these are too few, as in small networks for small images: there it is
-integrated gradients (Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365), pixel by pixel,
-for which the model is run `STEPS` times.
+The resolution of the last feature map decides between two methods. Grad-CAM (Selvaraju et al.,
+2017, https://arxiv.org/abs/1610.02391) costs little more than a prediction, and has the resolution
+of that map. Below seven by seven, as in networks for small images, that is too coarse: integrated
+gradients (Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365) explain single pixels, but
+run the model `_STEPS` times.
 """
 
 from __future__ import annotations
@@ -15,74 +15,73 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-COARSEST = 7
-"""Side of the coarsest feature map that is shown, places."""
-
-STEPS = 16
-"""Images between a gray one and the one that is explained."""
-
-# Pixels by which integrated gradients are blurred, as a fraction of the side of the image.
+# Smallest side of a feature map for Grad-CAM.
+_MIN_SIDE = 7
+# Images between a gray one and the explained one.
+_STEPS = 16
+# Blur of integrated gradients, as a fraction of the side of the image.
 _BLUR = 1 / 32
 
 
 def make_explain(
     model: tf_keras.Model,
-    see: Callable[[tf.Tensor], tf.Tensor],
-    answer: Callable[..., Mapping[str, tf.Tensor]],
+    decode_images: Callable[[tf.Tensor], tf.Tensor],
+    predict: Callable[..., Mapping[str, tf.Tensor]],
 ) -> Any:
-    """Make the signature `explain`; None for a model that heat maps cannot be made of.
+    """Return the signature `explain`, or None if the model does not allow heat maps.
 
     Args:
         model: uint8 [batch, size, size, 3] → logits [batch, classes].
-        see: string [batch], files → what the model sees of them, uint8 [batch, size, size, 3].
-        answer: the signature that answers, of which `label`, `probabilities` and `error` are taken;
-            called, not traced again, which would take a tenth of a second.
+        decode_images: files, string [batch] → the images that the model sees, uint8 [batch, size,
+            size, 3].
+        predict: the signature `serving_default`; calling it is a tenth of a second faster than
+            tracing it again.
 
     Returns:
         `image_bytes` string [batch] → `label` string [batch]; `heat_map` float32 [batch, size,
-        size], where the image speaks for that label, see `draw_heat_maps`; `seen_bytes` string
-        [batch], PNG files of what the model sees, which the heat maps belong to; `error` string
-        [batch], why a file was not decoded, whose heat map is 0 then.
+        size] for that label, see `draw_heat_maps`, 0 for a file that was not decoded; `seen_bytes`
+        string [batch], PNG files of the images that the model sees, which the heat maps match;
+        `error` string [batch], why a file was not decoded.
     """
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")], autograph=False
     )
     def explain(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images = see(image_bytes)
-        answered = answer(image_bytes=image_bytes)
-        columns = tf.argmax(answered["probabilities"], axis=1)
-        good = tf.equal(answered["error"], "")[:, tf.newaxis, tf.newaxis]
+        images = decode_images(image_bytes)
+        predicted = predict(image_bytes=image_bytes)
+        columns = tf.argmax(predicted["probabilities"], axis=1)
+        good = tf.equal(predicted["error"], "")[:, tf.newaxis, tf.newaxis]
         return {
-            "label": answered["label"],
-            "error": answered["error"],
+            "label": predicted["label"],
+            "error": predicted["error"],
             "heat_map": tf.where(good, draw_heat_maps(model, images, columns), 0.0),
             "seen_bytes": tf.io.encode_png(images),
         }
 
     try:
-        # A function that is traced already: of any other TensorFlow traces another copy to save it.
+        # TensorFlow would trace a function that is not concrete once more to save it.
         return explain.get_concrete_function()
     except LookupError:
         return None
 
 
 def draw_heat_maps(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Show where each image speaks for a class.
+    """Return how much each area of an image contributed to a class.
 
     Args:
         model: uint8 [batch, size, size, 3] → logits [batch, classes].
-        images: uint8 [batch, size, size, 3]; called within a `tf.function`.
-        columns: int64 [batch], the class of each.
+        images: uint8 [batch, size, size, 3], within a `tf.function`.
+        columns: int64 [batch], the class for each image.
 
     Returns:
-        float32 [batch, size, size], from 0 to 1, which the hottest place of each image has; all 0
-        for an image that does not speak for its class anywhere.
+        float32 [batch, size, size], from 0 to 1 at the maximum of each image; all 0 for an image
+        in which nothing contributed.
 
     Raises:
-        LookupError: the model does not turn images, as they are, into floats.
+        LookupError: the model does not cast whole images to floats.
     """
-    if _find_side(model) >= COARSEST:
+    if _find_side(model) >= _MIN_SIDE:
         heat = _grad_cam(model, images, columns)
         heat = tf.image.resize(heat[..., tf.newaxis], images.shape[1:3])[..., 0]
     else:
@@ -94,7 +93,7 @@ def draw_heat_maps(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor)
 
 
 def _grad_cam(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Weigh the last feature map by how much each channel speaks for the class, [batch, h, w]."""
+    """Weight the channels of the last feature map by their gradients, [batch, h, w]."""
     traced = _trace(model, images)
     for features in reversed(traced.maps):
         [gradients] = tf.gradients(_score(traced.logits, columns), features)
@@ -105,20 +104,20 @@ def _grad_cam(model: tf_keras.Model, images: tf.Tensor, columns: tf.Tensor) -> t
 
 
 def _integrate(model: tf_keras.Model, image: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-    """Add up the gradients on the way from the mean colour of an image to it, [size, size]."""
+    """Integrate gradients from the mean color of an image to the image, [size, size]."""
     pixels = tf.cast(image, tf.float32)
     away = pixels - tf.reduce_mean(pixels, axis=[0, 1])
-    fractions = (tf.range(STEPS, dtype=tf.float32) + 0.5) / STEPS
-    # Rounded to whole numbers, as that is what models take; half a level in 255 changes nothing.
+    fractions = (tf.range(_STEPS, dtype=tf.float32) + 0.5) / _STEPS
+    # Models take integers; rounding by half a level of 255 makes no difference.
     path = pixels - (1 - fractions[:, tf.newaxis, tf.newaxis, tf.newaxis]) * away
     traced = _trace(model, tf.saturate_cast(tf.round(path), tf.uint8))
-    [gradients] = tf.gradients(_score(traced.logits, tf.repeat(column, STEPS)), traced.pixels)
+    [gradients] = tf.gradients(_score(traced.logits, tf.repeat(column, _STEPS)), traced.pixels)
     attributed = tf.reduce_sum(away * tf.reduce_mean(gradients, axis=0), axis=-1)
     return tf.nn.relu(_blur(attributed, max(1, round(image.shape[0] * _BLUR))))
 
 
 def _blur(values: tf.Tensor, radius: int) -> tf.Tensor:
-    """Average [size, size] over squares, twice."""
+    """Blur [size, size] with a box filter, twice."""
     side, blurred = 2 * radius + 1, values[tf.newaxis, ..., tf.newaxis]
     for _ in range(2):
         blurred = tf.nn.avg_pool2d(blurred, side, 1, "SAME")
@@ -130,19 +129,19 @@ def _score(logits: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
 
 
 class _Traced(NamedTuple):
-    """Tensors of a model's graph."""
+    """Tensors in the graph of a model."""
 
     logits: tf.Tensor
     pixels: tf.Tensor
-    """The images as floats, before anything else is done with them."""
+    """The images right after the cast to floats."""
     maps: list[tf.Tensor]
-    """Feature maps [batch, side, side, channels], in the order in which they are computed."""
+    """Feature maps [batch, side, side, channels], in order of computation."""
 
 
 def _trace(model: tf_keras.Model, images: tf.Tensor) -> _Traced:
-    """Call `model` within a `tf.function`, and find what gradients are taken of.
+    """Call `model` within a `tf.function`, and find the tensors to differentiate by.
 
-    Images are integers, which have no gradient; somewhere they become floats.
+    Integer images have no gradient, but somewhere the model casts them to floats.
     """
     graph = images.graph
     before = len(graph.get_operations())
@@ -157,17 +156,14 @@ def _trace(model: tf_keras.Model, images: tf.Tensor) -> _Traced:
         and operation.outputs[0].shape[1:] == images.shape[1:]
     ]
     if not casts:
-        raise LookupError("The model does not turn whole images into floats by itself.")
+        raise LookupError("The model does not cast whole images to floats.")
     tensors = [tensor for operation in operations for tensor in operation.outputs]
-    return _Traced(logits, casts[0], [tensor for tensor in tensors if _is_map(tensor)])
-
-
-def _is_map(tensor: tf.Tensor) -> bool:
-    return tensor.dtype.is_floating and _side_of(tensor.shape) > 1
+    maps = [t for t in tensors if t.dtype.is_floating and _side_of(t.shape) > 1]
+    return _Traced(logits, casts[0], maps)
 
 
 def _side_of(shape: Any) -> int:
-    """Return the side of square feature maps; 0 for anything else."""
+    """Return the side of square feature maps, or 0."""
     sides = tf.TensorShape(shape)
     if sides.rank != 4 or sides[1] is None or sides[1] != sides[2]:
         return 0
@@ -175,7 +171,7 @@ def _side_of(shape: Any) -> int:
 
 
 def _find_side(model: tf_keras.Model) -> int:
-    """Return the side of the last feature map; 0 where Keras does not tell."""
+    """Return the side of the last feature map, or 0 if Keras does not know it."""
     sides = [side for layer in _walk(model) if (side := _side_of(_output_shape(layer))) > 1]
     return sides[-1] if sides else 0
 
@@ -191,5 +187,5 @@ def _walk(model: tf_keras.Model) -> Iterator[Any]:
 def _output_shape(layer: Any) -> Any:
     try:
         return tf.TensorShape(layer.output_shape)
-    except (AttributeError, TypeError, ValueError):  # It was called more than once, or has several.
+    except (AttributeError, TypeError, ValueError):  # Called more than once, or several outputs.
         return None

@@ -1,7 +1,7 @@
-"""Small versions of the exported model: pixels in, probabilities out, by LiteRT's own operations.
+"""Exports small versions of the model for LiteRT: pixels in, probabilities out.
 
-LiteRT has no operation that decodes images and none for text: what Transform does stays with the
-application, and the labels lie in a file beside.
+LiteRT has operations neither for decoding images nor for text: the application does what Transform
+does, and labels are in a separate file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pipeline_def.serving.signatures import predict_logits
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR")
-
 _FORM = ("size", "fit", "margin", "storage", "quality", "chroma")
 
 
@@ -39,23 +38,23 @@ def export_lite(
     labels: Sequence[str],
     images: Iterable[Any],
     config: TransformConfig,
-    views: int = 1,
-    temperature: float = 1.0,
+    views: int,
+    temperature: float,
 ) -> None:
-    """Convert `model`, and write each small version, the labels, and what was made of what.
+    """Write each version, the labels, and a manifest.
 
-    A version takes uint8 [batch, size, size, 3], as Transform stores images, and answers with the
-    same probabilities as the served model, float32 [batch, classes].
+    A version takes uint8 [batch, size, size, 3], as Transform stores images, and returns the
+    probabilities of the served model, float32 [batch, classes].
 
     Args:
         model: uint8 [batch, size, size, 3] → logits.
-        kinds: of versions. One that cannot be made of this network is noted as failed.
-        directory: folder to write to, a path or URL.
-        labels: of the columns.
-        images: uint8 [size, size, 3] each, by which the ranges of int8 are measured.
-        config: how Transform brings images to size.
-        views: of each image, as the model is served.
-        temperature: by which the logits are divided.
+        kinds: versions to write. The manifest lists those that cannot be converted as failed.
+        directory: path or URL of the folder to write to.
+        labels: text of each column.
+        images: uint8 [size, size, 3] each, to calibrate the ranges of int8.
+        config: of the images.
+        views: as in `predict_logits`.
+        temperature: divisor of the logits.
     """
     size = config.seen_size
 
@@ -82,9 +81,8 @@ def export_lite(
 
 
 def _convert(kind: LiteKind, work: str, directory: str) -> str:
-    """Convert what lies in the folder `work`; return why it cannot be done, "" if it was."""
-    paths = [os.path.join(work, name) for name in (_MODEL, _IMAGES, lite_file(kind))]
-    model, images, file = paths
+    """Convert the model in the folder `work`; return why it failed, or ""."""
+    model, images, file = (os.path.join(work, name) for name in (_MODEL, _IMAGES, lite_file(kind)))
     done = subprocess.run(
         [sys.executable, str(lite_process.__file__), model, kind, images, file],
         # This process may hold all memory of the GPU.
@@ -97,9 +95,9 @@ def _convert(kind: LiteKind, work: str, directory: str) -> str:
     if not done.returncode:
         tf.io.gfile.copy(file, os.path.join(directory, lite_file(kind)), overwrite=True)
         return ""
-    lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines()]
-    told = [line for line in lines if line]
-    return next((line for line in told if _ERROR.search(line)), told[-1] if told else "killed")
+    lines = done.stderr.decode(errors="replace").splitlines()
+    lines = [line.strip() for line in lines if line.strip()]
+    return next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "killed")
 
 
 def _write(data: bytes, directory: str, name: str) -> None:

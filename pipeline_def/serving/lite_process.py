@@ -1,7 +1,7 @@
-"""Converts a SavedModel for LiteRT, as `lite_process.py MODEL KIND IMAGES FILE`, run by its path.
+"""Converts a SavedModel for LiteRT: `lite_process.py MODEL KIND IMAGES FILE`, run by its path.
 
-In a process of its own, as TensorFlow's converter aborts the process for an operation that LiteRT
-has not: a training would end without its model.
+It is a process of its own because TensorFlow's converter aborts the process at an operation that
+LiteRT lacks, which would end a training without a model.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 
 
 def convert(model: str, kind: str, images: str, file: str) -> None:
-    """Write one small version.
+    """Write one version.
 
     Args:
-        model: folder of the SavedModel, from uint8 [batch, size, size, 3].
+        model: folder of a SavedModel from uint8 [batch, size, size, 3].
         kind: float16, dynamic or int8.
-        images: file of an array, uint8 [images, size, size, 3], by which ranges are measured.
+        images: file of an array, uint8 [images, size, size, 3], to calibrate ranges.
         file: to write.
     """
     import tensorflow as tf
@@ -27,7 +27,7 @@ def convert(model: str, kind: str, images: str, file: str) -> None:
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if kind == "int8":
-        # Nothing but 8 bits: what has to be computed otherwise is refused.
+        # Reject operations that need more than 8 bits.
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         some = np.load(images)
         converter.representative_dataset = lambda: ([image[np.newaxis]] for image in some)

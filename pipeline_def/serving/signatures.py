@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -12,8 +13,8 @@ from components.contract.example import ENCODED, LABEL, LABEL_ID
 from components.images.canonical import CHANNELS, decode
 from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
+from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain
-from pipeline_def.serving.isolation import Decoded, decode_good
 
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
@@ -28,26 +29,25 @@ def export_model(
     *,
     config: TransformConfig,
     directory: str,
-    views: int = 1,
-    temperature: float = 1.0,
+    views: int,
+    temperature: float,
 ) -> None:
-    """Save `model` with the transform graph in front of it, as a SavedModel.
+    """Save `model` behind the transform graph, as a SavedModel.
 
-    It predicts with the mean logits of 1, 2 or 6 views of an image, see `predict_logits`, divided
-    by `temperature`.
+    It predicts with the logits of `predict_logits`, divided by `temperature`.
 
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
             `label` string [batch], the most probable; `probabilities` float32 [batch, classes];
             `labels` string [batch, classes], the text of each column; `error` string [batch],
-            empty, or why a file was not decoded: its label is empty then, its probabilities are 0.
+            empty, or why a file was not decoded: its label is empty, its probabilities are 0.
         serving_examples: `examples` string [batch], serialized raw `tf.train.Example` records →
             `probabilities`. For TFMA.
         transform_features: `examples` likewise → `image/class/label` int64 [batch]. For TFMA.
-        explain: `image_bytes` likewise → where an image speaks for its label, see `make_explain`.
+        explain: `image_bytes` likewise → a heat map for the label, see `make_explain`.
     """
     transform, tracked = graph.load()
-    signatures = _make_signatures(
+    signatures = make_signatures(
         model,
         transform,
         labels=graph.labels,
@@ -56,18 +56,18 @@ def export_model(
         views=views,
         temperature=temperature,
     )
-    # What the signatures use is saved if it is tracked: weights, and the vocabulary's table. Of
-    # Keras's own objects TensorFlow would trace every function again: 8 s instead of 0.6.
+    # The signatures need weights and the vocabulary's table, saved if tracked. TensorFlow would
+    # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
     served.weights, served.transform = model.variables, tracked
-    save_whole(served, directory, signatures)
+    save_atomically(served, directory, signatures)
 
 
-def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) -> None:
-    """Save `model` in place of what an earlier attempt has left in `directory`.
+def save_atomically(model: tf.Module, directory: str, signatures: Mapping[str, Any]) -> None:
+    """Save `model`, replacing what an earlier attempt left in `directory`.
 
-    On a disk it appears whole, or not at all. In a bucket, which cannot rename a folder at once,
-    `saved_model.pb` makes it whole: TensorFlow writes that file after all that it refers to.
+    On disk, the folder is renamed when it is complete. A bucket cannot do that: there,
+    `saved_model.pb`, which TensorFlow writes last, marks a complete model.
     """
     target = directory.rstrip("/")
     unfinished = f"{target}.unfinished" if on_disk(target) else target
@@ -79,17 +79,42 @@ def save_whole(model: tf.Module, directory: str, signatures: Mapping[str, Any]) 
         tf.io.gfile.rename(unfinished, target)
 
 
-def predict_logits(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
-    """Return the mean of the logits of several views of each image, float32 [batch, classes].
+def write_warmup(saved_model: str, images: Sequence[bytes]) -> None:
+    """Write two requests that TensorFlow Serving runs before others: one image, and all of them.
 
-    After the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498: the moved views count
-    half, all together.
+    Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
+
+    Args:
+        saved_model: path or URL of a model with `serving_default`.
+        images: files, at least one.
+    """
+    # Loads gRPC's messages, which nothing else in an export needs.
+    from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+    folder = os.path.join(saved_model, "assets.extra")
+    tf.io.gfile.makedirs(folder)
+    with tf.io.TFRecordWriter(os.path.join(folder, "tf_serving_warmup_requests")) as writer:
+        for some in (images[:1], images):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.signature_name = "serving_default"
+            request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto([*some]))
+            log = prediction_log_pb2.PredictionLog(
+                predict_log=prediction_log_pb2.PredictLog(request=request)
+            )
+            writer.write(log.SerializeToString(deterministic=True))
+
+
+def predict_logits(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
+    """Return the mean logits over several views of each image, float32 [batch, classes].
+
+    As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
+    together count half.
 
     Args:
         model: uint8 [batch, size, size, 3] → logits.
         images: uint8 [batch, size, size, 3].
-        views: 1: the image. 2: and its mirror image. 6: and both moved by a 32nd of their side, at
-            least a pixel, to the upper left and to the lower right; reflection fills the gap.
+        views: 1: the image. 2: also its mirror image. 6: also both of them moved by a 32nd of their
+            side, at least a pixel, to the upper left and to the lower right, padded by reflection.
     """
 
     def mirrored(images: tf.Tensor) -> tf.Tensor:
@@ -109,7 +134,7 @@ def predict_logits(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.T
 
 
 class _Graph:
-    """What the signatures have in common; each part is traced once."""
+    """The parts that signatures share, each traced once."""
 
     def __init__(
         self,
@@ -123,41 +148,42 @@ class _Graph:
         self._model, self._views, self._temperature = model, views, temperature
         self._size = config.seen_size
 
-        # Without AutoGraph, which has nothing to convert here and takes seconds for each function.
+        # AutoGraph has nothing to convert here, and takes seconds for each function.
         @tf.function(input_signature=_BYTES, autograph=False)
         def pixels(image_bytes: tf.Tensor) -> tf.Tensor:
-            # Features of the schema are [batch, 1]; the label is absent, as it is when serving.
+            # Features of the schema are [batch, 1]; the label is absent, as always when serving.
             return decode(transform({ENCODED: image_bytes[:, tf.newaxis]})[ENCODED], config)
 
         @tf.function(input_signature=_BYTES, autograph=False)
         def decoded(image_bytes: tf.Tensor) -> Decoded:
-            return decode_good(image_bytes, pixels, self._size)
+            return decode_files(image_bytes, pixels, self._size)
 
         self.pixels, self.decoded = pixels, decoded
 
-    def see(self, files: tf.Tensor) -> tf.Tensor:
-        """Return what the model sees of files, black in place of those that cannot be decoded."""
-        images, places, _ = self.decoded(files)
-        rows = tf.cast(places, tf.int32)[:, tf.newaxis]
+    def images(self, files: tf.Tensor) -> tf.Tensor:
+        """Return the images that the model sees, black for files that cannot be decoded."""
+        images, indices, _ = self.decoded(files)
+        rows = tf.cast(indices, tf.int32)[:, tf.newaxis]
         shape = tf.concat([tf.shape(files), tf.shape(images)[1:]], axis=0)
-        seen = tf.scatter_nd(rows, images[: tf.size(places)], shape)
+        seen = tf.scatter_nd(rows, images[: tf.size(indices)], shape)
         return tf.ensure_shape(seen, [None, self._size, self._size, CHANNELS])
 
     def probabilities(self, images: tf.Tensor) -> tf.Tensor:
-        """Return the probabilities of the classes, float32 [batch, classes]."""
+        """Return float32 [batch, classes]."""
         return tf.nn.softmax(predict_logits(self._model, images, self._views) / self._temperature)
 
 
-def _make_signatures(
+def make_signatures(
     model: tf_keras.Model,
     transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     *,
     labels: list[bytes],
     raw_spec: dict[str, Any],
     config: TransformConfig,
-    views: int,
+    views: int = 1,
     temperature: float = 1.0,
 ) -> dict[str, Any]:
+    """Return the signatures of `export_model` by name; `explain` only if the model allows it."""
     graph = _Graph(model, transform, config, views=views, temperature=temperature)
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
@@ -172,23 +198,23 @@ def _make_signatures(
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
     # Traced once, for itself and for the heat maps.
-    answering = _serve_default(graph, labels).get_concrete_function()
-    functions = {
-        "serving_default": answering,
+    predict = _make_serving_default(graph, labels).get_concrete_function()
+    signatures = {
+        "serving_default": predict,
         "serving_examples": serving_examples,
         "transform_features": transform_features,
-        "explain": make_explain(model, graph.see, answering),
+        "explain": make_explain(model, graph.images, predict),
     }
-    return {name: function for name, function in functions.items() if function is not None}
+    return {name: signature for name, signature in signatures.items() if signature is not None}
 
 
-def _serve_default(graph: _Graph, labels: list[bytes]) -> Any:
+def _make_serving_default(graph: _Graph, labels: list[bytes]) -> Any:
     @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, places, errors = graph.decoded(image_bytes)
-        scores = graph.probabilities(images)[: tf.size(places)]
+        images, indices, errors = graph.decoded(image_bytes)
+        scores = graph.probabilities(images)[: tf.size(indices)]
         shape = tf.stack([tf.size(image_bytes), len(labels)])
-        scores = tf.scatter_nd(tf.cast(places, tf.int32)[:, tf.newaxis], scores, shape)
+        scores = tf.scatter_nd(tf.cast(indices, tf.int32)[:, tf.newaxis], scores, shape)
         texts = tf.constant(labels)
         best = tf.gather(texts, tf.argmax(scores, axis=1))
         return {

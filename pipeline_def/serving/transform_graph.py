@@ -1,4 +1,4 @@
-"""What TensorFlow Transform has written; the only module of training and serving that needs it."""
+"""Reads the output of TensorFlow Transform, which nothing else in training and serving imports."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ Apply = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
 
 
 class TransformGraph:
-    """The artifact `transform_graph`: specs of features, labels, and the graph itself."""
+    """The artifact `transform_graph`: feature specs, labels, and the graph itself."""
 
     def __init__(self, uri: str) -> None:
-        """Read what lies in the folder `uri`."""
+        """Read the folder `uri`."""
         self._output = tft.TFTransformOutput(uri)
         self.labels: list[bytes] = self._output.vocabulary_by_name(LABEL_VOCABULARY)
-        """The label of each label id."""
+        """Text of each label id."""
 
     @property
     def transformed_spec(self) -> dict[str, Any]:
-        """How transformed examples are parsed: name of a feature → its spec."""
+        """Feature spec of transformed examples."""
         spec: dict[str, Any] = self._output.transformed_feature_spec()
         return spec
 
     @property
     def raw_spec(self) -> dict[str, Any]:
-        """How raw examples are parsed, likewise."""
+        """Feature spec of raw examples."""
         spec: dict[str, Any] = self._output.raw_feature_spec()
         return spec
 
     def load(self) -> tuple[Apply, dict[str, Any]]:
-        """Return the graph as a function, and what has to be saved with whatever calls it."""
+        """Return the graph as a function, and the objects to save with its callers."""
         loader = SavedModelLoader(self._output.transform_savedmodel_dir)
         return loader.apply_transform_model, vars(loader)

@@ -27,9 +27,8 @@ from pipeline_def.model.networks import build_model, precision
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
-from pipeline_def.serving.signatures import export_model
+from pipeline_def.serving.signatures import export_model, write_warmup
 from pipeline_def.serving.transform_graph import TransformGraph
-from pipeline_def.serving.warmup import write_warmup
 from pipeline_def.training.calibration import calibrate
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
 from pipeline_def.training.distribution.strategy import (

@@ -17,7 +17,7 @@ from components.images.check import check_image
 from components.images.check_result import CheckedImage, Rejected
 from components.images.options import ImageOptions
 from tests.fuzz.corpus import common_images
-from tests.serving.test_bad_files import CONFIG, answers
+from tests.serving.test_bad_files import CONFIG, predict
 
 _BATCH = 64
 
@@ -74,9 +74,9 @@ def _check_decoders(stored: list[CheckedImage]) -> None:
         pixels = decode_file(tf.constant(image.encoded))
         assert pixels.shape == (image.height, image.width, 3)
     seen = decode(_transform(tf.constant(files, tf.string)), CONFIG).numpy()
-    served = answers(files)
+    served = predict(files)
     assert not any(served["error"]), files[int(np.argmax(served["error"] != b""))]
-    # The model of the test answers with the mean colour of what it is shown.
+    # The model of the test predict with the mean colour of what it is shown.
     logits = seen.astype(np.float32).mean(axis=(1, 2)) / 16
     np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(logits), atol=1e-4)
 

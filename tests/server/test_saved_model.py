@@ -30,7 +30,7 @@ def export(folder: Path) -> None:
     from components.contract.example import ENCODED
     from components.images.canonical import canonicalize
     from components.transform.config import TransformConfig
-    from pipeline_def.serving.signatures import _make_signatures, save_whole
+    from pipeline_def.serving.signatures import make_signatures, save_atomically
 
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     features = tf_keras.layers.Conv2D(8, 3, activation="relu")(
@@ -41,7 +41,7 @@ def export(folder: Path) -> None:
     config = TransformConfig(size=SIZE, storage="png")
     served = tf.Module()
     served.weights = model.variables
-    signatures = _make_signatures(
+    signatures = make_signatures(
         model,
         lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), config)},
         labels=[label.encode() for label in LABELS],
@@ -50,7 +50,7 @@ def export(folder: Path) -> None:
         views=1,
     )
     wanted = {name: signatures[name] for name in ("serving_default", "explain")}
-    save_whole(served, str(folder), wanted)
+    save_atomically(served, str(folder), wanted)
 
 
 @pytest.fixture(scope="module")

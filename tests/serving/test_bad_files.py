@@ -1,4 +1,4 @@
-"""What the served model answers for files that it cannot decode, and for those beside them."""
+"""Predictions for a batch with files that the served model cannot decode."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from PIL import Image, ImageOps
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
 from components.transform.config import TransformConfig
-from pipeline_def.serving.signatures import _make_signatures
+from pipeline_def.serving.signatures import make_signatures
 from tests.pictures import encode, picture
 
 CONFIG = TransformConfig(size=16, storage="raw")
 
 
 @functools.cache
-def ask() -> Any:
-    """Return the signature of a model that answers with the mean colour of an image."""
+def signature() -> Any:
+    """Return the signature of a model that predicts the mean color of an image."""
     images = tf_keras.layers.Input([16, 16, 3], dtype=tf.uint8)
     mean = tf_keras.layers.GlobalAveragePooling2D()(tf.cast(images, tf.float32) / 16)
-    signatures = _make_signatures(
+    signatures = make_signatures(
         tf_keras.Model(images, mean),
         lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), CONFIG)},
         labels=[b"red", b"green", b"blue"],
@@ -40,8 +40,8 @@ def ask() -> Any:
     return signatures["serving_default"]
 
 
-def answers(files: Sequence[bytes]) -> dict[str, Any]:
-    outputs = ask()(image_bytes=tf.constant(files, tf.string))
+def predict(files: Sequence[bytes]) -> dict[str, Any]:
+    outputs = signature()(image_bytes=tf.constant(files, tf.string))
     return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -70,9 +70,12 @@ FAULTS = {
     "PNG cut in half": (PNG[: len(PNG) // 2], "PNG: damaged or cut off"),
     "GIF cut in half": (GIF[: len(GIF) // 2], "GIF: damaged or cut off"),
     "BMP cut in half": (BMP[: len(BMP) // 2], "BMP: damaged or cut off"),
-    "WebP": (encode(picture(1), "WEBP"), "WebP is not decoded: convert it to PNG or JPEG"),
-    "TIFF": (encode(picture(1), "TIFF"), "TIFF is not decoded: convert it to PNG or JPEG"),
-    "AVIF": (encode(picture(1), "AVIF"), "HEIC or AVIF is not decoded: convert it to PNG or JPEG"),
+    "WebP": (encode(picture(1), "WEBP"), "WebP is not supported: convert it to PNG or JPEG"),
+    "TIFF": (encode(picture(1), "TIFF"), "TIFF is not supported: convert it to PNG or JPEG"),
+    "AVIF": (
+        encode(picture(1), "AVIF"),
+        "HEIC or AVIF is not supported: convert it to PNG or JPEG",
+    ),
     "JPEG with bytes between its segments": (
         JPEG[:20] + b"\0" + JPEG[20:],
         "JPEG: damaged or cut off",
@@ -96,14 +99,14 @@ FAULTS = {
 
 
 @pytest.mark.slow
-def test_each_bad_file_has_its_reason_and_the_good_ones_their_answers() -> None:
+def test_bad_files_have_errors_and_good_ones_predictions() -> None:
     colours = ("red", "green", "blue")
     good = [encode(picture(3, colour=colour), "PNG") for colour in colours]
-    alone = answers(good)
+    alone = predict(good)
     assert alone["label"].tolist() == [b"red", b"green", b"blue"]
     assert alone["error"].tolist() == [b"", b"", b""]
     bad = [data for data, _ in FAULTS.values()]
-    mixed = answers([good[0], *bad, good[1], b"", good[2]])
+    mixed = predict([good[0], *bad, good[1], b"", good[2]])
     reasons = dict(zip(FAULTS, mixed["error"][1:].astype(str), strict=False))
     assert reasons == {name: reason for name, (_, reason) in FAULTS.items()}
     places = [0, len(bad) + 1, len(bad) + 3]
@@ -116,8 +119,8 @@ def test_each_bad_file_has_its_reason_and_the_good_ones_their_answers() -> None:
 
 
 @pytest.mark.parametrize("files", [[], [b""], [b"", b"x"], [PNG[:50]]], ids=len)
-def test_no_good_file_at_all(files: list[bytes]) -> None:
-    found = answers(files)
+def test_only_bad_files(files: list[bytes]) -> None:
+    found = predict(files)
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(
         ("label", "labels", "probabilities", "error"), len(files)
     )
@@ -127,7 +130,7 @@ def test_no_good_file_at_all(files: list[bytes]) -> None:
 
 
 def oriented(kind: str, orientation: int, *, order: str = "<", wide: bool = False) -> bytes:
-    """Encode a picture that says how it is to be turned, as a short or a long number."""
+    """Encode a picture with an EXIF orientation, as a short or a long number."""
     value = struct.pack(
         order + ("I" if wide else "HH"), *([orientation] if wide else [orientation, 0])
     )
@@ -149,17 +152,17 @@ TURNED = {
     "big endian": oriented("JPEG", 6, order=">"),
     "a long number": oriented("JPEG", 6, wide=True),
     "after other segments": with_segment(oriented("JPEG", 6), bytes(60_000)),
-    "a segment that only speaks of Exif": with_segment(JPEG, b"Exif\0\0II*\0\x08\0\0\0"),
+    "a segment that only mentions Exif": with_segment(JPEG, b"Exif\0\0II*\0\x08\0\0\0"),
     "out of range": oriented("JPEG", 9),
     "of zero": oriented("JPEG", 0),
     "in XMP": encode(picture(1), "JPEG", xmp=XMP),
-    "EXIF that breaks off": encode(picture(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12"),
+    "truncated EXIF": encode(picture(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12"),
     "EXIF without a directory": encode(picture(1), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff"),
 }
 
 
 @pytest.mark.slow
-def test_the_graph_turns_images_as_pillow_does() -> None:
+def test_the_graph_orients_images_like_pillow() -> None:
     config = TransformConfig(size=24, storage="raw")
     graph = tf.function(lambda files: canonicalize(files, config), autograph=False)
     stored = graph(tf.constant(list(TURNED.values()))).numpy()

@@ -1,7 +1,7 @@
-"""Heat maps show what decided, and follow from the weights.
+"""Heat maps show the decisive area, and depend on the weights.
 
-The second is the check of Adebayo et al. (2018), https://arxiv.org/abs/1810.03292: a picture that
-only repeats the edges of an image stays the same with random weights.
+The latter is the check of Adebayo et al. (2018), https://arxiv.org/abs/1810.03292: a method that
+only finds the edges of an image draws the same with random weights.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import tf_keras
 
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.networks import build_model
-from pipeline_def.serving.explanation import COARSEST, _find_side, draw_heat_maps, make_explain
+from pipeline_def.serving.explanation import _MIN_SIDE, _find_side, draw_heat_maps, make_explain
 
 _TESTED = 40
 
 
 def squares(count: int, size: int, side: int) -> tuple[Any, Any, Any]:
-    """Noise with a red or a blue square somewhere, its class, and top and left of the square."""
+    """Return noise with a red or a blue square, the classes, and the top left of each square."""
     random = np.random.default_rng(count)
     images = random.integers(60, 180, (count, size, size, 3)).astype(np.uint8)
     classes = random.integers(0, 2, count)
@@ -49,7 +49,7 @@ def around(heat: Any, place: Any, side: int, margin: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "size", "side", "share"),
+    ("name", "size", "side", "fraction"),
     [
         # A square and its surroundings are 8 % of the image, and get most of the heat.
         pytest.param("cnn", 32, 5, 0.55, id="integrated gradients"),
@@ -57,11 +57,11 @@ def around(heat: Any, place: Any, side: int, margin: int) -> Any:
         pytest.param("cnn", 64, 8, 0.3, id="Grad-CAM"),
     ],
 )
-def test_the_heat_lies_where_the_square_decides(
-    name: str, size: int, side: int, share: float
+def test_the_heat_is_at_the_decisive_square(
+    name: str, size: int, side: int, fraction: float
 ) -> None:
     model = build(name, size, seed=0)
-    assert (_find_side(model) >= COARSEST) == (size == 64)
+    assert (_find_side(model) >= _MIN_SIDE) == (size == 64)
     images, classes, _ = squares(450, size, side)
     loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss)
@@ -73,7 +73,7 @@ def test_the_heat_lies_where_the_square_decides(
     heat = draw(model, images, found)
     margin = 2 if size == 32 else 5
     inside = [around(*pair, side, margin).sum() for pair in zip(heat, places, strict=True)]
-    assert np.median(np.array(inside) / heat.sum(axis=(1, 2))) > share
+    assert np.median(np.array(inside) / heat.sum(axis=(1, 2))) > fraction
     peaks = [around(*pair, side, margin).max() for pair in zip(heat, places, strict=True)]
     assert np.mean(np.array(peaks) == 1) > 0.85
 
@@ -85,8 +85,7 @@ def test_the_heat_lies_where_the_square_decides(
 
 
 @pytest.mark.slow
-def test_what_an_image_does_not_say_is_not_shown() -> None:
-    """Integrated gradients begin at the mean colour: an image of that colour alone says nothing."""
+def test_an_image_of_one_color_has_no_heat() -> None:
     model = build("cnn", 16, seed=0)
     gray = np.full((1, 16, 16, 3), 120, np.uint8)
     assert draw(model, gray, [0]).tolist() == np.zeros((1, 16, 16)).tolist()
@@ -104,8 +103,8 @@ def test_a_model_whose_images_stay_integers_has_no_heat_maps() -> None:
             lambda _: pixels, files, fn_output_signature=tf.TensorSpec([4, 4, 3], tf.uint8)
         )
 
-    def answer(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+    def predict(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         scores = model(see(image_bytes))
         return {"label": image_bytes, "error": image_bytes, "probabilities": scores}
 
-    assert make_explain(model, see, answer) is None
+    assert make_explain(model, see, predict) is None

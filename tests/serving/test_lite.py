@@ -1,4 +1,4 @@
-"""Small versions: made, asked by LiteRT's interpreter, and measured."""
+"""Small versions: converted, run by LiteRT's interpreter, and measured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMAGES = 24
 
 
 def network(*, odd: bool = False) -> tf_keras.Model:
-    """Logits are the mean blue, green and red; `odd` has an operation that LiteRT has not."""
+    """Return a model whose logits are the mean blue, green and red; `odd`: LiteRT cannot run it."""
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     pixels = tf_keras.layers.Rescaling(1 / 32)(images)
     convolved = tf_keras.layers.Conv2D(3, 1, kernel_initializer=_reversed, use_bias=False)(pixels)
@@ -50,7 +50,7 @@ def pixels_of(number: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("views", [1, 6])
-def test_they_answer_as_the_model_and_are_measured_against_it(views: int, tmp_path: Path) -> None:
+def test_versions_match_the_model_and_are_measured(views: int, tmp_path: Path) -> None:
     model, labels = network(), list(COLOURS)
     images = [pixels_of(number) for number in range(IMAGES)]
     choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG, "views": views}
@@ -79,7 +79,7 @@ def test_they_answer_as_the_model_and_are_measured_against_it(views: int, tmp_pa
 
     truth = np.arange(IMAGES) % 3
     _check_measured(tmp_path, names, truth, known, wrong=0)
-    # Had the model said otherwise, and been right, of a quarter of the images.
+    # As if the model were right about a quarter of the images where the versions are wrong.
     turned = np.where((np.arange(IMAGES) < IMAGES // 4)[:, np.newaxis], known[:, [1, 2, 0]], known)
     _check_measured(tmp_path, names, turned.argmax(axis=1), turned, wrong=IMAGES // 4)
 
@@ -111,11 +111,18 @@ def _as_image(pixels: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "Format-Lite"
     images = [pixels_of(number) for number in range(3)]
     export_lite(
-        network(odd=True), ["float16"], str(folder), labels=["a"], images=images, config=CONFIG
+        network(odd=True),
+        ["float16"],
+        str(folder),
+        labels=["a"],
+        images=images,
+        config=CONFIG,
+        views=1,
+        temperature=1.0,
     )
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
     nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)
@@ -125,7 +132,7 @@ def test_what_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Path) -> N
     assert read_results(str(tmp_path)) == ()
 
 
-def test_the_configuration_says_what_is_wrong() -> None:
+def test_mistakes_in_the_configuration() -> None:
     cases: list[dict[str, Any]] = [
         {"max_drop": 2.0},
         {"calibration_images": 0},

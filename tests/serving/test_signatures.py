@@ -1,70 +1,68 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow_serving.apis import prediction_log_pb2
 
 from components.contract.example import ENCODED
 from components.transform.config import TransformConfig
-from pipeline_def.serving.signatures import _make_signatures
+from pipeline_def.serving.signatures import make_signatures, write_warmup
 from tests.pictures import picture
 
 SIZE = 16
 
 
-def left_half() -> tf_keras.Model:
-    """A model that looks at the left half of an image only."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("views", "weights"), [(1, [1]), (2, [1, 1]), (6, [2, 2, 1, 1, 1, 1])], ids=str
+)
+def test_predictions_are_the_mean_of_views(views: int, weights: list[int]) -> None:
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
-    seen = tf_keras.layers.Rescaling(1 / 255)(images[:, :, : SIZE // 2])
-    answers = tf_keras.layers.Dense(3)(tf_keras.layers.GlobalAveragePooling2D()(seen))
-    return tf_keras.Model(images, answers)
-
-
-@pytest.mark.slow
-def test_an_image_and_its_mirror_image() -> None:
-    model = left_half()
-    pixels = _half_of_a_picture()
-    answers = [
-        _ask(model, image, views=views) for views in (1, 2) for image in (pixels, pixels[:, ::-1])
-    ]
-    of_image, of_mirrored, mean, mean_of_mirrored = answers
-    assert not np.allclose(of_image, of_mirrored, atol=1e-6)
-    np.testing.assert_allclose(mean, mean_of_mirrored, atol=1e-6)
-    logits = model(np.stack([pixels, pixels[:, ::-1]])).numpy()
-    np.testing.assert_allclose(mean[0], tf.nn.softmax(logits.mean(axis=0)), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_six_views_are_what_numpy_makes_of_the_image() -> None:
-    model = left_half()
-    pixels = _half_of_a_picture()
-    padded = np.pad(pixels, [(1, 1), (1, 1), (0, 0)], mode="reflect")
-    upright = [pixels, padded[:SIZE, :SIZE], padded[2:, 2:]]
-    logits = model(np.stack([view for image in upright for view in (image, image[:, ::-1])]))
-    expected = np.average(logits, axis=0, weights=[2, 2, 1, 1, 1, 1])
-    np.testing.assert_allclose(_ask(model, pixels, views=6)[0], tf.nn.softmax(expected), atol=1e-6)
-
-
-def _half_of_a_picture() -> Any:
+    left = tf_keras.layers.Rescaling(1 / 255)(images[:, :, : SIZE // 2])
+    logits = tf_keras.layers.Dense(3)(tf_keras.layers.GlobalAveragePooling2D()(left))
+    model = tf_keras.Model(images, logits)
     pixels = np.asarray(picture(2, height=SIZE, width=SIZE)).copy()
     pixels[:, SIZE // 2 :] = 0
-    return pixels
+    padded = np.pad(pixels, [(1, 1), (1, 1), (0, 0)], mode="reflect")
+    upright = [pixels, padded[:SIZE, :SIZE], padded[2:, 2:]]
+    all_views = np.stack([view for image in upright for view in (image, image[:, ::-1])])
+    expected = np.average(model(all_views[:views]), axis=0, weights=weights)
+    found = _predict(model, pixels, views=views)
+    np.testing.assert_allclose(found, tf.nn.softmax(expected / 2.0), atol=1e-6)
 
 
-def _ask(model: tf_keras.Model, image: Any, *, views: int) -> Any:
+def _predict(model: tf_keras.Model, image: Any, *, views: int) -> Any:
     def transform(features: Any) -> dict[str, tf.Tensor]:
         return {ENCODED: tf.squeeze(features[ENCODED], 1)}
 
-    signature = _make_signatures(
+    signature = make_signatures(
         model,
         transform,
         labels=[b"a", b"b", b"c"],
         raw_spec={},
         config=TransformConfig(size=SIZE, storage="png"),
         views=views,
+        temperature=2.0,
     )["serving_default"]
     png = tf.io.encode_png(image).numpy()
-    return signature(image_bytes=tf.constant([png]))["probabilities"].numpy()
+    return signature(image_bytes=tf.constant([png]))["probabilities"].numpy()[0]
+
+
+def test_warmup_records_are_what_tensorflow_serving_reads(tmp_path: Path) -> None:
+    write_warmup(str(tmp_path), [b"first", b"second"])
+    # Path and message as in TensorFlow Serving's saved_model_warmup.cc.
+    file = tmp_path / "assets.extra" / "tf_serving_warmup_requests"
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record)
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+    ]
+    assert [log.WhichOneof("log_type") for log in logs] == ["predict_log"] * 2
+    requests = [log.predict_log.request for log in logs]
+    assert {request.model_spec.signature_name for request in requests} == {"serving_default"}
+    sent = [tf.make_ndarray(request.inputs["image_bytes"]).tolist() for request in requests]
+    assert sent == [[b"first"], [b"first", b"second"]]

@@ -31,7 +31,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts
-from pipeline_def.serving.signatures import export_model, save_whole
+from pipeline_def.serving.signatures import export_model, save_atomically
 from pipeline_def.training import checkpoint, run_files
 from pipeline_def.training import run_fn as trainer
 from pipeline_def.training.checkpoint import checkpoint_dir
@@ -177,10 +177,10 @@ def test_a_model_is_saved_atomically(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failure)
         with pytest.raises(FullDisk):
-            save_whole(model, str(target), {})
+            save_atomically(model, str(target), {})
     assert not target.exists()
     for _ in range(2):
-        save_whole(model, f"{target}/", {})
+        save_atomically(model, f"{target}/", {})
         assert tf.saved_model.contains_saved_model(str(target))
         assert list(tmp_path.iterdir()) == [target]
 
