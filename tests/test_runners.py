@@ -45,9 +45,9 @@ MISTAKES = {
     "missing": "does not exist",
     "file": "is a file",
     "empty": "has no images in label folders",
-    "one class": "has one class only",
+    "one class": "has only one class",
     "split without a class": "has no images of class 'blue'",
-    "no images": "None of the 9 files looked at .* is an image",
+    "no images": "None of 9 sampled files .* is a readable image",
 }
 
 

@@ -1,8 +1,7 @@
-"""ImageExampleGen: a folder of labelled images becomes sharded `tf.train.Example` records.
+"""ImageExampleGen: convert a folder of labeled images to sharded `tf.train.Example` records.
 
-Extends TFX's file-based ExampleGen with its own driver (a listing, whose fingerprint sees moved
-files), its own executor (a Beam element is a shard, never an image) and a second output, the
-rejected files.
+Extends TFX's file-based ExampleGen with a driver that fingerprints a listing, an executor whose
+Beam elements are shards, not images, and a second output, the rejected files.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from components.ingest.lookup import LISTING_PROPERTY, look_up
 
 
 class ImageExampleGenSpec(component_spec.ComponentSpec):
-    """File-based ExampleGen's contract, with the ingest configuration and the rejects."""
+    """Adds the ingest configuration and the rejects to file-based ExampleGen's spec."""
 
     PARAMETERS = {
         **standard_component_specs.FileBasedExampleGenSpec.PARAMETERS,
@@ -40,7 +39,7 @@ class ImageExampleGenSpec(component_spec.ComponentSpec):
 
 
 class Driver(driver.Driver):
-    """Lists the folder before the cache is looked up; TFX keys its cache by what it resolves."""
+    """Lists the folder before the cache lookup, which TFX keys by the resolved properties."""
 
     lookup_function = staticmethod(look_up)
     lookup_properties = ("input_base", "config", "listings")
@@ -56,8 +55,8 @@ class Driver(driver.Driver):
 class ImageExampleGen(example_gen.FileBasedExampleGen):
     """Converts a folder of `label/image` or `split/label/image` files into TFRecord shards.
 
-    The folder is a path or a URL, and may have TFX's placeholders `{SPAN}`, `{VERSION}`, `{YYYY}`,
-    `{MM}` and `{DD}`.
+    The folder is a path or a URL, and may contain TFX's placeholders `{SPAN}`, `{VERSION}`,
+    `{YYYY}`, `{MM}` and `{DD}`.
 
     Example:
         >>> from components import ImageExampleGen
@@ -78,13 +77,13 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
     def __init__(
         self, *, folder: str, config: IngestConfig | None = None, listings: str = ""
     ) -> None:
-        """Ingest `folder` as `config` says.
+        """Ingest `folder`.
 
         Args:
             folder: path or URL of the images.
-            config: how they become records; None: `IngestConfig()`.
-            listings: folder in which the driver leaves the listing that the executor reads. Empty:
-                the executor lists the images again, and may find others than were fingerprinted.
+            config: options of ingest; None: `IngestConfig()`.
+            listings: folder in which the driver leaves its listing for the executor. If empty, the
+                executor lists the images again, and may find others than were fingerprinted.
         """
         spec = ImageExampleGenSpec(
             input_base=folder,
@@ -99,5 +98,5 @@ class ImageExampleGen(example_gen.FileBasedExampleGen):
             examples=types.Channel(type=standard_artifacts.Examples),
             rejects=types.Channel(type=ImageRejects),
         )
-        # FileBasedExampleGen builds TFX's own spec; ours goes to the constructor above it.
+        # FileBasedExampleGen would build TFX's own spec, so its constructor is skipped.
         super(example_gen.FileBasedExampleGen, self).__init__(spec=spec)

@@ -1,4 +1,4 @@
-"""The executor of ImageExampleGen: has Beam write the shards of the listing, and describes them."""
+"""The executor of ImageExampleGen: writes the shards with Beam, and describes the artifact."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from components.records.shard_work import ConcurrentDoFn
 
 
 class WriteShards(ConcurrentDoFn):
-    """Writes the shards of each plan and a report on it.
+    """Writes the shards of each plan, and a report.
 
-    An image never leaves its thread, or its process: what Beam moves between workers are numbers.
+    Beam moves only the numbers of plans; an image never leaves its thread or process.
     """
 
     def __init__(self, job: IngestJob) -> None:
-        """Do the plans of `job`."""
+        """Write plans of `job`."""
         super().__init__(job.config.workers)
         self._job = job
 
     def setup(self) -> None:
-        """Choose who does the work."""
+        """Choose between threads and processes."""
         self._processes = PlanProcesses(self._job) if are_worth_it(self._job) else None
 
     def work(self, number: int) -> None:
-        """Write the shards of the plan of this number."""
+        """Write the plan with this number."""
         if self._processes:
             self._processes.write_plan(number)
         else:
@@ -62,7 +62,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         """Ingest the folder `exec_properties["input_base"]`.
 
         Raises:
-            DataError: too many rejects, or a class with no usable image to train on.
+            DataError: too many files are rejected, or a class has no usable image to train on.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(output_dict["examples"])
@@ -77,7 +77,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         )
         examples.split_names = artifact_utils.encode_split_names(splits)
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
-        # TFX has one name for TFRecord files; its readers tell gzip by the end of the file name.
+        # TFX has one name for all TFRecord files; its readers recognize gzip by the file name.
         examples_utils.set_file_format(examples, "tfrecords_gzip")
         _note_source(examples, listing.root, config, exec_properties)
 
@@ -92,7 +92,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 
 
 def _find_listing(exec_properties: dict[str, Any], config: IngestConfig) -> Listing:
-    """Read the listing that the driver has written; without a driver, list the folder now."""
+    """Read the listing of the driver; without a driver, list the folder now."""
     if path := exec_properties.get(LISTING_PROPERTY):
         return read_listing(path)
     listing = list_source(exec_properties["input_base"], config)
@@ -103,7 +103,7 @@ def _find_listing(exec_properties: dict[str, Any], config: IngestConfig) -> List
 def _note_source(
     examples: types.Artifact, root: str, config: IngestConfig, exec_properties: dict[str, Any]
 ) -> None:
-    """Keep what the driver resolved; on Kubeflow the step's output is all there is to keep it."""
+    """Record what the driver resolved; on Kubeflow, only the step's output can hold it."""
     examples.set_string_custom_property(FOLDER_PROPERTY, root)
     examples.set_string_custom_property(CONFIG_PROPERTY, to_json(config))
     if fingerprint := exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):

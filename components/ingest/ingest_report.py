@@ -1,4 +1,4 @@
-"""What became of every file: reports of the workers, put together, checked and written down."""
+"""Collect the workers' reports on every file, check them, and write the lists of rejects."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class PlanReport:
-    """What became of the files of one plan."""
+    """The result of one plan."""
 
     plan: ShardPlan
     labels: Mapping[str, Mapping[str, int]]
     """Split → label → examples."""
     rejects: Sequence[dict[str, str]]
+    """Path, category and reason."""
     digests: Sequence[str]
-    """SHA-256 of each file of the plan, hexadecimal; empty for a reject."""
+    """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
 
     @property
     def examples(self) -> int:
-        """Their number, over all splits."""
+        """Number of examples in all splits."""
         return sum(sum(labels.values()) for labels in self.labels.values())
 
 
 @dataclass(frozen=True)
 class Duplicate:
-    """An image that several files hold, byte for byte."""
+    """An image that several files contain, byte for byte."""
 
     sha256: str
     paths: tuple[str, ...]
     labels: tuple[str, ...]
-    """Different ones: more than one is a conflict."""
+    """Distinct labels: more than one is a conflict."""
     splits: tuple[str, ...]
-    """Different ones: with more than one, a model is tested on what it was trained on."""
+    """Distinct splits: with more than one, the model is tested on training images."""
 
 
 def _report_path(examples_uri: str, plan: ShardPlan) -> str:
@@ -61,21 +62,21 @@ def _report_path(examples_uri: str, plan: ShardPlan) -> str:
 
 
 def write_report(examples_uri: str, report: PlanReport) -> None:
-    """Write what a worker found to where the executor reads it, whichever runner Beam has."""
+    """Write a report to a file, which reaches the executor with any Beam runner."""
     make_folders(os.path.join(examples_uri, UNFINISHED))
-    found = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
+    fields = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
     with open_file(_report_path(examples_uri, report.plan), "w") as file:
-        file.write(json.dumps(found))
+        file.write(json.dumps(fields))
 
 
 def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
-    """Read what became of the files of `plan`."""
+    """Read the report on `plan`."""
     with open_file(_report_path(examples_uri, plan)) as file:
         return PlanReport(plan=plan, **json.loads(file.read()))
 
 
 def find_duplicates(reports: Sequence[PlanReport], rule: SplitRule) -> list[Duplicate]:
-    """Return the images that several files hold, in the order of their first paths."""
+    """Return the images that several files contain, sorted by first path."""
     seen: set[bytes] = set()
     twice: set[bytes] = set()
     for report in reports:
@@ -91,16 +92,13 @@ def find_duplicates(reports: Sequence[PlanReport], rule: SplitRule) -> list[Dupl
     found = []
     for sha256, entries in files.items():
         paths, labels, in_splits = zip(*sorted(entries), strict=True)
-        found.append(Duplicate(sha256, paths, _different(labels), _different(in_splits)))
+        distinct = (tuple(sorted(set(names))) for names in (labels, in_splits))
+        found.append(Duplicate(sha256, paths, *distinct))
     return sorted(found, key=lambda duplicate: duplicate.paths)
 
 
-def _different(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(names)))
-
-
 def conflicts(duplicates: Iterable[Duplicate]) -> list[Duplicate]:
-    """Return the images that are found under more than one label."""
+    """Return the images with more than one label."""
     return [duplicate for duplicate in duplicates if len(duplicate.labels) > 1]
 
 
@@ -110,23 +108,20 @@ def write_rejects(
     listing: Listing,
     duplicates: Sequence[Duplicate],
 ) -> None:
-    """Write the rejected, the skipped and the duplicate files, one a line, and their numbers."""
+    """Write the lists of rejected, skipped and duplicate files, and a summary of their numbers."""
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
-        # TFX removes the outputs of a node that fails; the log then still has the list.
+        # TFX removes the outputs of a failed node; the log keeps the list.
         logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
     for conflict in conflicts(duplicates):
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
-    categories = collections.Counter(reject["category"] for reject in rejects)
     summary = {
         "files": len(listing.files) + len(listing.skipped),
         "examples": sum(report.examples for report in reports),
         "rejected": len(rejects),
         "skipped": len(listing.skipped),
-        "rejected_by_category": dict(sorted(categories.items())),
-        "skipped_by_reason": dict(
-            sorted(collections.Counter(s.reason for s in listing.skipped).items())
-        ),
+        "rejected_by_category": _count(reject["category"] for reject in rejects),
+        "skipped_by_reason": _count(skipped.reason for skipped in listing.skipped),
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
@@ -139,19 +134,23 @@ def write_rejects(
         file.write(json.dumps(summary, indent=1))
 
 
+def _count(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(collections.Counter(values).items()))
+
+
 def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
     with open_file(os.path.join(folder, name), "w") as file:
-        # In one call, which creates the file even when there are no lines.
+        # One call creates the file even if there are no lines.
         file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def check_reports(reports: Sequence[PlanReport], listing: Listing, config: IngestConfig) -> None:
-    """Raise unless every file is accounted for, few are rejected, and train has every class."""
+    """Raise unless every file is accounted for, few are rejected, and the splits are usable."""
     rejects = [reject for report in reports for reject in report.rejects]
     files, examples = len(listing.files), sum(report.examples for report in reports)
     if files != examples + len(rejects):
         raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
-    # Those that were dropped for their labels are usable images.
+    # Images dropped for their labels are usable.
     unusable = [r for r in rejects if r["category"] != Category.LABEL_CONFLICT.value]
     check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
     require_splits(labels_per_split(reports), listing.root)
@@ -160,12 +159,12 @@ def check_reports(reports: Sequence[PlanReport], listing: Listing, config: Inges
 def check_usable(
     unusable: Sequence[tuple[str, str]], listing: Listing, config: IngestConfig
 ) -> None:
-    """Raise `DataError` when more files of a listing than are allowed are not usable images.
+    """Raise `DataError` if too many files are not usable images.
 
     Args:
-        unusable: path and category of each.
-        listing: of all files.
-        config: of the ingest.
+        unusable: path and category of each unusable file.
+        listing: listing of all files.
+        config: limit of the rejects.
     """
     files = len(listing.files)
     if len(unusable) > config.max_reject_fraction * files:
@@ -178,7 +177,7 @@ def check_usable(
 
 
 def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> None:
-    """Raise `DataError` when an image has several labels and the configuration forbids it."""
+    """Raise `DataError` if an image has several labels and the configuration forbids it."""
     found = conflicts(duplicates)
     if found and config.conflicts == "fail":
         named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
@@ -198,7 +197,7 @@ def labels_per_split(reports: Iterable[PlanReport]) -> dict[str, collections.Cou
 
 
 def shards_of(report: PlanReport, examples_uri: str = "") -> dict[str, str]:
-    """Return the shards that a plan became: split → path."""
+    """Return the shards of a plan: split → path."""
     plan = report.plan
     return {
         split: shard_path(examples_uri, split, plan.index, plan.count) for split in report.labels

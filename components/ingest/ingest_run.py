@@ -1,4 +1,4 @@
-"""Ingest, from a listing to its shards; Beam's workers or this process carry out the plans."""
+"""Ingest a listing: plan the shards, have them written, and account for every file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from components.records.shard_files import remove_shards, write_index
 from components.storage.artifact_files import remove
 
 WritePlans = Callable[[Sequence[int], IngestJob], None]
-"""Calls `write_plan` for each number of a plan, in any order, and returns when all are written."""
+"""Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
 
 
 def ingest_listing(
@@ -37,17 +37,17 @@ def ingest_listing(
     """Write the shards of `listing` and their index, and account for every file.
 
     Args:
-        listing: what to ingest.
-        config: how.
-        examples: folder or URL for the shards.
-        rejects: folder or URL for the lists of rejects, skipped files and duplicates.
-        write: carries out the plans.
+        listing: files to ingest.
+        config: options of ingest.
+        examples: path or URL of the folder for the shards.
+        rejects: path or URL of the folder for the lists of rejects, skipped files and duplicates.
+        write: writes the plans.
 
     Returns:
-        The splits that have examples, sorted.
+        The sorted names of the splits that have examples.
 
     Raises:
-        DataError: too many rejects, or a class with no usable image to train on.
+        DataError: too many files are rejected, or a class has no usable image to train on.
     """
     if listing.note:
         logging.warning(listing.note)
@@ -61,38 +61,41 @@ def ingest_listing(
     duplicates = find_duplicates(reports, rule)
     ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
     if ambiguous and config.conflicts == "drop":
-        reports = _again(reports, dataclasses.replace(job, dropped=ambiguous), ambiguous, write)
+        job = dataclasses.replace(job, dropped=ambiguous)
+        reports = rewrite_affected_shards(reports, job, ambiguous, write)
     elif ambiguous:
-        # Their classes may have different bounds.
+        # The classes of an image with several labels may have different bounds.
         rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | ambiguous)
         if (together := find_duplicates(reports, rule)) != duplicates:
-            reports = _again(reports, dataclasses.replace(job, rule=rule), ambiguous, write)
+            job = dataclasses.replace(job, rule=rule)
+            reports = rewrite_affected_shards(reports, job, ambiguous, write)
             duplicates = together
     write_rejects(rejects, reports, listing, duplicates)
     check_conflicts(duplicates, config)
     check_reports(reports, listing, config)
-    _warn_of_unjudged(labels_per_split(reports))
+    labels = labels_per_split(reports)
+    _warn_of_unscored(labels)
     splits = records_per_shard(reports)
-    write_index(examples, splits, labels=labels_per_split(reports))
+    write_index(examples, splits, labels=labels)
     return sorted(splits)
 
 
-def _warn_of_unjudged(found: Mapping[str, Mapping[str, int]]) -> None:
-    unjudged = sorted(found[TRAIN].keys() - found[EVAL].keys())
-    if unjudged:
-        others = f" and {len(unjudged) - 1} more" if unjudged[1:] else ""
+def _warn_of_unscored(found: Mapping[str, Mapping[str, int]]) -> None:
+    unscored = sorted(found[TRAIN].keys() - found[EVAL].keys())
+    if unscored:
+        others = f" and {len(unscored) - 1} more" if unscored[1:] else ""
         logging.warning(
-            f"The eval split has no image of class {unjudged[0]!r}{others}: nothing will tell how "
-            f"well the model knows it. Add images."
+            f"The eval split has no image of class {unscored[0]!r}{others}, so the model will not "
+            f"be scored on it. Add images."
         )
 
 
-def _again(
+def rewrite_affected_shards(
     reports: list[PlanReport], job: IngestJob, digests: Set[str], write: WritePlans
 ) -> list[PlanReport]:
-    """Write the plans again that hold images with these digests, as `job` now says.
+    """Rewrite the plans that contain images with these digests, and return all reports.
 
-    Which images have several labels is known only when all are read, and there are few.
+    Images with several labels are few, and known only when all images have been read.
     """
     affected = [n for n, report in enumerate(reports) if not digests.isdisjoint(report.digests)]
     for number in affected:

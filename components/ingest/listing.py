@@ -1,18 +1,18 @@
-"""Which files a folder of images holds: their label, their split, and a fingerprint of them all."""
+"""List the images of a folder with their labels and splits, and fingerprint the listing."""
 
 from __future__ import annotations
 
 import collections
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.example import is_split_name
 from components.ingest.config import IngestConfig
-from components.ingest.layout_mistakes import (
+from components.ingest.layout_errors import (
     explain_archive,
     explain_no_labels,
     explain_one_class,
@@ -23,7 +23,6 @@ from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits
 from components.storage.folder import MISSING, Found, explain_ignored, find_files
 
-# Names that people give to the folders of a split, and the split of the pipeline they mean.
 SPLIT_OF_FOLDER = {
     "train": "train",
     "training": "train",
@@ -35,28 +34,29 @@ SPLIT_OF_FOLDER = {
     "test": "test",
     "testing": "test",
 }
+"""Common names of split folders → the split of the pipeline."""
 
 
 class ImageFile(NamedTuple):
-    """One candidate file, as the listing saw it; nothing of it has been read."""
+    """A listed file that may be an image; it has not been read."""
 
     path: str
-    """Relative to the folder, with "/" between its parts."""
+    """Path relative to the folder, with "/" between its parts."""
     label: str
     split: str | None
-    """None when the split follows from the hash of the content, or of the group."""
+    """None if a hash of the content, or of the group, decides."""
     size: int
     """Bytes."""
     version: str
     """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
     group: str | None = None
-    """Files of a group, such as the frames of one film, fall into the same split."""
+    """Files of a group, such as the frames of a film, fall into the same split."""
     checksum: str = ""
-    """"crc32c:" or "md5:" and base64, where the store's listing has one."""
+    """Kind "crc32c:" or "md5:", then base64; empty if the store lists none."""
 
 
 class Skipped(NamedTuple):
-    """A file that is not taken for an image."""
+    """A file that is not read."""
 
     path: str
     reason: str
@@ -64,16 +64,16 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """All files below a folder: the candidates, in path order, and those left out."""
+    """All files below a folder: the candidates in path order, and the skipped ones."""
 
     root: str
-    """The folder as it was given."""
+    """The folder as given."""
     files: tuple[ImageFile, ...]
     skipped: tuple[Skipped, ...]
     fractions: Mapping[str, float]
-    """Split → its fraction of the files whose split follows from a hash."""
+    """Split → its fraction of the files without a given split."""
     note: str = ""
-    """What a person should know about the splits; empty if nothing."""
+    """Warning about the splits; may be empty."""
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -83,16 +83,16 @@ class Listing:
         return counts
 
     def expected(self, split: str) -> int:
-        """Return about how many images `split` will have: hashes divide those without a split."""
+        """Return about how many images `split` will have once hashes have divided the others."""
         named = sum(file.split == split for file in self.files)
         hashed = sum(file.split is None for file in self.files)
         return named + round(hashed * self.fractions.get(split, 0))
 
     def fingerprint(self) -> str:
-        """Digest relative paths, labels, splits, sizes and versions of all files.
+        """Digest the relative paths, labels, splits, sizes and versions of all files.
 
-        TFX's own fingerprint is the number of files, their bytes and the newest modification
-        time, which stays the same when an image moves to another label folder.
+        TFX's own fingerprint, the number of files, their bytes and the newest modification time,
+        stays the same when an image moves to another label folder.
         """
         digest = hashlib.sha256()
         for file in self.files:
@@ -102,11 +102,7 @@ class Listing:
 
 
 def list_source(data: str, config: IngestConfig) -> Listing:
-    """List the folder, or the span, that the pipeline's `data` and `ingest` mean now.
-
-    Raises:
-        DataError: as `list_images`, or no folder matches.
-    """
+    """List the folder, or the span, that the pipeline's `data` currently refers to."""
     return list_images(find_span(data, config.span).folder, config.manifest, config.splits)
 
 
@@ -115,37 +111,43 @@ def list_images(
 ) -> Listing:
     """List `folder`, laid out as `label/…/file` or `split/label/…/file`, or as `manifest` says.
 
-    The split layout is taken when every top-level folder is named after a split and one of them
-    is `train`. Sorted by path, so that the same folder always gives the same listing.
+    The top-level folders are splits if all are named after a split and one of them is `train`.
 
     Args:
         folder: path or URL.
-        manifest: table of paths and labels, a path or URL.
-        fractions: of the splits, where `choose_splits` is not to choose them.
+        manifest: path or URL of a table of paths and labels.
+        fractions: fractions of the splits; None: `choose_splits` chooses them.
 
     Raises:
-        DataError: the folder does not exist, or holds nothing that could be labelled.
+        DataError: the folder does not exist, or has no labels.
     """
     if is_archive(folder) and os.path.isfile(folder):
         raise DataError(explain_archive(folder))
     found = find_files(folder)
     rows = read_manifest(manifest) if manifest else None
-    litter = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    visible = [entry for entry in found if entry.path not in litter]
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    visible = [entry for entry in found if entry.path not in skipped]
     files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
     if not files:
         loose = [entry.path for entry in visible if "/" not in entry.path]
         raise DataError(explain_no_labels(folder, loose))
-    reasons = {**litter, **unlabelled}
-    skipped = (Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons)
+    skipped |= unlabelled
     choice = choose_splits(collections.Counter(file.split for file in files), fractions)
-    chosen = sorted(file._replace(split=choice.splits[file.split]) for file in files)
-    return Listing(folder, tuple(chosen), tuple(skipped), choice.fractions, choice.note)
+    return Listing(
+        folder,
+        tuple(sorted(file._replace(split=choice.splits[file.split]) for file in files)),
+        tuple(Skipped(entry.path, skipped[entry.path]) for entry in found if entry.path in skipped),
+        choice.fractions,
+        choice.note,
+    )
 
 
 def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:
-    """Label files by their folders; return them, and the others with the reason."""
-    splits = _split_folders(path.split("/")[0] for path, *_ in entries if "/" in path)
+    """Label files by their folders; return them, and the reason for each other file."""
+    top_level = {path.split("/")[0] for path, *_ in entries if "/" in path}
+    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in top_level}
+    if "train" not in splits.values() or "" in splits.values():
+        splits = {}
     depth = 1 if splits else 0
     files: list[ImageFile] = []
     unlabelled: dict[str, str] = {}
@@ -162,13 +164,13 @@ def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:
 def _by_manifest(
     entries: list[Found], rows: Mapping[str, Row]
 ) -> tuple[list[ImageFile], dict[str, str]]:
-    """Label files by the manifest; what it names and the folder lacks is rejected later."""
+    """Label files by the manifest; ingest later rejects files that do not exist."""
     found = {entry.path: entry for entry in entries}
     names = sorted({row.split for row in rows.values() if row.split})
     for name in names:
         if not is_split_name(name):
             raise DataError(
-                f"The manifest names a split {name!r}: take letters, digits, - and _ for its name."
+                f"The manifest has a split named {name!r}: use only letters, digits, - and _."
             )
     splits = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names}
     files = []
@@ -179,12 +181,6 @@ def _by_manifest(
     return files, dict.fromkeys(found.keys() - rows.keys(), "not in the manifest")
 
 
-def _split_folders(top_level: Iterable[str]) -> dict[str, str]:
-    """Map top-level folders to splits; empty when the folders are labels."""
-    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in top_level}
-    return {} if "train" not in splits.values() or "" in splits.values() else splits
-
-
 def check_labels(listing: Listing) -> None:
     """Raise `DataError` unless there are two labels, and each split has images of every label."""
     counts = listing.labels_per_split()
@@ -193,21 +189,16 @@ def check_labels(listing: Listing) -> None:
         paths = (file.path for file in listing.files)
         raise DataError(explain_one_class(listing.root, labels[0], paths))
     for label in labels:
-        # The vocabulary is a text file with a label a line.
-        if "\n" in label or "\r" in label or _is_not_utf8(label):
+        # The vocabulary is a text file with one label per line; surrogates are invalid UTF-8.
+        if any(character in "\n\r" or "\ud800" <= character <= "\udfff" for character in label):
             raise DataError(
-                f"The label {label!r} is not a line of UTF-8 text: rename its folder, or mend the "
+                f"The label {label!r} is not one line of UTF-8 text: rename its folder, or fix the "
                 f"manifest."
             )
     for split, of_split in counts.items():
-        missing = [label for label in labels if label not in of_split]
-        if missing:
+        if missing := [label for label in labels if label not in of_split]:
+            others = f" and {len(missing) - 1} more" if missing[1:] else ""
             raise DataError(
-                f"Split {split!r} of {listing.root} has no images of class {missing[0]!r}"
-                f"{f' and {len(missing) - 1} more' if missing[1:] else ''}: add some, or remove "
-                f"the class from every split."
+                f"Split {split!r} of {listing.root} has no images of class {missing[0]!r}{others}: "
+                f"add some, or remove the class from every split."
             )
-
-
-def _is_not_utf8(name: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in name)

@@ -18,17 +18,17 @@ from components.contract.lookup import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, list_images
 from components.ingest.spans import find_span
-from components.storage.folder import is_local, open_folder, reason_of, storage_error
+from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 
 LISTING_PROPERTY = "listing"
-"""The execution property that the driver resolves: the file that the executor reads."""
+"""Execution property: the file in which the driver leaves the listing for the executor."""
 
 _SUFFIX = ".jsonl.gz"
 _MOST_KEPT = 10
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """List the folder, under the names that TFX's driver of FileBasedExampleGen gives."""
+    """Return the properties of TFX's driver of FileBasedExampleGen, and the listing's file."""
     config = from_json(IngestConfig, properties["config"])
     found = find_span(properties["input_base"], config.span)
     listings = properties["listings"]
@@ -45,14 +45,14 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 def write_listing(listing: Listing, folder: str) -> str:
     """Write a listing to `folder`, named by its fingerprint; return the path of the file.
 
-    The ten newest are kept.
+    Keeps the ten newest listings.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the listing cannot be written.
     """
     fs, root = open_folder(folder)
     name = listing.fingerprint().rpartition(":")[2] + _SUFFIX
-    try:
+    with explaining_errors("write a listing to", folder):
         if is_local(fs):
             os.makedirs(root, exist_ok=True)
             unfinished = f"{root}/{name}.{os.getpid()}"
@@ -63,8 +63,6 @@ def write_listing(listing: Listing, folder: str) -> str:
         found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
         for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
             fs.rm_file(path)
-    except Exception as error:  # Each file system has errors of its own.
-        raise storage_error("write a listing to", folder, error) from error
     return f"{folder.rstrip('/')}/{name}"
 
 
@@ -76,7 +74,7 @@ def _encode(listing: Listing) -> bytes:
         "files": len(listing.files),
     }
     lines = [head, *listing.files, *listing.skipped]
-    # Names that are not valid UTF-8 reach Python as surrogates, which JSON keeps as escapes.
+    # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
     text = "".join(json.dumps(line) + "\n" for line in lines)
     return gzip.compress(text.encode("ascii"), compresslevel=1, mtime=0)
 
@@ -85,7 +83,7 @@ def read_listing(path: str) -> Listing:
     """Read what `write_listing` has written.
 
     Raises:
-        StorageError: the file is not there, or not whole.
+        StorageError: the file is missing or incomplete.
     """
     fs, place = open_folder(path)
     try:
@@ -95,5 +93,5 @@ def read_listing(path: str) -> Listing:
         return Listing(head["root"], files, skipped, head["fractions"], head["note"])
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(
-            f"Cannot read the listing {path} ({reason_of(error)}): run again, which lists anew."
+            f"Cannot read the listing {path} ({reason_of(error)}): run again to recreate it."
         ) from error

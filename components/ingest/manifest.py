@@ -1,4 +1,4 @@
-"""A manifest: a table that gives the label of every image, and its split and group if wanted."""
+"""Read a manifest: a table with the label, and optionally split and group, of every image."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
-from components.storage.folder import open_folder, reason_of, storage_error
+from components.storage.folder import explaining_errors, open_folder, reason_of
 
 _COLUMNS = ("path", "label")
 
 
 class Row(NamedTuple):
-    """What the manifest says of one file."""
+    """The row of one file."""
 
     label: str
     split: str | None
@@ -24,37 +24,34 @@ class Row(NamedTuple):
 
 
 def read_manifest(path: str) -> dict[str, Row]:
-    """Read a CSV, JSON Lines or Parquet file with the columns path, label, and split and group.
+    """Read a CSV, JSON Lines or Parquet file with the columns path, label, split and group.
 
     Returns:
-        Path, relative to the folder of images and with "/" between its parts, to its row. A row
-        that is given twice counts once.
+        Path, relative to the folder of images and with "/" between its parts → row. Identical rows
+        count once.
 
     Raises:
-        ConfigurationError: its name does not say what kind of file it is.
-        DataError: it lacks a column or a value, or contradicts itself.
-        StorageError: it cannot be read.
+        ConfigurationError: the file's extension is unknown.
+        DataError: a column or value is missing, or rows contradict each other.
+        StorageError: the file cannot be read.
     """
     rows: dict[str, Row] = {}
     for number, fields in enumerate(_read_table(path), start=1):
         missing = [name for name in _COLUMNS if fields.get(name) in (None, "")]
         if missing:
-            raise DataError(f"Row {number} of {path} has no {missing[0]}; it has {_names(fields)}.")
+            names = ", ".join(map(str, fields)) or "nothing"
+            raise DataError(f"Row {number} of {path} has no {missing[0]}; it has {names}.")
         name = posixpath.normpath(str(fields["path"]))
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
             raise DataError(
-                f"Row {number} of {path} contradicts an earlier one on {name}: {row.label!r} in "
-                f"split {row.split or 'any'}, but {rows[name].label!r} in "
-                f"{rows[name].split or 'any'} before."
+                f"Row {number} of {path} contradicts an earlier row on {name}: {row.label!r} in "
+                f"split {row.split or 'any'}, but earlier {rows[name].label!r} in "
+                f"{rows[name].split or 'any'}."
             )
     if not rows:
         raise DataError(f"{path} has no rows.")
     return rows
-
-
-def _names(fields: Mapping[str, Any]) -> str:
-    return ", ".join(str(name) for name in fields) or "nothing"
 
 
 def _optional(fields: Mapping[str, Any], name: str) -> str | None:
@@ -75,13 +72,11 @@ def _read_table(path: str) -> Iterable[Mapping[str, Any]]:
             f"ingest.manifest is {path}: its name must end in one of .{', .'.join(readers)}."
         )
     fs, place = open_folder(path)
-    try:
+    with explaining_errors("read the manifest", path):
         data = fs.cat_file(place)
-    except Exception as error:  # Each file system has errors of its own.
-        raise storage_error("read the manifest", path, error) from error
     try:
         return list(readers[suffix](data))
-    except Exception as error:  # Of the text's encoding, of JSON or of Parquet.
+    except Exception as error:  # Encoding, JSON and Parquet have errors of their own.
         raise DataError(f"Cannot read the manifest {path}: {reason_of(error)}.") from error
 
 
@@ -102,11 +97,11 @@ def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
 def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet
 
-    # Without it, a file whose column is of a type of Python's runs code: CVE-2023-47248.
+    # Keeps a column of Python objects from running code: CVE-2023-47248.
     import pyarrow_hotfix  # noqa: F401
 
-    # Without threads: where a file is broken, those of `read_table` outlive the error, and end
-    # the process as it exits.
+    # Without threads: given a broken file, those of `read_table` outlive the error and crash the
+    # process as it exits.
     source = pyarrow.BufferReader(data)
     file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
     names = file.schema_arrow.names

@@ -1,4 +1,4 @@
-"""The work of ingest: check the files of a plan, write its shards, and report on every file."""
+"""Write one plan: read and check its files, write its shards, and report on every file."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from components.storage.fetch import Content, read_files
 
 @dataclass(frozen=True)
 class IngestJob:
-    """What all plans of a run have in common."""
+    """What all plans of a run share."""
 
     folder: str
     """Path or URL of the images."""
     examples_uri: str
-    """Where the shards go."""
+    """Path or URL of the shards."""
     config: IngestConfig
     rule: SplitRule
-    """Into which split each image falls."""
+    """Decides the split of each image."""
     total: int
-    """Files of all plans, for the progress."""
+    """Number of files of all plans."""
     dropped: frozenset[str] = frozenset()
-    """SHA-256 digests of images that are left out because they have several labels."""
+    """SHA-256 digests of images to reject because they have several labels."""
     attempt: int = 1
-    """Which pass over the files this is."""
+    """Number of the pass over the files, from 1."""
 
     def count(self, files: int) -> None:
-        """Report that so many files more are done, by this process."""
-        # A second pass counts from the start.
+        """Report further finished files of this process."""
+        # A second pass counts from 0.
         task = f"{self.examples_uri} {self.attempt}"
         add_progress(task, files, total=self.total, unit="images")
 
@@ -51,9 +51,9 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     """Read and check the files of a plan; write one shard per split, and a report.
 
     Args:
-        number: of the plan in the file of plans.
-        job: what it is a part of.
-        count: is told how many files more are done; None: `job.count`.
+        number: number of the plan in the file of plans.
+        job: job of the plan.
+        count: called with the number of further finished files; None: `job.count`.
     """
     plan = read_plan(job.examples_uri, number)
     count = count or job.count
@@ -83,11 +83,11 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
 
 
 def _check(content: Content, job: IngestJob) -> tuple[CheckedImage, str]:
-    """Return the image of a file and the digest of its content, or raise why there is none."""
+    """Return the image of a file and the digest of its content, or raise `Rejected`."""
     content = usable(content)
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 in job.dropped:
-        raise Rejected(Category.LABEL_CONFLICT, "the same image has another label as well")
+        raise Rejected(Category.LABEL_CONFLICT, "the same image also has another label")
     return check_image(content, job.config), sha256
 
 

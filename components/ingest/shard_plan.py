@@ -28,32 +28,31 @@ _OFFSET = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """The files of one unit of work, which writes one shard for each split they fall into.
+    """The files of one unit of work, which writes one shard per split.
 
-    A plan, not an image, is what Beam moves between workers. Its content depends on the listing
-    alone, so the shards are the same whatever the number of workers.
+    It depends on the listing alone, so the number of workers does not change the shards.
     """
 
     group: str
-    """The split that the folder gives its files, or "hash"."""
+    """The given split of its files, or "hash"."""
     index: int
     count: int
-    """Shards of every split that this group of files falls into."""
+    """Number of shards of each split in this group of files."""
     files: tuple[ImageFile, ...]
 
 
 def plan_shards(
     files: Iterable[ImageFile], config: IngestConfig, fractions: Mapping[str, float]
 ) -> list[ShardPlan]:
-    """Divide `files` into plans of about `config.shard_mib`, in the order of the paths' hashes.
+    """Divide `files` into plans of about `config.shard_mib`, in the order of their paths' hashes.
 
-    The order by hash mixes the classes, so that no shard holds one class only.
+    That order mixes the classes, so that no shard holds only one class.
     """
     groups: dict[str | None, list[ImageFile]] = {}
     for file in files:
         groups.setdefault(file.split, []).append(file)
     if None in groups and groups.keys() - {None}:
-        # Some splits are given, some follow from hashes: two groups would write the same shards.
+        # With some splits given and some by hash, two groups would write the same shards.
         groups = {None: [file for group in groups.values() for file in group]}
     plans: list[ShardPlan] = []
     for split in sorted(groups, key=lambda name: name or ""):
@@ -68,12 +67,12 @@ def plan_shards(
 
 
 def path_hash(file: ImageFile) -> bytes:
-    """Return what files are sorted by, so that the classes are mixed."""
+    """Return the sort key of a file, which mixes the classes."""
     return hashlib.sha256(file.path.encode("utf-8", "surrogateescape")).digest()
 
 
 def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: float) -> int:
-    """Choose the number of plans of which the largest split, a `fraction`, has whole shards."""
+    """Return the number of plans that gives the largest split, a `fraction`, full shards."""
     size = sum(file.size for file in files) * fraction
     by_size = math.ceil(size / (config.shard_mib * 2**20))
     by_number = min(config.min_shards, len(files) // config.min_shard_images)
@@ -81,8 +80,8 @@ def _shard_count(files: Sequence[ImageFile], config: IngestConfig, *, fraction: 
 
 
 def write_plans(examples_uri: str, plans: Sequence[ShardPlan]) -> None:
-    """Write the plans of a run to where its workers read them, whichever runner Beam has."""
-    # Names that are not valid UTF-8 reach Python as surrogates, which JSON keeps as escapes.
+    """Write the plans of a run to a file, which workers of any Beam runner can read."""
+    # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
     texts = [
         json.dumps((plan.group, plan.index, plan.count, plan.files)).encode("ascii")
         for plan in plans
@@ -94,7 +93,7 @@ def write_plans(examples_uri: str, plans: Sequence[ShardPlan]) -> None:
 
 
 def read_plan(examples_uri: str, number: int) -> ShardPlan:
-    """Read the plan that was the `number`th, from 0, of those written."""
+    """Read the plan with this number, counted from 0."""
     with open_file(_path(examples_uri), "rb") as file:
         file.seek(_OFFSET.size * number)
         start, end = struct.unpack("<2Q", file.read(2 * _OFFSET.size))

@@ -1,4 +1,4 @@
-"""Folders that grow by the day: which one a pattern such as `day-{YYYY}-{MM}-{DD}` means now."""
+"""Find the newest folder that a pattern such as `day-{YYYY}-{MM}-{DD}` matches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """One of the folders that a pattern matches; the newest has the greatest numbers."""
+    """A folder that matches a pattern; the newest has the largest numbers."""
 
     span: int
     """A number, or the days since 1970-01-01."""
@@ -29,12 +29,12 @@ class Span:
 def find_span(pattern: str, span: int | None = None, version: int | None = None) -> Span:
     """Return the folder of `span`, or of the newest one, in its newest or given version.
 
-    The placeholders are TFX's: `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`; beside them `{VERSION}`;
-    `{SPAN:4}` means four digits. A folder without any stands for itself, as span 0.
+    The placeholders are TFX's: `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, and also `{VERSION}`;
+    `{SPAN:4}` has four digits. A folder without placeholders is span 0.
 
     Raises:
-        ConfigurationError: the pattern is wrong.
-        DataError: it matches nothing, or two folders of one span.
+        ConfigurationError: the pattern is invalid.
+        DataError: it matches nothing, or two folders of the same span.
     """
     names = [name for name, _ in _PLACEHOLDER.findall(pattern)]
     _check_pattern(pattern, names, span)
@@ -63,7 +63,7 @@ def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
             f"ingest.span is {span}, but {pattern} has no {{SPAN}} or {{YYYY}}, {{MM}} and {{DD}}."
         )
     if len(set(names)) < len(names):
-        raise ConfigurationError(f"{pattern} has a placeholder twice.")
+        raise ConfigurationError(f"{pattern} contains a placeholder twice.")
     if dates and dates != set(_DATE):
         raise ConfigurationError(f"{pattern} needs all of {{YYYY}}, {{MM}} and {{DD}}, or none.")
     if names and ("SPAN" in names) == bool(dates):
@@ -71,7 +71,7 @@ def _check_pattern(pattern: str, names: list[str], span: int | None) -> None:
 
 
 def _matches(pattern: str) -> Iterator[Span]:
-    """Yield what `pattern` matches; lists only the folders in which a part is to be found."""
+    """Yield the matches of a pattern; list only the folders above its placeholders."""
     scheme, separator, path = pattern.rpartition("://")
     for folder, values in _expand(scheme + separator, path.rstrip("/").split("/"), {}):
         span = values.get("SPAN")
@@ -87,7 +87,7 @@ def _matches(pattern: str) -> Iterator[Span]:
 def _expand(
     above: str, parts: list[str], values: Mapping[str, int]
 ) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Yield every folder that `parts` match below `above`, with the values of its placeholders."""
+    """Yield each folder below `above` that `parts` match, with the values of its placeholders."""
     fixed = next((i for i, part in enumerate(parts) if _PLACEHOLDER.search(part)), len(parts))
     above += "/".join(parts[:fixed])
     if fixed == len(parts):
@@ -98,13 +98,13 @@ def _expand(
     for name in list_folders(above):
         if match := expression.fullmatch(name):
             found = {key: int(value) for key, value in match.groupdict().items()}
-            # What follows the matched folder is appended to it, slash first.
+            # The rest of the pattern starts with a slash.
             rest = ["", *parts[fixed + 1 :]] if parts[fixed + 1 :] else []
             yield from _expand(above + name, rest, {**values, **found})
 
 
 def _expression(part: str) -> re.Pattern[str]:
-    """Turn one part of a path into a regular expression."""
+    """Turn one part of a pattern into a regular expression."""
     text, end = "", 0
     for match in _PLACEHOLDER.finditer(part):
         name, width = match.group(1), match.group(2) or _DIGITS.get(match.group(1))

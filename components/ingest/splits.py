@@ -1,6 +1,6 @@
-"""Into which splits a folder of images is divided.
+"""Choose the splits of a folder of images, from its listing alone.
 
-That follows from the listing alone, so that `inspect`, a run and the same run again agree.
+Inspection and every run of the same folder therefore agree.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 from components.contract.example import EVAL, TEST, TRAIN
 
-FEWEST = 100
-"""Images that a split has to hold to be made by default. With 100 the 95 % interval of an accuracy
-of 0.9 is already 0.12 wide; of smaller splits TensorFlow Data Validation compares no statistics."""
+MIN_SPLIT_IMAGES = 100
+"""Smallest split made by default. With 100 images, the 95% confidence interval of an accuracy of
+0.9 is already 0.12 wide; TensorFlow Data Validation compares no statistics of smaller splits."""
 
 _HELD_OUT = 0.1
 _TWO_SPLITS = {TRAIN: 0.8, EVAL: 0.2}
 _NOTE = (
-    "The eval split both chooses the model and judges it, which flatters the model a little: {}."
+    "The eval split is used both to pick and to score the model, so the score is slightly "
+    "optimistic: {}."
 )
 
 
@@ -25,49 +26,48 @@ class SplitChoice(NamedTuple):
     """How the files of a listing are divided."""
 
     splits: Mapping[str | None, str | None]
-    """Split that is named, or None, → the split that its files get; None: by hash."""
+    """Given split, or None, → the split of its files; None: decided by hash."""
     fractions: Mapping[str, float]
-    """Split → its fraction of the files whose split follows from a hash, sorted by name."""
+    """Split → its fraction of the files divided by hash, sorted by name."""
     note: str
-    """What a person should know about it; empty if nothing."""
+    """Warning for the user; may be empty."""
 
 
 def choose_splits(
     counts: Mapping[str | None, int], wanted: Mapping[str, float] | None = None
 ) -> SplitChoice:
-    """Choose the splits of images that are to be divided into train, eval and test.
+    """Choose how to divide images into train, eval and test.
 
-    Where eval is not named, it is taken from train by hash, and so is test. Small folders get only
-    as many splits as can carry an interval.
+    If no eval split is given, it is taken from train by hash, and so is test. Small folders get
+    only splits that are large enough for a useful confidence interval.
 
     Args:
-        counts: split that folder or manifest names, None where they name none → files.
-        wanted: `ingest.splits`, if it was given; taken as it is.
+        counts: split given by folder or manifest, or None, → number of files.
+        wanted: `ingest.splits`, used as it is.
     """
     splits: dict[str | None, str | None] = {name: name for name in counts}
-    test_chooses = False
+    test_is_eval = False
     if not counts.keys() & {None, EVAL}:
-        enough = wanted or counts.get(TRAIN, 0) * _HELD_OUT >= FEWEST
-        test_chooses = TEST in counts and not enough
-        splits |= {TEST: EVAL} if test_chooses else {TRAIN: None}
+        enough = wanted or counts.get(TRAIN, 0) * _HELD_OUT >= MIN_SPLIT_IMAGES
+        test_is_eval = TEST in counts and not enough
+        splits |= {TEST: EVAL} if test_is_eval else {TRAIN: None}
     by_hash = sum(count for name, count in counts.items() if splits[name] is None)
-    # In the order of the names, which JSON keeps, whatever order they were given in.
-    fractions = dict(sorted((wanted or _divide(by_hash, named=splits.values())).items()))
-    judges = {*splits.values(), *(fractions if by_hash else ())}
-    if TEST in judges:
+    # Sorted, because JSON keeps the order.
+    fractions = dict(sorted((wanted or _default_fractions(by_hash, given=splits.values())).items()))
+    if TEST in {*splits.values(), *(fractions if by_hash else ())}:
         return SplitChoice(splits, fractions, "")
-    if test_chooses:
-        reason = f"train has too few images to take an eval split of {FEWEST} from"
+    if test_is_eval:
+        reason = f"train has too few images to hold out {MIN_SPLIT_IMAGES} for an eval split"
     elif by_hash and not wanted:
-        reason = f"{by_hash:,} images are too few for a test split of {FEWEST}"
+        reason = f"{by_hash:,} images are too few for a test split of {MIN_SPLIT_IMAGES}"
     else:
         reason = "there is no test split"
     return SplitChoice(splits, fractions, _NOTE.format(reason))
 
 
-def _divide(count: int, named: Collection[str | None]) -> dict[str, float]:
-    """Return the default fractions of `count` images that no split is named for."""
-    if count * _HELD_OUT < FEWEST:
+def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:
+    """Return the default fractions of `count` images without a given split."""
+    if count * _HELD_OUT < MIN_SPLIT_IMAGES:
         return _TWO_SPLITS
-    held_out = dict.fromkeys((split for split in (EVAL, TEST) if split not in named), _HELD_OUT)
+    held_out = dict.fromkeys((split for split in (EVAL, TEST) if split not in given), _HELD_OUT)
     return {TRAIN: 1 - sum(held_out.values()), **held_out}

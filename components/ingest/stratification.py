@@ -1,4 +1,4 @@
-"""Into which split each image falls: by its hash, corrected where a class is small."""
+"""Assign each image to a split: by its hash, corrected where a class is small."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
 from components.storage.fetch import read_files
 
-# Hashes give an eval split of 0.1 of so many images within a tenth of its size, mostly.
+# An eval split of 0.1 of this many images is usually within a tenth of its size by hash alone.
 _SMALL_CLASS = 1_000
-# Read before the ingest at most, the smallest classes first.
+# Limits of what is read before ingest, smallest classes first.
 _MOST_IMAGES, _MOST_BYTES = 20_000, 2 * 2**30
-# A split of a class may be larger or smaller than its fraction by so much, or by one image: the
-# less is corrected, the fewer images change their split as a class grows.
+# A split of a class may deviate from its fraction by this, or by one image. The smaller the
+# correction, the fewer images change their split as a class grows.
 _TOLERANCE = 0.1
 _REPORT_EVERY = 1_000
 # With this many images, some fall into each split, unless they are all alike.
 _FEW = 200
 
 Unit = tuple[float, int]
-"""Position of a content or a group, [0, 1), and how many images it stands for. Copies of an image
-do not count, so that they move no other."""
+"""Position of a content or group, [0, 1), and its number of images. Copies of an image do not
+count, so that they do not move other images."""
 
 
 @dataclass(frozen=True)
 class SplitRule:
-    """The split of each image; depends on the images alone, not on their order."""
+    """Decides the split of each image from the image alone, whatever the order."""
 
     fractions: Mapping[str, float]
-    """Split → its fraction of the images whose split follows from a hash; they add up to 1."""
+    """Split → its fraction of the images divided by hash; they add up to 1."""
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Small class → where each split ends, in the order of `fractions`, 0 to 1."""
+    """Small class → end of each split, 0 to 1, in the order of `fractions`."""
     uncorrected: frozenset[str] = frozenset()
-    """Keys of contents and groups with several labels, whose bounds may differ: see `key_of`."""
+    """Keys (see `key_of`) with several labels, whose bounds may differ."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
-        """Choose the split of a file: the one given, or by the hash of its group or its content.
+        """Return the given split of a file, or that of the hash of its group or content.
 
         The same content or group always falls into the same split.
 
         Args:
-            file: as it was listed.
-            sha256: of its content, hexadecimal.
+            file: a listed file.
+            sha256: hexadecimal digest of its content.
         """
         if file.split is not None:
             return file.split
         key = key_of(file, sha256)
         bounds = None if key in self.uncorrected else self.bounds.get(file.label)
-        # Fractions may add up to a little less than one: the last split takes what is left.
+        # Fractions may add up to slightly less than 1: the last split takes the rest.
         inner = len(self._splits) - 1
         found = bisect.bisect_right(bounds or self._ends, _position(key), hi=inner)
         return self._splits[found]
@@ -68,11 +68,11 @@ class SplitRule:
 
     @functools.cached_property
     def _ends(self) -> list[float]:
-        return _ends(self.fractions)
+        return list(itertools.accumulate(self.fractions.values()))
 
 
 def key_of(file: ImageFile, sha256: str) -> str:
-    """Return the digest that decides on the split: of the file's group, or else of its content."""
+    """Return the digest that decides the split: of the file's group, or else of its content."""
     if file.group is None:
         return sha256
     return hashlib.sha256(file.group.encode("utf-8", "surrogateescape")).hexdigest()
@@ -83,50 +83,43 @@ def _position(key: str) -> float:
 
 
 def stratify(listing: Listing, config: IngestConfig) -> SplitRule:
-    """Correct the hashes of classes so small that chance would divide them unevenly.
+    """Correct the split of small classes, which hashes alone would divide unevenly.
 
-    Their images are read, as the content is what is hashed. Large classes are left to chance, and
-    so are groups with several labels: a group stays together.
+    Small classes are read, because their content is hashed. Large classes, and groups with several
+    labels, which must stay together, are left to their hashes.
     """
-    classes = find_small_classes(listing)
-    alone = [file for files in classes.values() for file in files if file.group is None]
-    return find_rule(listing, classes, read_digests(listing, alone, config))
+    classes = _find_small_classes(listing)
+    ungrouped = [file for files in classes.values() for file in files if file.group is None]
+    return _find_rule(listing, classes, _read_digests(listing, ungrouped, config))
 
 
-def find_rule(
+def _find_rule(
     listing: Listing,
     classes: Mapping[str, Sequence[ImageFile]],
     digests: Iterable[tuple[ImageFile, str]],
 ) -> SplitRule:
-    """Find the bounds of small classes from what is in their files.
-
-    Args:
-        listing: of all files.
-        classes: the small ones of it.
-        digests: files, those of small classes that have no group among them, and their SHA-256.
-    """
-    mixed = _groups_of_several_labels(listing)
-    counts = {label: _count_groups(files) for label, files in classes.items()}
+    """Find the bounds of small classes; `digests` must cover all their files without a group."""
+    labels: dict[str, set[str]] = {}
+    for file in listing.files:
+        if file.group is not None:
+            labels.setdefault(key_of(file, ""), set()).add(file.label)
+    ambiguous = frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
+    counts = {
+        label: collections.Counter(key_of(file, "") for file in files if file.group is not None)
+        for label, files in classes.items()
+    }
     for file, sha256 in digests:
         if file.group is None and file.label in counts:
             counts[file.label][sha256] = 1
     bounds = {}
     for label, of_label in counts.items():
-        units = sorted((_position(key), of_label[key]) for key in of_label.keys() - mixed)
+        units = sorted((_position(key), of_label[key]) for key in of_label.keys() - ambiguous)
         bounds[label] = find_bounds(units, listing.fractions)
-    return SplitRule(listing.fractions, bounds, mixed)
+    return SplitRule(listing.fractions, bounds, ambiguous)
 
 
-def _groups_of_several_labels(listing: Listing) -> frozenset[str]:
-    labels: dict[str, set[str]] = {}
-    for file in listing.files:
-        if file.group is not None:
-            labels.setdefault(key_of(file, ""), set()).add(file.label)
-    return frozenset(key for key, of_group in labels.items() if len(of_group) > 1)
-
-
-def find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
-    """Return the files without a split of the classes that are corrected: label → files."""
+def _find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
+    """Return the files without a given split of small classes: label → files."""
     classes: dict[str, list[ImageFile]] = {}
     for file in listing.files:
         if file.split is None:
@@ -141,15 +134,11 @@ def find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
     return found
 
 
-def _count_groups(files: Sequence[ImageFile]) -> collections.Counter[str]:
-    return collections.Counter(key_of(file, "") for file in files if file.group is not None)
-
-
-def read_digests(
+def _read_digests(
     listing: Listing, files: Sequence[ImageFile], config: IngestConfig
 ) -> Iterator[tuple[ImageFile, str]]:
-    """Yield each file that can be read, and the SHA-256 of its content."""
-    # All at once, so that a remote store is asked for many at a time however small the classes.
+    """Yield each readable file with the SHA-256 of its content."""
+    # One call for all classes keeps many requests in flight, however small the classes are.
     for number, (file, content) in enumerate(read_files(listing.root, files, config), start=1):
         if number % _REPORT_EVERY == 0:
             report_progress(done=number, total=len(files), unit="images", note="to divide classes")
@@ -158,48 +147,44 @@ def read_digests(
 
 
 def find_bounds(units: Sequence[Unit], fractions: Mapping[str, float]) -> tuple[float, ...]:
-    """Return where each split ends, as near to its own place as its number of images allows.
+    """Return the end of each split, as close to its nominal end as its number of images allows.
 
-    Each split gets its fraction of the images, give or take a tenth or one image. Train gets one
-    image at least, then eval, then the others.
+    Each split gets its fraction of the images, give or take a tenth or one image. Train gets at
+    least one image, then eval, then the others.
 
     Args:
-        units: of one class, sorted, with different positions.
+        units: sorted units of one class, with different positions.
         fractions: split → its fraction; they add up to 1.
     """
     places = [place for place, _ in units]
     images = sum(count for _, count in units)
-    least = _least(fractions, units=len(units), images=images)
+    least = _min_units(fractions, units=len(units), images=images)
     ends: list[float] = []
     start = 0
-    for split, nominal in zip(fractions, _ends(fractions), strict=True):
+    nominals = itertools.accumulate(fractions.values())
+    for split, nominal in zip(fractions, nominals, strict=True):
         least_later = sum(list(least.values())[len(ends) + 1 :])
         natural = bisect.bisect_left(places, nominal)
-        stop = _stop(
+        start += _take_units(
             [count for _, count in units[start : len(units) - least_later]],
             natural - start,
             least=least[split],
             expected=fractions[split] * images,
         )
-        start += stop
         ends.append(nominal if start == natural else [*places, 1.0][start])
     ends[-1] = 1.0
     return tuple(ends)
 
 
-def _ends(fractions: Mapping[str, float]) -> list[float]:
-    return list(itertools.accumulate(fractions.values()))
-
-
-def _least(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
-    """Return how many units each split has to have, in the order of `fractions`."""
+def _min_units(fractions: Mapping[str, float], *, units: int, images: int) -> dict[str, int]:
+    """Return the smallest number of units of each split, in the order of `fractions`."""
     order = sorted(fractions, key=lambda split: (split != TRAIN, split != EVAL))
     wanted = [s for s in order if s in (TRAIN, EVAL) or fractions[s] * images >= 1][:units]
     return {split: int(split in wanted) for split in fractions}
 
 
-def _stop(counts: Sequence[int], natural: int, *, least: int, expected: float) -> int:
-    """Return how many of the units that are left a split takes: as near to `natural` as it can."""
+def _take_units(counts: Sequence[int], natural: int, *, least: int, expected: float) -> int:
+    """Return how many of the remaining units a split takes, as close to `natural` as possible."""
     slack = max(1.0, _TOLERANCE * expected)
     stop = min(max(natural, least), len(counts))
     taken = sum(counts[:stop])
@@ -212,19 +197,38 @@ def _stop(counts: Sequence[int], natural: int, *, least: int, expected: float) -
     return stop
 
 
+def check_splits(listing: Listing, config: IngestConfig) -> None:
+    """Raise what `require_splits` would raise after ingest.
+
+    A few images are read; of many, each class is assumed to have some in every split.
+    """
+    pairs = [(file, file.split) for file in listing.files if file.split is not None]
+    loose = [file for file in listing.files if file.split is None]
+    if len(listing.files) > _FEW:
+        pairs += [(file, split) for file in loose for split in listing.fractions]
+    else:
+        digests = list(_read_digests(listing, loose, config))
+        rule = _find_rule(listing, _find_small_classes(listing), digests)
+        pairs += [(file, rule.split_of(file, sha256)) for file, sha256 in digests]
+    found: dict[str, collections.Counter[str]] = {}
+    for file, split in pairs:
+        found.setdefault(split, collections.Counter())[file.label] += 1
+    require_splits(found, listing.root)
+
+
 def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
-    """Raise `DataError` unless there are images to train on of every class, and some to evaluate.
+    """Raise `DataError` unless train has images of every class, and eval has any.
 
     Args:
         found: split → label → images.
-        root: folder that they come from.
+        root: folder of the images.
     """
     for split in (TRAIN, EVAL):
         if not found.get(split):
             count = sum(sum(labels.values()) for labels in found.values())
             raise DataError(
-                f"No image of {root} falls into the {split} split, as there are only {count:,}: "
-                f"add images, or sort them into train and eval folders."
+                f"No image of {root} falls into the {split} split, because there are only "
+                f"{count:,}: add images, or sort them into train and eval folders."
             )
     untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
     if untrained:
@@ -232,30 +236,3 @@ def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
             f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
             f"remove the class."
         )
-
-
-def check_splits(listing: Listing, config: IngestConfig) -> None:
-    """Raise `DataError` for what `require_splits` would say of the ingested images.
-
-    Where there are only a few images, they are read. Otherwise each class has one in every split
-    of its hashes.
-
-    Raises:
-        DataError: as `require_splits`.
-    """
-    found: dict[str, collections.Counter[str]] = {}
-    for file, split in _splits_of(listing, config):
-        found.setdefault(split, collections.Counter())[file.label] += 1
-    require_splits(found, listing.root)
-
-
-def _splits_of(listing: Listing, config: IngestConfig) -> Iterator[tuple[ImageFile, str]]:
-    """Yield each file that can be read with its split, or with all that it could fall into."""
-    loose = [file for file in listing.files if file.split is None]
-    yield from ((file, file.split) for file in listing.files if file.split is not None)
-    if len(listing.files) > _FEW:
-        yield from ((file, split) for file in loose for split in listing.fractions)
-        return
-    digests = list(read_digests(listing, loose, config))
-    rule = find_rule(listing, find_small_classes(listing), digests)
-    yield from ((file, rule.split_of(file, sha256)) for file, sha256 in digests)

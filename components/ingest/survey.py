@@ -1,4 +1,4 @@
-"""A quick look at a folder, from a sample of its images, without TensorFlow or Beam."""
+"""Inspect a sample of the images of a folder, without TensorFlow or Beam."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from components.ingest.listing import ImageFile, Listing
 from components.storage.fetch import Content, read_files
 
 SAMPLE = 256
-"""Files that are looked at. Their headers take less than a second from disk or from a bucket."""
+"""Number of files in the sample, whose headers take less than a second to read."""
 
 _HEADER_BYTES = 64 * 2**10
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A file of the sample that ingest would most likely reject."""
+    """A file of the sample that ingest would probably reject."""
 
     path: str
     category: str
@@ -32,40 +32,40 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the headers of a sample of the images show; it follows from the files alone."""
+    """What the headers of the sample show; depends on the files alone."""
 
     formats: Mapping[str, int]
-    """Pillow's name of the format → images."""
+    """Pillow's name of the format → number of images."""
     sizes: tuple[tuple[int, int], ...]
-    """Width and height in pixels of each image whose header could be read."""
+    """Width and height in pixels of each readable image."""
     suspects: tuple[Suspect, ...]
 
     @property
     def sampled(self) -> int:
-        """Number of files looked at."""
+        """Number of sampled files."""
         return len(self.sizes) + len(self.suspects)
 
     @property
     def shorter_side(self) -> int:
-        """Median length of the shorter side, pixels."""
+        """Median of the shorter sides, pixels."""
         return round(statistics.median(min(size) for size in self.sizes))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What decoding a part of the sample shows; how large a part is a matter of time."""
+    """What decoding part of the sample shows, as much as time allows."""
 
     decoded: int
-    """Files."""
+    """Number of files."""
     suspects: tuple[Suspect, ...]
     stored_fraction: float
-    """Bytes that ingest would write for each byte of the files."""
+    """Bytes that ingest would write per byte of the files."""
     images_per_second: float
-    """Read and checked by one thread."""
+    """Images per second that one thread reads and checks."""
 
 
 def take_survey(listing: Listing, config: IngestConfig, *, most: int = SAMPLE) -> Survey:
-    """Read the headers of up to `most` files, evenly spread over the folder.
+    """Read the headers of up to `most` files, spread evenly over the folder.
 
     Raises:
         DataError: none of them is an image.
@@ -85,9 +85,8 @@ def take_survey(listing: Listing, config: IngestConfig, *, most: int = SAMPLE) -
             sizes.append((probe.width, probe.height))
     if not sizes:
         raise DataError(
-            f"None of the {len(suspects)} files looked at in {listing.root} is an image that can "
-            f"be read, such as {suspects[0].path} ({suspects[0].category}): check that it is the "
-            f"right folder."
+            f"None of {len(suspects)} sampled files in {listing.root} is a readable image, such as "
+            f"{suspects[0].path} ({suspects[0].category}): check that it is the right folder."
         )
     return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects))
 
@@ -100,7 +99,7 @@ def _probe_header(
     except Rejected as rejected:
         if rejected.category != Category.NOT_AN_IMAGE or file.size <= _HEADER_BYTES:
             raise
-    # Its header is longer, or lies at the end, as TIFF allows.
+    # Its header is longer, or at the end of the file, as TIFF allows.
     [(_, whole)] = read_files(listing.root, [file], config)
     return probe_header(usable(whole), config)
 
@@ -108,10 +107,7 @@ def _probe_header(
 def try_images(
     listing: Listing, config: IngestConfig, *, seconds: float, most: int = SAMPLE
 ) -> Trial:
-    """Read and decode files of the sample for about `seconds`, to estimate what ingest will take.
-
-    At least one file is decoded.
-    """
+    """Decode at least one file of the sample, for about `seconds`, to estimate ingest."""
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
@@ -133,7 +129,7 @@ def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
 
 
 def _spread(files: tuple[ImageFile, ...], most: int) -> list[ImageFile]:
-    """Choose up to `most` files at equal distances, mixed, so that any first few are a sample."""
+    """Choose up to `most` files at equal distances, in an order whose start is a sample, too."""
     count = min(most, len(files))
     chosen = [files[len(files) * i // count] for i in range(count)]
     step = max(1, round(count**0.5))

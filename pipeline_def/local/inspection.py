@@ -17,7 +17,7 @@ from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_
 from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, list_source
 from components.ingest.shard_plan import plan_shards
-from components.ingest.splits import FEWEST
+from components.ingest.splits import MIN_SPLIT_IMAGES
 from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import Recipe
@@ -119,10 +119,10 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
             f"--model.weights imagenet, or those of an earlier training"
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
-    if evaluated < FEWEST:
+    if evaluated < MIN_SPLIT_IMAGES:
         yield (
             f"about {evaluated:,} images will judge the model, so that its accuracy is known to "
-            f"± {_half_interval(evaluated):.2f} only: take {FEWEST} or more"
+            f"± {_half_interval(evaluated):.2f} only: take {MIN_SPLIT_IMAGES} or more"
         )
 
 

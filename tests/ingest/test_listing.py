@@ -118,13 +118,13 @@ def test_fingerprint_changes_with_the_folder(
 
 
 MISTAKES = {
-    "one class": (["cat/1.jpg"], "one class only, 'cat'"),
+    "one class": (["cat/1.jpg"], "only one class, 'cat'"),
     "split without a class": (["train/cat/1", "train/dog/1", "val/cat/1"], "'eval'.*'dog'"),
-    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
-    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "not a line of UTF-8"),
+    "line break in a label": (["c\nat/1.jpg", "dog/1.jpg"], "not one line of UTF-8"),
+    "bytes that are no text": (["c\udcffat/1.jpg", "dog/1.jpg"], "not one line of UTF-8"),
     "images outside label folders": (
         ["1.jpg", "2.jpg"],
-        "has 2 images directly in it, and no label folders",
+        "has 2 images directly in it, but no label folders",
     ),
     "nothing": ([], "no images in label folders"),
 }

@@ -24,7 +24,7 @@ def check(folder: Path) -> None:
 def test_no_image_for_a_split(tmp_path: Path) -> None:
     write(tmp_path, "cat", images=1)
     write(tmp_path, "dog", images=1)
-    with pytest.raises(DataError, match="falls into the eval split, as there are only 2"):
+    with pytest.raises(DataError, match="falls into the eval split, because there are only 2"):
         check(tmp_path)
     write(tmp_path, "cat", images=2)
     check(tmp_path)

@@ -99,5 +99,6 @@ def test_a_folder_without_any_image_is_a_users_mistake(tmp_path: Path) -> None:
     for name in ("a/1.jpg", "b/1.jpg"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"text")
-    with pytest.raises(DataError, match=r"None of the 2 files .* such as a/1.jpg \(not an image\)"):
+    named = r"None of 2 sampled files .* such as a/1.jpg \(not an image\)"
+    with pytest.raises(DataError, match=named):
         take_survey(list_images(str(tmp_path)), CONFIG)

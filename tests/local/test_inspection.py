@@ -35,7 +35,7 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         "Advice about 24 images will judge the model, so that its accuracy is known to ± 0.20"
         in text
     )
-    assert "Splits The eval split both chooses the model and judges it" in text
+    assert "Splits The eval split is used both to pick and to score the model" in text
     assert "Warning" not in text
 
 
@@ -117,7 +117,7 @@ def test_status_2_when_a_run_would_not_start(
     write_folder(tmp_path, each=3, labels=("red",))
     status, out, err = inspect(capsys, tmp_path)
     assert status == 2
-    assert "one class only" in err
+    assert "only one class" in err
     assert "red" in out
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import DataError
-from components.ingest.layout_mistakes import explain_archive
+from components.ingest.layout_errors import explain_archive
 from components.ingest.listing import check_labels, list_images
 from tests.ingest.test_listing import touch
 
-ONE = "has one class only, 'a': a classifier needs at least two label folders."
+ONE = "has only one class, 'a': a classifier needs at least two label folders."
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,14 @@ ONE = "has one class only, 'a': a classifier needs at least two label folders."
     [
         pytest.param(
             ["1.jpg", "2.png", "notes.txt"],
-            "{0} has 2 images directly in it, and no label folders: move each into a folder named "
-            "after its label, such as {0}/cat/1.jpg, or name the labels in a table",
+            "{0} has 2 images directly in it, but no label folders: move each image into a folder "
+            "named after its label, such as {0}/cat/1.jpg, or list the labels in a table",
             id="images in the folder itself",
         ),
         pytest.param(
             ["photos.zip", "readme.txt"],
             "{0}/photos.zip is an archive: unpack it with `unzip {0}/photos.zip -d {0}/photos`, "
-            "and give the folder {0}/photos.",
+            "and use the folder {0}/photos.",
             id="an archive in the folder",
         ),
         pytest.param(["notes.txt"], "{0} has no images in label folders", id="no image at all"),
@@ -32,17 +32,17 @@ ONE = "has one class only, 'a': a classifier needs at least two label folders."
         pytest.param(["a/2019/1.jpg", "a/2.jpg"], ONE, id="one class and its own folders"),
         pytest.param(
             ["a/cat/1.jpg", "a/dog/1.jpg"],
-            ONE + " There are several in {0}/a: local_runner.py {0}/a",
+            ONE + " {0}/a has several: local_runner.py {0}/a",
             id="one level too deep",
         ),
         pytest.param(
             ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
-            ONE + " There are several in {0}/a/b: local_runner.py {0}/a/b",
+            ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
             id="two levels too deep",
         ),
         pytest.param(
             ["a/train/cat/1.jpg", "a/eval/cat/1.jpg"],
-            ONE + " There are several in {0}/a",
+            ONE + " {0}/a has several",
             id="splits one level too deep",
         ),
     ],
