@@ -1,1 +1,1 @@
-"""What the stages share: artifact classes, feature keys, errors, configuration checks, progress."""
+"""What the stages share: artifact classes, feature keys, errors, configuration, progress."""

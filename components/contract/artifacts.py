@@ -1,7 +1,7 @@
-"""Every artifact class of ours; what one stage writes about them is in `properties.py`.
+"""Our artifact classes; `properties.py` names their properties.
 
-Kubeflow's interface knows its own types by their names, and checks their metadata before it draws
-anything (`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
+Kubeflow's user interface recognizes types by name, and checks their metadata before it draws them
+(`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from typing import TypeAlias
 from tfx import types
 
 Artifacts: TypeAlias = dict[str, list[types.Artifact]]
-"""What TFX gives an executor: name of an input or output → its artifacts."""
+"""Name of an input or output → its artifacts, as TFX passes them to an executor."""
 
 
 class ImageRejects(types.Artifact):
-    """The files that ingest did not use, and duplicates: one JSON object a line."""
+    """Files that ingest rejected or skipped, and duplicates: one JSON object per line."""
 
-    # Kubeflow Pipelines takes names of the form <namespace>.<Type> only.
+    # Kubeflow Pipelines requires names of the form <namespace>.<Type>.
     TYPE_NAME = "images.ImageRejects"
 
 
 class ImagePredictions(types.Artifact):
-    """A model's answers to the files of a folder: Parquet tables, and `summary.json`."""
+    """A model's predictions for the files of a folder: Parquet tables and `summary.json`."""
 
     TYPE_NAME = "images.ImagePredictions"
 
 
 class Html(types.Artifact):
-    """A page, which the interface loads from the artifact's URI."""
+    """An HTML page at the artifact's URI."""
 
     TYPE_NAME = "system.HTML"
 
 
 class Markdown(types.Artifact):
-    """A text, which the interface loads likewise."""
+    """A Markdown text at the artifact's URI."""
 
     TYPE_NAME = "system.Markdown"
 
 
 class Metrics(types.Artifact):
-    """Numbers, one a custom property: a table, and columns of the list of runs."""
+    """Numbers, each a custom property: shown as a table, and as columns of the list of runs."""
 
     TYPE_NAME = "system.Metrics"
 

@@ -1,47 +1,47 @@
-"""Every error whose text is meant for the user: one sentence, what was wrong and what to do.
+"""Errors whose text is for the user: one sentence on what is wrong and what to do.
 
-Runners print the sentence alone, without a traceback, and exit with the status of the class. Code
-tells errors apart by their class, never by their text.
+Runners print the sentence without a traceback, and exit with the status of the class. Code
+distinguishes errors by class, never by text.
 """
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """A mistake that a user can mend; raise one of the classes below."""
+    """A mistake that the user can fix; raise one of the classes below."""
 
     exit_status = 2
 
 
 class ConfigurationError(UserError, ValueError):
-    """A value of the configuration, an option or a parameter is wrong."""
+    """A configuration value, an option or a parameter is wrong."""
 
 
 class DataError(UserError):
-    """The images, their folders, a manifest or a schema cannot be used as they are."""
+    """The images, their folders, a manifest or a schema cannot be used."""
 
 
 class StorageError(UserError):
-    """A disk, a bucket or a store cannot be reached, read or written."""
+    """A disk or a bucket cannot be reached, read or written."""
 
 
 class ResourceError(UserError):
-    """The machine has too little of what the work takes, such as memory."""
+    """The machine lacks a resource such as memory."""
 
 
 class ModelError(UserError):
-    """A model or its weights cannot be loaded, or do not fit the data."""
+    """A model or its weights cannot be loaded, or do not match the data."""
 
 
 class ServiceError(UserError):
-    """The API of Kubeflow Pipelines or Vertex AI refused a request, or did not answer."""
+    """Kubeflow Pipelines or Vertex AI refused a request, or did not respond."""
 
 
 class WorkerError(UserError):
-    """Another worker of a distributed training is gone; all must be started again.
+    """Another worker of a distributed training has ended; all must be restarted.
 
-    The exit status is one that Kubeflow's training operator takes for an error after which another
-    attempt makes sense. Source: `restartPolicy: ExitCode` in the reference of TFJob.
+    Kubeflow's training operator retries after this exit status. Source: `restartPolicy: ExitCode`
+    in the reference of TFJob.
     """
 
     exit_status = 138

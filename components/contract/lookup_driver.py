@@ -1,4 +1,4 @@
-"""What a driver looks up before the cache is asked: properties that make another key of it."""
+"""A driver that resolves execution properties before TFX looks up its cache, which they key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfx.orchestration.portable import data_types
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils
 
-from components.contract.lookup import Lookup, LookupInput
+from components.contract.properties import Lookup, LookupInput
 
 
 class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
@@ -30,12 +30,12 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """The inputs that it reads."""
 
     def __init__(self, metadata_handle: Any) -> None:
-        """Initialise both bases, as TFX's own drivers do: it checks for one and calls the other."""
+        """Initialize both bases, as TFX's own drivers do: TFX checks for one and calls the other."""
         base_driver.BaseDriver.__init__(self, metadata_handle)
         portable_driver.BaseDriver.__init__(self, metadata_handle)
 
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
-        """Look up in a local run."""
+        """Resolve the properties in a local run."""
         found = self.look_up(execution_info.input_dict, execution_info.exec_properties)
         output = driver_output_pb2.DriverOutput()
         for name, value in found.items():
@@ -46,7 +46,7 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     def look_up(
         cls, input_dict: Mapping[str, list[types.Artifact]], exec_properties: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the properties that are looked up from artifacts of TFX."""
+        """Call `lookup_function` with TFX's artifacts."""
         found = {
             name: artifact_utils.get_single_instance(input_dict[name]) for name in cls.lookup_inputs
         }

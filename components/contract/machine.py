@@ -1,7 +1,7 @@
-"""How much memory and how many CPUs this process may use, within its container's limits too.
+"""Memory and CPUs that this process may use, within the limits of its container.
 
 Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and cgroup-v1/memory and
-scheduler/sched-bwc for version 1. A group cannot have more than the groups above it.
+scheduler/sched-bwc for version 1. A group cannot exceed the limits of its parents.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _Limit = TypeVar("_Limit", int, float)
 
 
 def available_memory() -> int:
-    """Return bytes: what the system could give without swapping, within the container's limit."""
+    """Return the bytes available without swapping, within the container's limit."""
     fields = dict(line.split(":", 1) for line in (_PROC / "meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
 def process_memory() -> int:
-    """Return bytes of memory in which this process lies: its resident set, shared pages too."""
+    """Return the resident set size in bytes."""
     fields = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())
     return int(fields["VmRSS"].split()[0]) * 1024
 
@@ -34,31 +34,31 @@ def process_memory() -> int:
 def available_cpus() -> int:
     """Return the number of threads that can run at the same time, at least 1.
 
-    That is the CPUs to which this process is bound, or the container's quota, rounded up.
+    Limited by the CPUs to which this process is bound and by the container's quota, rounded up.
     """
     return max(1, min([bound_cpus(), *map(math.ceil, _limits("cpu", _cpu_quota))]))
 
 
 def bound_cpus() -> int:
-    """Return the number of CPUs that this process may run on, whatever its quota of their time."""
+    """Return the number of CPUs that this process may run on, regardless of its quota."""
     return len(os.sched_getaffinity(0))
 
 
 def gib(size: float) -> str:
-    """Say `size`, in bytes, in GiB."""
+    """Format bytes as GiB."""
     return f"{size / 2**30:,.1f} GiB"
 
 
 def _limits(controller: str, read: Callable[[Path], _Limit | None]) -> list[_Limit]:
-    """Return what `read` finds in the control groups of this process; None is no limit."""
+    """Return the limits that `read` finds in the control groups of this process."""
     return [limit for group in _groups(controller) if (limit := read(group)) is not None]
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield folders of this process's control groups, from the innermost to the root.
+    """Yield the folders of this process's control groups, from the innermost to the root.
 
-    A container may see its own group as the root, yet read its path as the host does; folders
-    that do not exist have no limits in them.
+    A container may see its own group as the root but read the host's path, so some of the folders
+    may not exist.
     """
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
@@ -77,7 +77,7 @@ def _groups(controller: str) -> Iterator[Path]:
 
 
 def _unused_memory(group: Path) -> int | None:
-    """Return a group's limit less what it uses; files cached for it can be dropped."""
+    """Return a group's limit minus its usage, not counting cached files, which can be dropped."""
     for limit, usage, cached in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -89,11 +89,11 @@ def _unused_memory(group: Path) -> int | None:
 
 
 def _cpu_quota(group: Path) -> float | None:
-    """Return CPUs: the time that a group may run in each period, over the period."""
+    """Return the CPUs of a group: its time quota per period."""
     quota, period = _number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us")
     for line in _lines(group / "cpu.max"):
         quota, period = (_integer(word) for word in line.split())
-    # Where there is no quota, version 1 writes -1 and version 2 "max".
+    # Without a quota, version 1 has -1 and version 2 "max".
     return quota / period if quota and period else None
 
 

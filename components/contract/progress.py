@@ -1,4 +1,4 @@
-"""Progress of long work, as log records: components report, runners decide how to show it."""
+"""Report progress as log records; runners decide how to show them."""
 
 import collections
 import logging
@@ -9,25 +9,25 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 
 LOGGER = logging.getLogger("image_pipeline.progress")
 
-# A record of the log for each image would cost more than some images do.
+# A log record per image would cost more than some images.
 _REPORT_EVERY = 64
-# Fraction of the time of steps; less of it spent waiting for input is not worth a word.
+# Shorter waits for input, as a fraction of the training steps' time, are not shown.
 _WAIT_SHOWN = 0.1
 
 _done: collections.Counter[str] = collections.Counter()
 
 
 def report_progress(*, done: float, total: float, unit: str, note: str = "") -> None:
-    """Log that `done` of `total` `unit`s are finished; a runner may draw it as a bar.
+    """Log that `done` of `total` `unit`s are finished; a runner may draw a bar.
 
-    The numbers travel in the record's `progress` attribute as `(done, total)`, so that no
-    text needs parsing; on Kubeflow the line itself is what the step's log shows.
+    The record's `progress` attribute is `(done, total)`, so that no text needs parsing; the log of
+    a Kubeflow step shows the line itself.
 
     Args:
-        done: may have a fraction, such as epochs when one of them is half over.
-        total: of the work.
-        unit: what is counted, in the plural.
-        note: what else there is to say.
+        done: finished units; may be fractional, such as 2.5 epochs.
+        total: number of all units.
+        unit: name of the unit, plural.
+        note: text to append.
     """
     text = f"{math.floor(done):,} of {total:,.0f} {unit}" + (f", {note}" if note else "")
     LOGGER.info(text, extra={"progress": (done, total)})
@@ -36,12 +36,13 @@ def report_progress(*, done: float, total: float, unit: str, note: str = "") -> 
 def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> None:
     """Log the end of an epoch in a short line that a runner may leave on the screen.
 
-    As `report_progress`, with a true `lasting` attribute: `12/60 acc .947 val .972 1,751/s`.
+    Like `report_progress`, but the record's `lasting` attribute is true. Example:
+    `12/60 acc .947 val .972 1,751/s`.
 
     Args:
-        values: metrics of the epoch: `accuracy`, `val_accuracy`, and how fast it was.
-        epoch: that is over, from 1 on.
-        epochs: largest number of them.
+        values: metrics of the epoch.
+        epoch: number of the finished epoch, from 1.
+        epochs: largest number of epochs.
     """
     train, evaluation = (_short(values[name]) for name in ("accuracy", "val_accuracy"))
     number = f"{epoch:>{len(str(epochs))}}/{epochs}"
@@ -52,10 +53,10 @@ def report_epoch(values: Mapping[str, float], *, epoch: int, epochs: int) -> Non
 
 
 def add_progress(task: str, amount: int, *, total: int, unit: str) -> None:
-    """Count `amount` more finished `unit`s of `task`; report the sum at every 64 and at the end.
+    """Add `amount` finished `unit`s of `task`; report the sum at every 64 and at the end.
 
-    Counts what this process has done, by all its threads; a distributed Beam runner has several
-    processes. `task` is any text of its own, such as the folder that is written to.
+    Counts all threads of this process; a distributed Beam runner has several processes. `task` is
+    any unique text, such as the output folder.
     """
     before = _done[task]
     done = _done[task] = before + amount
@@ -64,6 +65,6 @@ def add_progress(task: str, amount: int, *, total: int, unit: str) -> None:
 
 
 def _short(fraction: float) -> str:
-    """Say a fraction in four characters: .947, or 1.00."""
+    """Format a fraction in four characters: .947 or 1.00."""
     text = f"{fraction:.3f}"
     return text[1:] if text.startswith("0") else text[:4]

@@ -1,7 +1,9 @@
-"""Properties of artifacts that one stage writes and another reads, without TFX."""
+"""What code without TFX reads of artifacts: properties, and the inputs of lookups."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -29,6 +31,20 @@ class PropertiesLike(ArtifactLike, Protocol):
     def get_float_custom_property(self, name: str) -> float:
         """Return a number."""
 
+
+@dataclass(frozen=True)
+class LookupInput:
+    """The part of an input artifact that lookups read."""
+
+    uri: str
+    """Path or URL of its folder."""
+
+    span: int = 0
+    """Span of the examples; 0 if the data has no spans."""
+
+
+Lookup = Callable[[Mapping[str, LookupInput], Mapping[str, Any]], dict[str, Any]]
+"""Inputs and execution properties → resolved execution properties."""
 
 FOLDER_PROPERTY = "folder"
 """Examples: folder that ingest read."""

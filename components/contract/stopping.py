@@ -1,8 +1,8 @@
-"""What Ctrl-C and SIGTERM do: one sentence and the status that a shell expects, at any moment.
+"""On Ctrl-C or SIGTERM, print one sentence and exit with the usual status, at any moment.
 
-Nothing is unwound. A `KeyboardInterrupt` that is raised within Beam, TensorFlow or an import is
-swallowed, wrapped, or waits for threads that never end; and what a run has begun must outlive a
-kill in any case. This file is imported before all others, so it imports hardly anything.
+Nothing is unwound. Beam, TensorFlow and imports swallow or wrap a `KeyboardInterrupt`, or wait for
+threads that never end; and an unfinished run must survive a kill in any case. This module is
+imported first, so it imports little.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# The main thread may be within C++, for minutes where a graph is compiled.
-_PATIENCE = 1.0
-# On a terminal: to the beginning of an empty line, and the cursor that a bar has hidden.
+# The main thread may be in C++ for minutes, such as while a graph compiles.
+_GRACE_SECONDS = 1.0
+# On a terminal: clear the line and show the cursor, which a progress bar hides.
 _RESTORE = b"\r\x1b[2K\x1b[?25h"
 
 _acts: list[Callable[[], str | None]] = []
@@ -27,10 +27,10 @@ _acts: list[Callable[[], str | None]] = []
 
 @contextlib.contextmanager
 def before_stopping(act: Callable[[], str | None]) -> Iterator[None]:
-    """Have `act` called when the process is stopped while the context is open.
+    """Call `act` if the process is stopped while the context is open.
 
     Args:
-        act: returns the sentence to end with, if it knows a better one.
+        act: may return a better sentence to end with.
     """
     _acts.append(act)
     try:
@@ -40,17 +40,13 @@ def before_stopping(act: Callable[[], str | None]) -> Iterator[None]:
 
 
 def stop_with(sentence: str) -> None:
-    """From now on end with a sentence on standard error, and with 130 or 143.
-
-    Args:
-        sentence: such as "runner.py: stopped."
-    """
-    # Still the terminal when a run sends its standard error into a log.
+    """From now on, end with a sentence such as "runner.py: stopped." and status 130 or 143."""
+    # Copies still reach the terminal when a run redirects its standard error to a log.
     output, errors = os.dup(1), os.dup(2)
     owner = os.getpid()
 
     def stop(number: int, _: FrameType | None = None) -> None:
-        # A child that was forked says nothing.
+        # A forked child prints nothing.
         if os.getpid() == owner:
             _ignore()
             said = _act() or sentence
@@ -69,7 +65,7 @@ def stop_with(sentence: str) -> None:
 
 
 def leave_to_server() -> None:
-    """Give the signals back to Python: a server ends what has begun before it stops."""
+    """Restore Python's handlers: a server finishes its requests before it stops."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -77,7 +73,7 @@ def leave_to_server() -> None:
 
 def _ignore() -> None:
     for number in _SIGNALS:
-        # Only the main thread may.
+        # Only the main thread may set handlers.
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
 
@@ -98,8 +94,8 @@ def _write(stream: int, text: bytes) -> None:
 
 
 def _watch(reader: int, stop: Callable[[int], None]) -> None:
-    """Stop when the main thread, in which Python handles signals, is too busy to do so."""
+    """Stop if the main thread, in which Python handles signals, is too busy to do so."""
     while number := os.read(reader, 1):
         if number[0] in _SIGNALS:
-            time.sleep(_PATIENCE)
+            time.sleep(_GRACE_SECONDS)
             stop(number[0])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from components.contract.lookup import LookupInput
+from components.contract.properties import LookupInput
 from components.storage.saved_model import model_digest, whole_versions
 
 FOUND_KEY = "found_baseline"

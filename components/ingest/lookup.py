@@ -14,7 +14,7 @@ from typing import Any
 
 from components.contract.configuration import from_json
 from components.contract.errors import StorageError
-from components.contract.lookup import LookupInput
+from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, list_images
 from components.ingest.spans import find_span

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from components.contract.lookup import LookupInput
+from components.contract.properties import LookupInput
 from components.predict.files import find_sources
 
 FOUND_KEY = "found_files"

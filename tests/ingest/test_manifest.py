@@ -111,7 +111,7 @@ MISTAKES = {
     "no JSON": ("m.jsonl", "path,label\n", "Cannot read the manifest"),
     "no object": ("m.jsonl", "[1]\n", "is not a JSON object"),
     "no Parquet": ("m.parquet", "path,label\n", "Cannot read the manifest"),
-    "a split that is no folder": ("m.csv", "path,label,split\na,b,../c\n", r"a split named '\.\./c'"),
+    "a split that is no folder": ("m.csv", "path,label,split\na,b,../c\n", r"split named '\.\./c'"),
 }
 
 

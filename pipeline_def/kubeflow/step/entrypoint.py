@@ -19,7 +19,7 @@ from typing import Any
 
 from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError, ServiceError, UserError
-from components.contract.lookup import LookupInput
+from components.contract.properties import LookupInput
 from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input

@@ -13,7 +13,7 @@ from tfx.dsl.components.base import base_executor
 
 from components.contract.configuration import to_json
 from components.contract.errors import UserError
-from components.contract.lookup import LookupInput
+from components.contract.properties import LookupInput
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import StepInterface
