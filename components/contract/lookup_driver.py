@@ -30,7 +30,7 @@ class LookupDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """The inputs that it reads."""
 
     def __init__(self, metadata_handle: Any) -> None:
-        """Initialize both bases, as TFX's own drivers do: TFX checks for one and calls the other."""
+        """Initialize both bases: TFX checks for one and calls the other."""
         base_driver.BaseDriver.__init__(self, metadata_handle)
         portable_driver.BaseDriver.__init__(self, metadata_handle)
 
