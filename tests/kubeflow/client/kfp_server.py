@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 from tests.kubeflow.stub_server import StubServer
 
-JSON = "application/json"
 LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
+Row = dict[str, Any]
 
 
 class Refusal(Exception):
@@ -47,22 +47,23 @@ class KfpServer(StubServer):
         super().__init__(Handler)
         self.token: str | None = None
         self.multi_user = False
-        self.user = "ada@example.org"
-        """The caller, on an installation for several users."""
         self.members: dict[str, set[str]] = {}
         """User → own namespaces; empty: everybody may do everything."""
+        self.user = "ada@example.org"
+        """The caller, on an installation for several users."""
         self.refuse_spec: str | None = None
         self.hang = 0.0
         self.fault: Refusal | None = None
         """Answers every request."""
         self.failures = 0
         """Number of requests that fail; negative: all."""
-        self.pipelines: list[dict[str, Any]] = []
-        self.versions: list[dict[str, Any]] = []
-        self.experiments: list[dict[str, Any]] = []
-        self.runs: list[dict[str, Any]] = []
-        self.schedules: list[dict[str, Any]] = []
-        self.script: deque[dict[str, Any]] = deque()
+        self.pipelines: list[Row] = []
+        self.versions: list[Row] = []
+        self.experiments: list[Row] = []
+        self.runs: list[Row] = []
+        self.schedules: list[Row] = []
+        self.script: deque[Row] = deque()
+        """Responses to requests for a run; the last one stays."""
         self.archive: dict[str, str] = {}
         """Node → its log in Argo's archive."""
         self.pods: dict[str, str] = {}
@@ -96,94 +97,73 @@ class KfpServer(StubServer):
             raise gateway_error(401, 16, f"Unauthenticated: failed to review the token {got}")
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
-        parts = path.removeprefix("/apis/v2beta1/").split("/")
-        if parts[0] == "pipelines":
-            return self._answer_pipelines(method, parts, query, body)
-        if parts[0] == "experiments":
-            return self._answer_experiments(method, query, body)
-        if parts[0] == "runs":
-            return self._answer_runs(method, parts, query, body)
-        if parts[0] == "recurringruns":
-            return self._answer_schedules(method, parts, query, body)
-        return self._answer_beside(path, query)
-
-    def _answer_pipelines(
-        self, method: str, parts: list[str], query: dict[str, str], body: Any
-    ) -> Any:
-        match method, parts:
-            case "GET", ["pipelines"]:
-                self._authorize(query.get("namespace"), "list", "pipelines", shared=True)
-                return {"pipelines": self._chosen(self.pipelines, query)}
-            case "POST", ["pipelines"]:
-                self._authorize(body.get("namespace"), "create", "pipelines", shared=True)
-                return _added(self.pipelines, "pipeline_id", body)
+        match method, path.removeprefix("/apis/v2beta1/").split("/"):
+            case "GET", ["pipelines" | "experiments" as kind]:
+                self._authorize(query.get("namespace"), "list", kind)
+                return {kind: self._chosen(getattr(self, kind), query)}
+            case "POST", ["pipelines" | "experiments" as kind]:
+                self._authorize(body.get("namespace"), "create", kind)
+                return _added(getattr(self, kind), f"{kind[:-1]}_id", body)
             case "POST", ["pipelines", "upload_version"]:
                 return self._upload(query, body)
             case "GET", ["pipelines", pipeline_id, "versions"]:
                 own = [v for v in self.versions if v["pipeline_id"] == pipeline_id]
                 return {"pipeline_versions": self._chosen(own, query)}
-        raise gateway_error(404, 5, "Not Found")
+            case _, ["runs", *more]:
+                return self._answer_runs(method, more, query, body)
+            case _, ["recurringruns", *more]:
+                return self._answer_schedules(method, more, query, body)
+        return self._answer_beside(path, query)
 
-    def _answer_experiments(self, method: str, query: dict[str, str], body: Any) -> Any:
-        if method == "GET":
-            self._authorize(query.get("namespace"), "list", "experiments")
-            return {"experiments": self._chosen(self.experiments, query)}
-        self._authorize(body.get("namespace"), "create", "experiments")
-        return _added(self.experiments, "experiment_id", body)
-
-    def _answer_runs(self, method: str, parts: list[str], query: dict[str, str], body: Any) -> Any:
-        match method, parts:
-            case "POST", ["runs"]:
-                self._authorize(self._namespace(body["experiment_id"]), "create", "runs")
+    def _answer_runs(self, method: str, more: list[str], query: dict[str, str], body: Any) -> Any:
+        match method, more:
+            case "POST", []:
+                self._authorize_in(body, "create", "runs")
                 return _added(self.runs, "run_id", body | {"state": "PENDING"})
-            case "GET", ["runs"]:
-                self._authorize(self._namespace(query["experiment_id"]), "list", "runs")
+            case "GET", []:
+                self._authorize_in(query, "list", "runs")
                 assert query["sort_by"] == "created_at desc"
                 own = [r for r in self.runs if r["experiment_id"] == query["experiment_id"]]
                 return {"runs": own[::-1][: int(query["page_size"])]}
-            case "GET", ["runs", run_id]:
-                return self._run(run_id)
-            case "POST", ["runs", action] if action.endswith(":terminate"):
-                [run] = [r for r in self.runs if r["run_id"] == action.partition(":")[0]]
-                self._authorize(self._namespace(run["experiment_id"]), "terminate", "runs")
+            case "GET", [run_id]:
+                self._authorize_in(_row(self.runs, run_id=run_id), "get", "runs")
+                step = self.script.popleft() if len(self.script) > 1 else self.script[0]
+                return {"run_id": run_id} | step
+            case "POST", [action] if action.endswith(":terminate"):
+                run = _row(self.runs, run_id=action.partition(":")[0])
+                self._authorize_in(run, "terminate", "runs")
                 run["state"] = "CANCELING"
                 return {}
-            case "GET", ["runs", _, "nodes", node, "artifacts", "main-logs:read"]:
-                if node not in self.archive:
-                    raise gateway_error(404, 5, f"ResourceNotFoundError: artifact {node} not found")
+            case "GET", [_, "nodes", node, "artifacts", "main-logs:read"] if node in self.archive:
                 return {"data": base64.b64encode(self.archive[node].encode()).decode()}
-        raise gateway_error(404, 5, "Not Found")
+        raise gateway_error(
+            404, 5, f"ResourceNotFoundError: artifact {''.join(more[2:3])} not found"
+        )
 
     def _answer_schedules(
-        self, method: str, parts: list[str], query: dict[str, str], body: Any
+        self, method: str, more: list[str], query: dict[str, str], body: Any
     ) -> Any:
-        match method, parts:
-            case "POST", ["recurringruns"]:
-                self._authorize(self._namespace(body["experiment_id"]), "create", "jobs")
-                cron = body["trigger"]["cron_schedule"]["cron"]
-                # The server takes five fields, and the first of them for seconds.
-                if len(cron.split()) != 6 and not cron.startswith("@"):
-                    raise gateway_error(400, 3, "Schedule cron is not a supported format")
-                return _added(self.schedules, "recurring_run_id", body | {"status": "ENABLED"})
-            case "GET", ["recurringruns"]:
-                self._authorize(self._namespace(query["experiment_id"]), "list", "jobs")
-                own = [s for s in self.schedules if s["experiment_id"] == query["experiment_id"]]
-                return {"recurringRuns": own} if own else {}
-            case "DELETE", ["recurringruns", schedule_id]:
-                kept = [s for s in self.schedules if s["recurring_run_id"] != schedule_id]
-                self.schedules = kept
-                return {}
-        raise gateway_error(404, 5, "Not Found")
+        if method == "DELETE":
+            self.schedules.remove(_row(self.schedules, recurring_run_id=more[0]))
+            return {}
+        if method == "GET":
+            self._authorize_in(query, "list", "jobs")
+            own = [s for s in self.schedules if s["experiment_id"] == query["experiment_id"]]
+            return {"recurringRuns": own} if own else {}
+        self._authorize_in(body, "create", "jobs")
+        cron = body["trigger"]["cron_schedule"]["cron"]
+        # The server takes five fields, and the first of them for seconds.
+        if len(cron.split()) != 6 and not cron.startswith("@"):
+            raise gateway_error(400, 3, "Schedule cron is not a supported format")
+        return _added(self.schedules, "recurring_run_id", body | {"status": "ENABLED"})
 
-    def _namespace(self, experiment_id: str) -> str | None:
-        [found] = [e for e in self.experiments if e["experiment_id"] == experiment_id]
-        return found.get("namespace")
+    def _authorize_in(self, row: Row, verb: str, resource: str) -> None:
+        experiment = _row(self.experiments, experiment_id=row["experiment_id"])
+        self._authorize(experiment.get("namespace"), verb, resource)
 
-    def _authorize(
-        self, namespace: str | None, verb: str, resource: str, *, shared: bool = False
-    ) -> None:
+    def _authorize(self, namespace: str | None, verb: str, resource: str) -> None:
         """Refuse what the server's `canAccess…` and `IsAuthorized` refuse, in their words."""
-        if not self.multi_user or (shared and not namespace):
+        if not self.multi_user or (resource == "pipelines" and not namespace):
             return
         what = {"experiments": "An experiment", "jobs": "a recurring run"}.get(resource, "A run")
         if not namespace:
@@ -203,9 +183,14 @@ class KfpServer(StubServer):
                 f"Version:v1beta1,Resource:{resource},Subresource:,Name:,}}): Unauthorized access",
             )
 
-    def _chosen(self, rows: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
+    def _chosen(self, rows: list[Row], query: dict[str, str]) -> list[Row]:
+        (predicate,) = json.loads(unquote_plus(query["filter"]))["predicates"]
+        assert predicate["operation"] in ("EQUALS", 1)
+        wanted = {predicate["key"]: predicate["stringValue"]}
         # With a single user the server ignores namespaces.
-        return _chosen(rows, query if self.multi_user else {**query, "namespace": ""})
+        if query.get("namespace") and self.multi_user:
+            wanted["namespace"] = query["namespace"]
+        return [row for row in rows if wanted.items() <= row.items()]
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
         """Answer requests outside of the API v2beta1: logs of pods, and pages."""
@@ -229,25 +214,15 @@ class KfpServer(StubServer):
             raise Refusal(409, {"error_message": "Already exist error", "error_details": ""})
         return _added(self.versions, "pipeline_version_id", version | {"text": body.decode()})
 
-    def _run(self, run_id: str) -> Any:
-        if not any(run["run_id"] == run_id for run in self.runs):
-            raise gateway_error(404, 5, f"ResourceNotFoundError: Run {run_id} not found")
-        [run] = [run for run in self.runs if run["run_id"] == run_id]
-        self._authorize(self._namespace(run["experiment_id"]), "get", "runs")
-        step = self.script.popleft() if len(self.script) > 1 else self.script[0]
-        return {"run_id": run_id} | step
+
+def _row(rows: list[Row], **wanted: str) -> Row:
+    for row in rows:
+        if wanted.items() <= row.items():
+            return row
+    raise gateway_error(404, 5, f"ResourceNotFoundError: {wanted} not found")
 
 
-def _chosen(rows: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
-    (predicate,) = json.loads(unquote_plus(query["filter"]))["predicates"]
-    assert predicate["operation"] in ("EQUALS", 1)
-    wanted = {predicate["key"]: predicate["stringValue"]}
-    if query.get("namespace"):
-        wanted["namespace"] = query["namespace"]
-    return [row for row in rows if wanted.items() <= row.items()]
-
-
-def _added(rows: list[dict[str, Any]], key: str, row: dict[str, Any]) -> dict[str, Any]:
+def _added(rows: list[Row], key: str, row: Row) -> Row:
     rows.append({key: f"{key}-{len(rows) + 1}"} | row)
     return rows[-1]
 
@@ -258,15 +233,6 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16  # one packet for headers and body; two wait 40 ms for each other
 
     def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
         target = urlsplit(self.path)
         body = self._body()
         self.stub.requests.append(f"{self.command} {target.path}")
@@ -277,6 +243,12 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, self.stub.answer(self.command, target.path, query, body))
         except Refusal as refusal:
             self._send(refusal.status, refusal.body, refusal.location)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
 
     def _body(self) -> Any:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -292,12 +264,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: Any, location: str = "") -> None:
         content = (body if isinstance(body, str) else json.dumps(body)).encode()
+        text = "text/plain" if isinstance(body, Text) else "text/html"
+        headers = {
+            "Content-Type": text if isinstance(body, str) else "application/json",
+            "Content-Length": str(len(content)),
+            **({"Location": location} if location else {}),
+        }
         self.send_response(status)
-        kind = "text/plain" if isinstance(body, Text) else "text/html"
-        self.send_header("Content-Type", kind if isinstance(body, str) else JSON)
-        self.send_header("Content-Length", str(len(content)))
-        if location:
-            self.send_header("Location", location)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
         with contextlib.suppress(ConnectionError):

@@ -1,6 +1,6 @@
 """Runs Python modules in forks of itself, after importing the libraries that all steps use.
 
-None of our own code is imported before the fork. `warm_python.py` writes a plan a line and reads
+None of our own code is imported before the fork. `vertex_job.py` writes a plan a line and reads
 the exit status.
 """
 
