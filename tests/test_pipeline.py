@@ -122,9 +122,14 @@ def test_the_first_run_gives_a_model_that_answers_as_it_was_evaluated(first: Fir
     served = serve(outcome.summary["pushed_model"], new)
     assert [label.decode() for label in served["label"]] == list(COLOURS)
 
-    held_out = read_split(first.output, outcome.summary["evaluated_on"])
-    answers = serve(outcome.summary["pushed_model"], [encoded for encoded, _ in held_out])["label"]
-    accuracy = np.mean([a == label for a, (_, label) in zip(answers, held_out, strict=True)])
+    check_served_accuracy(first.output, outcome)
+
+
+def check_served_accuracy(output: Path, outcome: Outcome) -> None:
+    """The pushed model predicts the held-out images as accurately as the run evaluated."""
+    held_out = read_split(output, outcome.summary["evaluated_on"])
+    served = serve(outcome.summary["pushed_model"], [encoded for encoded, _ in held_out])["label"]
+    accuracy = np.mean([a == label for a, (_, label) in zip(served, held_out, strict=True)])
     assert outcome.summary["metrics"]["accuracy"] == pytest.approx(accuracy)
 
 
@@ -272,61 +277,42 @@ def list_runs(output: Path, *options: str) -> str:
     return subprocess.run([*argv, *options], capture_output=True, text=True, check=True).stdout
 
 
-def test_photographs_and_three_splits(tmp_path: Path) -> None:
-    """The network for photographs, briefly; evaluated on the test split, where there is one."""
-    for number, (split, each) in enumerate({"train": 8, "val": 4, "test": 4}.items()):
-        write_folder(tmp_path / "images", each=each, split=split, first_seed=number * 100)
-    outcome = run(
-        tmp_path / "out",
-        *("--data", str(tmp_path / "images"), "--model.name", "mobilenet_v2"),
-        *("--transform.size", "96"),
-        *("--training.epochs", "1", "--evaluation.min_accuracy", "0.99"),
-    )
-    assert outcome.status == 0, outcome.err
-    assert "mobilenet_v2" in outcome.out
-    assert outcome.summary["examples"] == {"eval": 12, "test": 12, "train": 24}
-    assert outcome.summary["evaluated_on"] == "test"
-    # After one step from random weights.
-    assert not outcome.summary["blessed"]
-    assert "below 0.99, the required minimum" in outcome.summary["blessing_reason"]
-    assert outcome.summary["pushed_model"] is None
-
-
-def write_photographs(folder: Path, *, each: int) -> Path:
-    """Write larger pictures; of each label one PNG, one that is to be turned, and one in gray."""
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    for seed, label in enumerate(COLOURS):
+def write_photographs(folder: Path, *, each: int, first_seed: int) -> None:
+    """Write larger images: of each label one PNG, one with EXIF rotation, one in grayscale."""
+    rotated = Image.Exif()
+    rotated[0x0112] = 6
+    for label in COLOURS:
         (folder / label).mkdir(parents=True)
         for number in range(each):
-            image = picture(1000 * seed + number, colour=label, height=150, width=200)
+            image = picture(first_seed + number, colour=label, height=150, width=200)
             image = image.convert("L") if number == 2 else image
-            options = {"exif": turned} if number == 1 else {}
+            options = {"exif": rotated} if number == 1 else {}
             file = encode(image, "JPEG" if number else "PNG", **options)
             (folder / label / f"{number:03d}").with_suffix(".jpg").write_bytes(file)
-    return folder
 
 
-def test_windows_of_originals_train_a_model_that_is_evaluated_and_pushed(tmp_path: Path) -> None:
-    data = write_photographs(tmp_path / "images", each=30)
+def test_windows_of_originals_and_three_splits(tmp_path: Path) -> None:
+    """Trained on crops of originals, chosen on `val`, and evaluated on `test`."""
+    data, sizes = tmp_path / "images", {"train": 24, "val": 6, "test": 8}
+    for number, (split, each) in enumerate(sizes.items()):
+        write_photographs(data / split, each=each, first_seed=1000 * number)
     outcome = run(
         tmp_path / "out",
         *("--data", str(data), "--transform.size", "32", "--transform.storage", "originals"),
         *("--augmentation.min_crop_area", "0.2", "--training.epochs", "6"),
     )
     assert (outcome.status, outcome.err) == (0, ""), outcome.err
+    assert outcome.summary["examples"] == {"eval": 18, "test": 24, "train": 72}
+    assert outcome.summary["evaluated_on"] == "test"
     assert outcome.summary["metrics"]["accuracy"] > 0.8
     assert outcome.summary["blessed"]
     [examples] = (tmp_path / "out" / "artifacts" / "Transform" / "transformed_examples").iterdir()
-    sizes = {
+    seen = {
         split: {Image.open(io.BytesIO(file)).size for file in read_images(examples, split)}
         for split in ("train", "eval")
     }
-    assert sizes == {"train": {(200, 150), (150, 200)}, "eval": {(32, 32)}}
-    held_out = read_split(tmp_path / "out", outcome.summary["evaluated_on"])
-    answers = serve(outcome.summary["pushed_model"], [encoded for encoded, _ in held_out])["label"]
-    accuracy = np.mean([a == label for a, (_, label) in zip(answers, held_out, strict=True)])
-    assert outcome.summary["metrics"]["accuracy"] == pytest.approx(accuracy)
+    assert seen == {"train": {(200, 150), (150, 200)}, "eval": {(32, 32)}}
+    check_served_accuracy(tmp_path / "out", outcome)
 
 
 def read_images(examples: Path, split: str) -> list[bytes]:
