@@ -46,13 +46,14 @@ from components.evaluation.prediction_parts import join_parts
 from components.evaluation.shard_counts import ShardCounts, read_counts
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
-from components.evaluation.tfma.blessing import (
-    describe_thresholds,
-    explain_blessing,
-    read_config,
-)
 from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
-from components.evaluation.tfma.result_files import MeasuredModel, resolve_config, write_results
+from components.evaluation.tfma.result_files import (
+    MeasuredModel,
+    measure_values,
+    resolve_config,
+    write_results,
+)
+from components.evaluation.thresholds import SliceValues, check_thresholds, describe_thresholds
 from components.evaluation.verdict import (
     Verdict,
     decide,
@@ -103,16 +104,16 @@ class Executor(BaseBeamExecutor):
                 lambda names: read_predictions(evaluation.uri, only=names)
             )
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
-        holds = _write_results(evaluation.uri, config, counts, paths=paths, with_auc=with_auc)
-        verdict = decide(
-            measure_accuracy(counts, majority_accuracy),
-            config,
-            explained=explain_blessing(evaluation.uri, majority_accuracy),
-            holds=holds,
-            smoke_failure=smoke_failure,
+        candidate, *baselines = _write_results(
+            evaluation.uri, config, counts, paths=paths, with_auc=with_auc
         )
+        check = check_thresholds(
+            config, candidate, next(iter(baselines), None), majority_accuracy=majority_accuracy
+        )
+        measured = measure_accuracy(counts, majority_accuracy)
+        verdict = decide(measured, config, check, smoke_failure=smoke_failure)
         write_verdict(evaluation.uri, verdict)
-        write_thresholds(evaluation.uri, describe_thresholds(read_config(evaluation.uri)))
+        write_thresholds(evaluation.uri, describe_thresholds(config))
         evaluation.set_string_custom_property(SPLIT_PROPERTY, split)
         evaluation.set_float_custom_property(MAJORITY_PROPERTY, majority_accuracy)
         for baseline in input_dict.get(BASELINE_MODEL_KEY, []):
@@ -174,21 +175,26 @@ def _write_results(
     *,
     paths: list[str],
     with_auc: bool,
-) -> bool:
-    """Write TFMA's files; return whether all thresholds are met."""
+) -> list[SliceValues]:
+    """Write TFMA's files; return the metrics of each model."""
     wanted = make_eval_config(config, with_auc=with_auc)
     resolved = resolve_config(wanted, compared=len(paths) > 1)
     areas: list[Any] = [None] * len(paths)
-    if measures_auc(resolved):
+    if measures_auc(config, with_auc=with_auc):
         evaluated = read_predictions(evaluation_uri)
         predictions = filter(None, (evaluated.candidate, evaluated.baseline))
         slices: dict[str, list[str]] = {
             name: make_readable(evaluated.slices[name]) for name in config.slices
         }
         areas = [measure_slice_areas(of_model, slices) for of_model in predictions]
-    names = [spec.name for spec in resolved.model_specs]
-    of_models = zip(names, paths, counts.models, areas, strict=True)
-    return write_results(evaluation_uri, resolved, [MeasuredModel(*of) for of in of_models])
+    models = [
+        MeasuredModel(spec.name, path, of_model, measure_values(of_model, area))
+        for spec, path, of_model, area in zip(
+            resolved.model_specs, paths, counts.models, areas, strict=True
+        )
+    ]
+    write_results(evaluation_uri, resolved, models)
+    return [model.values for model in models]
 
 
 def _bless(blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact]) -> None:

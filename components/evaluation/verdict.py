@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from components.evaluation.metrics.intervals import (
     proportion_interval,
 )
 from components.evaluation.shard_counts import ShardCounts
+from components.evaluation.thresholds import ThresholdCheck
 from components.storage.artifact_files import open_file
 
 Outcome = Literal["blessed", "undecided", "refused"]
@@ -86,9 +87,8 @@ def measure_accuracy(counts: ShardCounts, majority_accuracy: float) -> MeasuredA
 def decide(
     measured: MeasuredAccuracy,
     config: EvaluationConfig,
+    check: ThresholdCheck,
     *,
-    explained: Sequence[str],
-    holds: bool,
     smoke_failure: str = "",
 ) -> Verdict:
     """Decide whether a model may be pushed.
@@ -100,17 +100,16 @@ def decide(
     Args:
         measured: result of `measure_accuracy`.
         config: largest drop allowed, and whether intervals decide.
-        explained: which thresholds decided, on which slices, and by how much.
-        holds: whether the measured values meet every threshold.
+        check: result of `check_thresholds`.
         smoke_failure: why the exported model failed its smoke test; "" if it passed.
     """
     max_drop = config.max_accuracy_drop
     doubts = _find_doubts(measured, max_drop)
-    reasons = [*explained, *(doubt for _, doubt in doubts)]
+    reasons = [*check.reasons, *(doubt for _, doubt in doubts)]
     if smoke_failure:
         headline = "Not blessed: the exported model failed its smoke test."
         return Verdict("refused", headline, [smoke_failure, *reasons])
-    if not holds:
+    if not check.holds:
         return Verdict("refused", _explain_refusal(measured), reasons)
     if doubts and config.decide_by == "interval":
         claims = " and ".join(claim for claim, _ in doubts)

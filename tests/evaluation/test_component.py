@@ -19,8 +19,6 @@ from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Evaluated, Predictions, PredictionStats
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
-from components.evaluation.tfma.blessing import explain_blessing, read_metrics
-from components.evaluation.threshold_text import BASELINE, CANDIDATE
 from components.evaluation.verdict import read_verdict
 from tests.evaluation.predictions_sample import make_predictions
 from tests.evaluation.sample_models import Model, evaluate, write_examples
@@ -36,7 +34,9 @@ THRESHOLDS = [
     Threshold("auc", slice="luminance", at_least=0.1, max_worsening=0.9),
 ]
 
+CANDIDATE, BASELINE = "candidate", "baseline"
 Found = dict[SliceKey, dict[str, dict[str, float]]]
+"""Slice → model → metric → value."""
 
 # The real Evaluator: TFMA takes seconds for each run.
 pytestmark = [pytest.mark.xdist_group("evaluated"), pytest.mark.slow]
@@ -69,10 +69,16 @@ def evaluation(
 
 @pytest.fixture(scope="module")
 def found(evaluation: types.Artifact) -> Found:
-    return {
-        key: {model: dict(values) for model, values in by_model.items()}
-        for key, by_model in read_metrics(evaluation.uri)
-    }
+    """The metrics that TFMA reads from its files."""
+    found: Found = {}
+    for of_slice in tfma.load_metrics(evaluation.uri):
+        parts = [(p.column, p.bytes_value.decode()) for p in of_slice.slice_key.single_slice_keys]
+        by_model = found.setdefault(next(iter(parts), OVERALL), {})
+        for item in of_slice.metric_keys_and_values:
+            if not item.key.is_diff:
+                values = by_model.setdefault(item.key.model_name, {})
+                values[item.key.name] = item.value.double_value.value
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -202,11 +208,11 @@ def test_the_reasons_of_the_blessing(evaluation: types.Artifact, found: Found) -
     assert evaluation.get_float_custom_property(MAJORITY_PROPERTY) == 0.25
     ece = found[OVERALL][CANDIDATE]["ece"]
     recall = found["class", "7"][CANDIDATE]["accuracy"]
-    assert explain_blessing(evaluation.uri, 0.25) == (
+    assert read_verdict(evaluation.uri).reasons[:3] == [
         f"calibration error {ece:.3f} is {ece - 0.001:.3f} above 0.001, its threshold",
         f"accuracy on class=7 {recall:.3f} is {0.999 - recall:.3f} below 0.999, its threshold",
         "format=gif has a threshold but no images",
-    )
+    ]
 
 
 def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> None:
@@ -218,20 +224,19 @@ def test_a_first_model_above_its_bounds_and_the_same_bytes(tmp_path: Path) -> No
     assert blessing.get_int_custom_property("blessed")
     assert [file.name for file in Path(blessing.uri).iterdir()] == ["BLESSED"]
     accuracy = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
-    assert explain_blessing(evaluation.uri, 1 / 3) == (
+    assert read_verdict(evaluation.uri).reasons == [
         f"accuracy {accuracy:.3f} reaches 0.5, the required minimum",
         "1 more threshold is met",
         "there is no model in use to compare with",
-    )
+    ]
+    assert tfma.load_validation_result(evaluation.uri).validation_ok
     result = tfma.load_eval_result(evaluation.uri)
     assert len(result.slicing_metrics) == len(result.plots) > 5
     again, _ = evaluate(tmp_path / "second", examples, model)
-    # ML Metadata keeps six digits.
-    majority = float(f"{again.get_float_custom_property(MAJORITY_PROPERTY):.6g}")
-    assert explain_blessing(again.uri, majority) == (
+    assert read_verdict(again.uri).reasons == [
         f"accuracy {accuracy:.3f} reaches 0.3333, the majority-class accuracy",
         "there is no model in use to compare with",
-    )
+    ]
     files = [Path(e.uri, PREDICTIONS_FILE).read_bytes() for e in (evaluation, again)]
     assert files[0] == files[1]
 
@@ -244,14 +249,16 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     evaluation, blessing = evaluate(tmp_path, examples, turned, baseline=in_use)
     assert not blessing.get_int_custom_property("blessed")
     right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
-    reasons = explain_blessing(evaluation.uri, 0.5)
-    assert reasons == (
+    verdict = read_verdict(evaluation.uri)
+    assert verdict.outcome == "refused"
+    assert verdict.reasons == [
         f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
         f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use; at most 0.02 is "
         "allowed",
-    )
-    verdict = read_verdict(evaluation.uri)
-    assert (verdict.outcome, tuple(verdict.reasons)) == ("refused", reasons)
+    ]
+    validation = tfma.load_validation_result(evaluation.uri)
+    [failures] = [of.failures for of in validation.metric_validations_per_slice]
+    assert len(failures) == len(verdict.reasons)
 
 
 def test_good_values_on_too_few_images(tmp_path: Path) -> None:

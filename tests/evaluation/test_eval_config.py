@@ -16,8 +16,8 @@ from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import find_models, require_majority_accuracy
 from components.evaluation.metrics.metric_table import METRICS, MetricName
-from components.evaluation.tfma.blessing import describe_thresholds
 from components.evaluation.tfma.eval_config import make_eval_config
+from components.evaluation.thresholds import describe_thresholds
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
 from tests.shared_parsers import make_parser
@@ -137,7 +137,7 @@ def test_the_majority_class_accuracy_applies_to_all_examples_only() -> None:
         Threshold("accuracy", max_worsening=0.5),
     ]
     config = require_majority_accuracy(EvaluationConfig(thresholds=more), 0.3)
-    assert describe_thresholds(make_eval_config(config)) == {
+    assert describe_thresholds(config) == {
         "accuracy": "at least 0.3, at most 0.02 worse than the model in use; at most 0.5 worse "
         "than the model in use",
         "accuracy on class": "at least 0.1",

@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.evaluation.config import EvaluationConfig
+from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.counts import OVERALL
 from components.evaluation.metrics.intervals import paired_interval, wilson_interval
-from components.evaluation.threshold_text import (
-    BASELINE,
-    CANDIDATE,
-    Bounds,
-    Failure,
-    describe_bounds,
-    explain_failure,
-    explain_success,
+from components.evaluation.thresholds import (
+    ThresholdCheck,
+    check_thresholds,
+    explain_failures,
 )
 from components.evaluation.verdict import MeasuredAccuracy, Verdict, decide
 
@@ -52,7 +48,7 @@ def measured(
 
 
 def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdict:
-    return decide(of, EvaluationConfig(**config), explained=("why",), holds=holds)
+    return decide(of, EvaluationConfig(**config), ThresholdCheck(holds, ("why",)))
 
 
 NONSENSE = measured(209, 23, guess=0.077)
@@ -154,7 +150,8 @@ def test_verdicts(
 
 def test_a_failed_smoke_test_refuses_any_model() -> None:
     of = VERDICTS["better"][0]
-    found = decide(of, EvaluationConfig(), explained=["why"], holds=True, smoke_failure="broken")
+    check = ThresholdCheck(True, ("why",))
+    found = decide(of, EvaluationConfig(), check, smoke_failure="broken")
     assert (found.outcome, found.reasons) == ("refused", ["broken", "why"])
 
 
@@ -187,61 +184,94 @@ CAT = ("class", "cat")
 
 
 @pytest.mark.parametrize(
-    ("failure", "text"),
+    ("threshold", "value", "change", "texts"),
     [
         (
-            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.5)),
-            "accuracy 0.300 is 0.200 below 0.5, the majority-class accuracy",
+            Threshold("accuracy", at_least=0.5),
+            0.3,
+            None,
+            ["accuracy 0.300 is 0.200 below 0.5, the majority-class accuracy"],
         ),
         (
-            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.6)),
-            "accuracy 0.300 is 0.300 below 0.6, the required minimum",
+            Threshold("accuracy", at_least=0.6),
+            0.3,
+            None,
+            ["accuracy 0.300 is 0.300 below 0.6, the required minimum"],
         ),
         (
-            Failure("accuracy", CAT, 0.3, Bounds(at_least=0.5)),
-            "accuracy on class=cat 0.300 is 0.200 below 0.5, its threshold",
+            Threshold("accuracy", slice="class=cat", at_least=0.5),
+            0.3,
+            None,
+            ["accuracy on class=cat 0.300 is 0.200 below 0.5, its threshold"],
         ),
         (
-            Failure("ece", OVERALL, 0.3, Bounds(at_most=0.1)),
-            "calibration error 0.300 is 0.200 above 0.1, its threshold",
+            Threshold("ece", at_most=0.1),
+            0.3,
+            None,
+            ["calibration error 0.300 is 0.200 above 0.1, its threshold"],
         ),
         (
-            Failure("accuracy", OVERALL, 0.3, Bounds(at_least=0.2, max_worsening=0.01), -0.25),
-            "accuracy 0.300 is 0.250 below the model in use; at most 0.01 is allowed",
+            Threshold("accuracy", at_least=0.4, max_worsening=0.01),
+            0.3,
+            -0.25,
+            [
+                "accuracy 0.300 is 0.100 below 0.4, the majority-class accuracy",
+                "accuracy 0.300 is 0.250 below the model in use; at most 0.01 is allowed",
+            ],
         ),
         (
-            Failure("loss", OVERALL, 0.3, Bounds(max_worsening=0.01), change=0.25),
-            "loss 0.300 is 0.250 above the model in use; at most 0.01 is allowed",
+            Threshold("loss", max_worsening=0.01),
+            0.3,
+            0.25,
+            ["loss 0.300 is 0.250 above the model in use; at most 0.01 is allowed"],
+        ),
+        (Threshold("loss", max_worsening=0.01), 0.3, -0.25, []),
+        (Threshold("accuracy", at_least=0.3, at_most=0.3, max_worsening=0.1), 0.3, -0.1, []),
+        (
+            Threshold("auc", slice="class", at_least=0.5),
+            math.nan,
+            None,
+            ["macro ROC AUC on class=cat has a threshold but is not defined"],
         ),
         (
-            Failure("auc", CAT, math.nan, Bounds(at_least=0.5)),
-            "macro ROC AUC on class=cat has a threshold but is not defined",
+            Threshold("auc", max_worsening=0.5),
+            0.8,
+            math.nan,
+            ["macro ROC AUC has a threshold but is not defined"],
         ),
     ],
 )
-def test_failures_name_metric_slice_and_distance(failure: Failure, text: str) -> None:
-    # ML Metadata keeps six digits of the majority-class accuracy.
-    assert explain_failure(failure, 0.500001) == text
+def test_failures_name_metric_slice_and_distance(
+    threshold: Threshold, value: float, change: float | None, texts: list[str]
+) -> None:
+    key = CAT if threshold.slice else OVERALL
+    assert list(explain_failures(threshold, key, value, change, 0.5)) == texts
 
 
-def test_a_blessing_names_the_bound_and_the_model_in_use() -> None:
-    first = {CANDIDATE: {"accuracy": 0.8}}
-    both = {**first, BASELINE: {"accuracy": 0.75}}
-    least, majority = 0.333333, 1 / 3
+def test_thresholds_apply_to_their_slices() -> None:
+    config = EvaluationConfig(
+        min_accuracy=1 / 3,
+        thresholds=[
+            Threshold("accuracy", slice="class", at_least=0.5),
+            Threshold("accuracy", slice="format=gif", at_least=0.1),
+            Threshold("ece", slice="class=cat", at_most=0.1),
+        ],
+    )
+    values = {"accuracy": 0.8, "ece": 0.05}
+    candidate = {OVERALL: values, CAT: values, ("class", "dog"): {**values, "accuracy": 0.4}}
+    check = check_thresholds(config, candidate, None, majority_accuracy=1 / 3)
+    assert check == ThresholdCheck(
+        False,
+        (
+            "accuracy on class=dog 0.400 is 0.100 below 0.5, its threshold",
+            "format=gif has a threshold but no images",
+        ),
+    )
+    candidate |= {("class", "dog"): values, ("format", "gif"): values}
     reached = "accuracy 0.800 reaches 0.3333, the majority-class accuracy"
-    assert explain_success(both, least_accuracy=least, majority_accuracy=majority, others=0) == (
-        reached,
-        "the accuracy of the model in use is 0.750",
-    )
-    assert explain_success(first, least_accuracy=least, majority_accuracy=majority, others=2) == (
-        reached,
-        "2 more thresholds are met",
-        "there is no model in use to compare with",
-    )
-
-
-def test_bounds_in_words() -> None:
-    assert describe_bounds(Bounds(at_least=0.5)) == "at least 0.5"
-    assert describe_bounds(Bounds(at_most=0.1, max_worsening=0)) == (
-        "at most 0.1, at most 0 worse than the model in use"
-    )
+    check = check_thresholds(config, candidate, None, majority_accuracy=1 / 3)
+    first = (reached, "3 more thresholds are met", "there is no model in use to compare with")
+    assert check == ThresholdCheck(True, first)
+    in_use = {OVERALL: {**values, "accuracy": 0.75}}
+    check = check_thresholds(EvaluationConfig(), candidate, in_use, majority_accuracy=1 / 3)
+    assert check.reasons[1:] == ("the accuracy of the model in use is 0.750",)

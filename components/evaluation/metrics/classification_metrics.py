@@ -113,7 +113,8 @@ def measure(predictions: Predictions) -> ModelMetrics:
     columns = sorted(range(len(labels)), key=labels.__getitem__)
     auc, average_precision = measure_areas(predictions.ids, predictions.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
-    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in counts.rates)
+    rates = (counts.precision, counts.recall, counts.f1)
+    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in rates)
     return ModelMetrics(
         labels=tuple(labels[column] for column in columns),
         scalars={metric: scalars[metric] for metric in METRICS},

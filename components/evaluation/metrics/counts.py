@@ -63,72 +63,39 @@ class Counts:
         return int(self.per_class[0].sum())
 
     @cached_property
-    def rates(self) -> tuple[Floats, Floats, Floats]:
-        """Precision, recall and F1, [seen] each; NaN for 0 / 0."""
-        support, predicted, right = self.per_class
-        return (
-            divide(right, predicted),
-            divide(right, support),
-            divide(2 * right, support + predicted),
-        )
+    def precision(self) -> Floats:
+        """Precision, [seen]; NaN for 0 / 0."""
+        return divide(self.per_class[2], self.per_class[1])
+
+    @cached_property
+    def recall(self) -> Floats:
+        """Recall, [seen]; NaN for 0 / 0."""
+        return divide(self.per_class[2], self.per_class[0])
+
+    @cached_property
+    def f1(self) -> Floats:
+        """F1, [seen]; NaN for 0 / 0."""
+        return divide(2 * self.per_class[2], self.per_class[0] + self.per_class[1])
 
     def scalars(self) -> dict[str, float]:
         """Return every metric that follows from counts; NaN without examples."""
         known = ((name, metric.compute) for name, metric in METRICS.items())
         return {name: compute(self) for name, compute in known if compute}
 
-    @property
-    def accuracy(self) -> float:
-        """Fraction of correct examples."""
-        return float(self.bins[2].sum() / self._total)
+    def fraction(self, total: float) -> float:
+        """Return `total` per example."""
+        return float(total / (self.examples or np.nan))
 
-    @property
-    def balanced_accuracy(self) -> float:
-        """Mean recall of the classes that occur among the examples."""
-        return mean_known(self.rates[1])
-
-    @property
-    def macro_precision(self) -> float:
-        """Mean over the classes that occur or are predicted; 0 / 0 counts as 0.
+    def mean_seen(self, values: Floats) -> float:
+        """Return the mean over the classes that occur or are predicted; 0 / 0 counts as 0.
 
         As scikit-learn with `zero_division=0`.
         """
-        return self._mean_seen(self.rates[0])
+        return mean_known(np.nan_to_num(values[~np.isnan(self.f1)]))
 
-    @property
-    def macro_recall(self) -> float:
-        """Mean over the same classes as `macro_precision`, with the same rule."""
-        return self._mean_seen(self.rates[1])
-
-    @property
-    def macro_f1(self) -> float:
-        """Mean over the same classes as `macro_precision`."""
-        return mean_known(self.rates[2])
-
-    @property
-    def calibration_error(self) -> float:
-        """Expected calibration error of the most probable class, Guo et al. 2017."""
-        _, confidence, right = self.bins
-        return float(np.abs(confidence - right).sum() / self._total)
-
-    @property
-    def mean_loss(self) -> float:
-        """Cross-entropy in nats, of probabilities clipped to 1e-7 and 1 - 1e-7."""
-        return self.loss / self._total
-
-    def top_accuracy(self, most: int) -> float:
-        """Return how often the true class is among the `most` probable ones.
-
-        Of equally probable classes, the first columns count.
-        """
-        return float(self.top[list(TOP.values()).index(most)] / self._total)
-
-    @property
-    def _total(self) -> float:
-        return self.examples or np.nan
-
-    def _mean_seen(self, values: Floats) -> float:
-        return mean_known(np.nan_to_num(values[~np.isnan(self.rates[2])]))
+    def mean_known(self, values: Floats) -> float:
+        """Return the mean over the classes for which the value is defined."""
+        return mean_known(values)
 
 
 def divide(part: Floats, whole: Floats) -> Floats:

@@ -33,7 +33,7 @@ class Metric:
     meaning: str
     """Explanation for the report, a sentence."""
     compute: Callable[[Counts], float] | None
-    """None: it depends on the order of all scores, which counts do not keep."""
+    """None: it depends on the order of all scores, not on counts."""
     lower_is_better: bool = False
     top: int = 0
     """Number of most probable classes that count as a match; 0 for other metrics."""
@@ -53,45 +53,45 @@ METRICS: Mapping[str, Metric] = {
             "accuracy",
             "accuracy",
             "Fraction of the images that are classified correctly.",
-            lambda counts: counts.accuracy,
+            lambda counts: counts.fraction(counts.bins[2].sum()),
         ),
         Metric(
             "balanced_accuracy",
             "balanced accuracy",
             "Mean recall over the classes, so that rare classes count as much as frequent ones.",
-            lambda counts: counts.balanced_accuracy,
+            lambda counts: counts.mean_known(counts.recall),
         ),
         Metric(
             "top_3_accuracy",
             "top-3 accuracy",
             "Fraction of the images whose true class is among the three most probable.",
-            lambda counts: counts.top_accuracy(3),
+            lambda counts: counts.fraction(counts.top[0]),
             top=3,
         ),
         Metric(
             "top_5_accuracy",
             "top-5 accuracy",
             "Fraction of the images whose true class is among the five most probable.",
-            lambda counts: counts.top_accuracy(5),
+            lambda counts: counts.fraction(counts.top[1]),
             top=5,
         ),
         Metric(
             "macro_precision",
             "macro precision",
             "Mean precision over the classes.",
-            lambda counts: counts.macro_precision,
+            lambda counts: counts.mean_seen(counts.precision),
         ),
         Metric(
             "macro_recall",
             "macro recall",
             "Mean recall over the classes.",
-            lambda counts: counts.macro_recall,
+            lambda counts: counts.mean_seen(counts.recall),
         ),
         Metric(
             "macro_f1",
             "macro F1",
             "Mean F1 over the classes; F1 is the harmonic mean of precision and recall.",
-            lambda counts: counts.macro_f1,
+            lambda counts: counts.mean_known(counts.f1),
         ),
         Metric(
             "auc",
@@ -104,14 +104,14 @@ METRICS: Mapping[str, Metric] = {
             "calibration error",
             "Expected calibration error: mean gap between confidence and accuracy. "
             "Lower is better.",
-            lambda counts: counts.calibration_error,
+            lambda counts: counts.fraction(abs(counts.bins[1] - counts.bins[2]).sum()),
             lower_is_better=True,
         ),
         Metric(
             "loss",
             "loss",
             "Cross-entropy, in nats. Lower is better.",
-            lambda counts: counts.mean_loss,
+            lambda counts: counts.fraction(counts.loss),
             lower_is_better=True,
         ),
     )

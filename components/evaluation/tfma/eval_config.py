@@ -11,6 +11,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from components.contract.example import LABEL_ID
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.metric_table import AUC, METRICS
+from components.evaluation.thresholds import list_thresholds
 
 
 class CountedMetric(tfma.metrics.Metric):
@@ -31,13 +32,8 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> conf
         config: thresholds and slices.
         with_auc: whether to measure the AUC even if no threshold needs it.
     """
-    accuracy = Threshold(
-        "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
-    )
-    # The accuracy comes first: `components.evaluation.tfma.blessing` relies on it.
-    thresholds = [accuracy, *config.thresholds]
-    needed = {threshold.metric for threshold in thresholds}
-    names = [name for name in METRICS if name != AUC or with_auc or name in needed]
+    thresholds = list_thresholds(config)
+    names = [name for name in METRICS if name != AUC or measures_auc(config, with_auc=with_auc)]
     metrics = [
         *(_metric(name, thresholds) for name in names),
         config_pb2.MetricConfig(class_name="ExampleCount"),
@@ -57,13 +53,9 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> conf
     )
 
 
-def measures_auc(config: config_pb2.EvalConfig) -> bool:
-    """Say whether a configuration includes the AUC, which does not follow from counts."""
-    return any(
-        metric.class_name == CountedMetric.__name__ and json.loads(metric.config)["name"] == AUC
-        for spec in config.metrics_specs
-        for metric in spec.metrics
-    )
+def measures_auc(config: EvaluationConfig, *, with_auc: bool) -> bool:
+    """Say whether to measure the AUC, which does not follow from counts."""
+    return with_auc or any(threshold.metric == AUC for threshold in config.thresholds)
 
 
 def _metric(name: str, thresholds: list[Threshold]) -> config_pb2.MetricConfig:

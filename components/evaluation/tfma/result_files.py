@@ -21,11 +21,9 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 
 from components.evaluation.metrics.counts import OVERALL, SlicedCounts, SliceKey
 from components.evaluation.metrics.metric_table import AUC
+from components.evaluation.thresholds import SliceValues
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import make_folders, open_file
-
-Areas: TypeAlias = Mapping[SliceKey, float]
-"""Slice → mean ROC AUC of a model."""
 
 _Plot: TypeAlias = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds
 
@@ -43,8 +41,26 @@ class MeasuredModel:
     path: str
     """Path of the SavedModel."""
     counts: SlicedCounts
-    areas: Areas | None = None
-    """Of all slices; None if the AUC is not measured."""
+    values: SliceValues
+    """Result of `measure_values`."""
+
+
+def measure_values(
+    counts: SlicedCounts, areas: Mapping[SliceKey, float] | None
+) -> dict[SliceKey, dict[str, float]]:
+    """Return slice → metric → value.
+
+    Args:
+        counts: of a model.
+        areas: slice → mean ROC AUC; None if it is not measured.
+    """
+    values = {}
+    for index, key in enumerate(counts.slices):
+        of_slice = counts.select(index)
+        values[key] = {**of_slice.scalars(), _COUNT: float(of_slice.examples)}
+        if areas is not None:
+            values[key][AUC] = areas[key]
+    return values
 
 
 def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_pb2.EvalConfig:
@@ -62,16 +78,13 @@ def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_p
 
 def write_results(
     evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[MeasuredModel]
-) -> bool:
+) -> None:
     """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
 
     Args:
         evaluation_uri: folder to write to.
         config: result of `resolve_config`.
         models: the candidate and, if there is one, the model in use, on the same examples.
-
-    Returns:
-        Whether every threshold of `config` is met.
     """
     make_folders(evaluation_uri)
     validations = []
@@ -82,7 +95,7 @@ def write_results(
     ):
         for index, slice_key in enumerate(models[0].counts.slices):
             key = () if slice_key == OVERALL else (slice_key,)
-            metrics = dict(_list_metrics(models, index))
+            metrics = dict(_list_metrics(models, slice_key))
             of_slice = writer.convert_slice_metrics_to_proto((key, metrics), None)
             plots = writer.convert_slice_plots_to_proto((key, _draw(models, index)), None)
             attributions = metrics_for_slice_pb2.AttributionsForSlice(slice_key=of_slice.slice_key)
@@ -91,26 +104,17 @@ def write_results(
             attributions_file.write([attributions.SerializeToString()])
             validations.append(metrics_validator.validate_metrics((key, metrics), config))
     _write_config(evaluation_uri, config, models)
-    return _write_validation(evaluation_uri, config, validations)
+    _write_validation(evaluation_uri, config, validations)
 
 
-def _list_metrics(models: Sequence[MeasuredModel], index: int) -> Iterator[tuple[Any, float]]:
+def _list_metrics(models: Sequence[MeasuredModel], key: SliceKey) -> Iterator[tuple[Any, float]]:
     """Yield key and value of the metrics of a slice, and of their differences to the baseline."""
-    values = [dict(_measure(model, index)) for model in models]
-    for model, of_model in zip(models, values, strict=True):
-        for name, value in of_model.items():
+    for model in models:
+        for name, value in model.values[key].items():
             yield metric_types.MetricKey(name, model_name=model.name), value
-    for name, value in values[0].items() if len(models) > 1 else ():
-        key = metric_types.MetricKey(name, model_name=models[0].name, is_diff=True)
-        yield key, value - values[-1][name]
-
-
-def _measure(model: MeasuredModel, index: int) -> Iterator[tuple[str, float]]:
-    counts = model.counts.select(index)
-    yield from counts.scalars().items()
-    yield _COUNT, float(counts.examples)
-    if model.areas is not None:
-        yield AUC, model.areas[model.counts.slices[index]]
+    for name, value in models[0].values[key].items() if len(models) > 1 else ():
+        difference = metric_types.MetricKey(name, model_name=models[0].name, is_diff=True)
+        yield difference, value - models[-1].values[key][name]
 
 
 def _draw(models: Sequence[MeasuredModel], index: int) -> dict[Any, _Plot]:
@@ -148,7 +152,7 @@ def _write_config(
 
 def _write_validation(
     evaluation_uri: str, config: config_pb2.EvalConfig, validations: Iterable[Any]
-) -> bool:
+) -> None:
     combine = writer.CombineValidations(config)
     total = combine.create_accumulator()
     for validation in validations:
@@ -156,5 +160,3 @@ def _write_validation(
     result = combine.extract_output(total)
     with RecordWriter(os.path.join(evaluation_uri, "validations.tfrecord")) as file:
         file.write([result.SerializeToString()])
-    holds: bool = result.validation_ok
-    return holds

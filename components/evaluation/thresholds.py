@@ -1,0 +1,139 @@
+"""The thresholds of a model: which it meets, which it misses, and by how much, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from components.evaluation.config import EvaluationConfig, Threshold
+from components.evaluation.metrics.counts import OVERALL, SliceKey
+from components.evaluation.metrics.metric_table import ACCURACY, METRICS
+
+SliceValues = Mapping[SliceKey, Mapping[str, float]]
+"""Slice → metric → value."""
+
+
+@dataclass(frozen=True)
+class ThresholdCheck:
+    """Whether a model meets all thresholds, and why."""
+
+    holds: bool
+    reasons: tuple[str, ...]
+    """Clauses: the thresholds that are missed, or those that are met."""
+
+
+def list_thresholds(config: EvaluationConfig) -> list[Threshold]:
+    """Return all thresholds, those of the overall accuracy first."""
+    accuracy = Threshold(
+        "accuracy", at_least=config.min_accuracy, max_worsening=config.max_accuracy_drop
+    )
+    return [accuracy, *config.thresholds]
+
+
+def check_thresholds(
+    config: EvaluationConfig,
+    candidate: SliceValues,
+    baseline: SliceValues | None,
+    *,
+    majority_accuracy: float,
+) -> ThresholdCheck:
+    """Compare the metrics of a model with its thresholds, as TFMA does.
+
+    Args:
+        config: the thresholds.
+        candidate: metrics of the model.
+        baseline: metrics of the model in use, if there is one, on the same examples.
+        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
+    """
+    failures: set[tuple[SliceKey, str]] = set()
+    missing: set[str] = set()
+    thresholds = list_thresholds(config)
+    for threshold in thresholds:
+        keys = [key for key in candidate if _applies(threshold, key)]
+        if not keys:
+            missing.add(f"{threshold.slice} has a threshold but no images")
+        for key in keys:
+            value = candidate[key][threshold.metric]
+            change = value - baseline[key][threshold.metric] if baseline else None
+            texts = explain_failures(threshold, key, value, change, majority_accuracy)
+            failures |= {(key, text) for text in texts}
+    if failures or missing:
+        return ThresholdCheck(False, (*(text for _, text in sorted(failures)), *sorted(missing)))
+    reasons = [
+        f"accuracy {candidate[OVERALL][ACCURACY]:.3f} reaches {config.min_accuracy:.4g}, "
+        f"{_name_minimum(config.min_accuracy, majority_accuracy)}"
+    ]
+    if others := len(thresholds) - 1:
+        reasons.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
+    if baseline:
+        reasons.append(f"the accuracy of the model in use is {baseline[OVERALL][ACCURACY]:.3f}")
+    else:
+        reasons.append("there is no model in use to compare with")
+    return ThresholdCheck(True, tuple(reasons))
+
+
+def _applies(threshold: Threshold, key: SliceKey) -> bool:
+    if "=" in threshold.slice:
+        return threshold.slice == "=".join(key)
+    return key[0] == threshold.slice
+
+
+def explain_failures(
+    threshold: Threshold,
+    key: SliceKey,
+    value: float,
+    change: float | None,
+    majority_accuracy: float,
+) -> Iterator[str]:
+    """Say which bounds a metric misses, on which slice, and by how much.
+
+    Args:
+        threshold: of the metric.
+        key: the slice.
+        value: of the metric; NaN if it is not defined.
+        change: value minus that of the model in use, if there is one.
+        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
+    """
+    least, most, worsening = threshold.at_least, threshold.at_most, threshold.max_worsening
+    metric = METRICS[threshold.metric]
+    subject = metric.text if key == OVERALL else f"{metric.text} on {'='.join(key)}"
+    bounded = least is not None or most is not None
+    if (bounded and math.isnan(value)) or (worsening is not None and math.isnan(change or 0)):
+        yield f"{subject} has a threshold but is not defined"
+        return
+    if least is not None and value < least:
+        overall = threshold.metric == ACCURACY and key == OVERALL
+        bound = _name_minimum(least, majority_accuracy) if overall else "its threshold"
+        yield f"{subject} {value:.3f} is {least - value:.3f} below {least:.4g}, {bound}"
+    if most is not None and value > most:
+        yield f"{subject} {value:.3f} is {value - most:.3f} above {most:.4g}, its threshold"
+    if worsening is None or change is None:
+        return
+    if (change if metric.lower_is_better else -change) > worsening:
+        side = "below" if change < 0 else "above"
+        yield (
+            f"{subject} {value:.3f} is {abs(change):.3f} {side} the model in use; at most "
+            f"{worsening:g} is allowed"
+        )
+
+
+def _name_minimum(least_accuracy: float, majority_accuracy: float) -> str:
+    is_majority = least_accuracy <= majority_accuracy
+    return "the majority-class accuracy" if is_majority else "the required minimum"
+
+
+def describe_thresholds(config: EvaluationConfig) -> dict[str, str]:
+    """Describe the thresholds: metric and slice → bounds in words."""
+    texts = {
+        "at_least": "at least {:.4g}",
+        "at_most": "at most {:.4g}",
+        "max_worsening": "at most {:.4g} worse than the model in use",
+    }
+    found: dict[str, str] = {}
+    for threshold in list_thresholds(config):
+        name = threshold.metric + (f" on {threshold.slice}" if threshold.slice else "")
+        values = ((text, getattr(threshold, bound)) for bound, text in texts.items())
+        bounds = ", ".join(text.format(value) for text, value in values if value is not None)
+        found[name] = f"{found[name]}; {bounds}" if name in found else bounds
+    return found
