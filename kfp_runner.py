@@ -1,4 +1,4 @@
-"""Compiles the pipeline for Kubeflow and runs it there: `uv run kfp_runner.py --help`."""
+"""Compile the pipeline for Kubeflow and run it there: `uv run kfp_runner.py --help`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from components.contract.stopping import stop_with
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the first argument says; return the exit status."""
-    # Here, as Ctrl-C has its meaning from the first import on.
+    """Run the command that the first argument names; return the exit status."""
+    # Not at the top: Ctrl-C must work from the first import on.
     from pipeline_def.config.command_line import exit_status
     from pipeline_def.kubeflow.commands import COMMANDS, overview
     from pipeline_def.startup import quieten_tensorflow
 
     quieten_tensorflow()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # What libraries say at their start about GPUs and Python versions is nothing to act on here.
+    # Libraries warn about GPUs and Python versions, which do not matter here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger().setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)

@@ -1,1 +1,1 @@
-"""The pipeline on Kubeflow: compiled, checked, run step by step in containers, and followed."""
+"""The pipeline on Kubeflow: compile, check, start and follow it, and run its steps."""

@@ -1,1 +1,1 @@
-"""Starting and following runs on a cluster; `submission` is the door."""
+"""Start, follow and stop runs on a cluster; `runs` and `vertex_client` are the doors."""

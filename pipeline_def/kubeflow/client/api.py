@@ -45,21 +45,14 @@ class Api:
         self._client.close()
 
     def call(self, service: str, method: str, action: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of a service and return its response, a JSON object.
+        """Call a method of a service, such as RunServiceApi, and return the JSON object it returns.
 
-        Bodies go by position, as releases of the generated client name them differently.
-
-        Args:
-            service: Class of the generated client, such as RunServiceApi.
-            method: One of its methods.
-            action: Completes "could not <action>" in error messages.
-            args: Positional arguments of the method.
-            kwargs: Keyword arguments of the method.
+        `action` completes "could not <action>" in error messages. Bodies go by position, as
+        releases of the generated client name them differently.
 
         Raises:
             Unreachable: The API gave no valid response; a retry may succeed.
             ServiceError: The API refused, or something else responded.
-            ConfigurationError: The token cannot be used.
         """
         bound = getattr(getattr(self._package, service)(self._client), method)
         value = _parse(self._send(functools.partial(bound, *args, **kwargs), action)[0])

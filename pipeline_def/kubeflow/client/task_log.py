@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from components.contract.errors import ServiceError
@@ -26,28 +25,27 @@ def read_log(api: Api, run: Mapping[str, Any], node: str) -> str:
         ServiceError: It cannot be read, as before the pod has started.
     """
     run_id = run["run_id"]
+    archive = f"/apis/v2beta1/runs/{run_id}/nodes/{node}/artifacts/main-logs:read"
     pods = [f"-{template}-".join(node.rsplit("-", 1)) for template in _TEMPLATES]
     query = {
         "runid": run_id,
         "podnamespace": api.connection.namespace or "kubeflow",
         "createdat": str(run.get("created_at", ""))[:10],
     }
-    action = f"read the log of {node}"
-    sources: list[Callable[[], str]] = [functools.partial(_read_archive, api, run_id, node)]
-    for pod in pods:
-        # From the server of the interface, which is usually in front of the API.
-        of_pod = {**query, "podname": pod}
-        sources.append(functools.partial(api.text, "/k8s/pod/logs", action, of_pod))
-    for pod in pods:
-        path = f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
-        sources.append(functools.partial(api.text, path, action))
+    # The client of some releases has no method for the archive. The second place is the server of
+    # the interface, which is usually in front of the API; the third is the API server itself.
+    places: list[tuple[str, dict[str, str]]] = [(archive, {})]
+    places += [("/k8s/pod/logs", {**query, "podname": pod}) for pod in pods]
+    places += [(f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log", {}) for pod in pods]
     reasons = []
-    for source in sources:
+    for path, query in places:
         try:
-            if text := source():
-                return text
+            text = api.text(path, f"read the log of {node}", query)
         except ServiceError as error:
             reasons.append(one_line(str(error)))
+            continue
+        if log := _decode(text) if path == archive else text:
+            return log
     # The archive's reason: the other places may just not exist at this address.
     why = f": {reasons[0]}" if reasons else ""
     raise ServiceError(
@@ -66,10 +64,7 @@ def find_reason(log: str, task: str) -> str:
     return next((a or b for a, b in reversed(found)), "").strip()
 
 
-def _read_archive(api: Api, run_id: str, node: str) -> str:
-    # The client of some releases has no method for it.
-    path = f"/apis/v2beta1/runs/{run_id}/nodes/{node}/artifacts/main-logs:read"
-    text = api.text(path, f"read the log of {node}")
+def _decode(text: str) -> str:
     try:
         return base64.b64decode(json.loads(text)["data"]).decode("utf-8", "replace")
     except (ValueError, LookupError, TypeError):
