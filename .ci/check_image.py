@@ -100,7 +100,7 @@ def _byte_code() -> Iterator[str]:
     """Look at the modules that are imported by now, and at all of our own."""
     names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = [Path(name) for name in names if name and name.endswith(".py")]
-    # jsonargparse names a file that it does not have.
+    # Some modules name a file that does not exist.
     used = [file for file in files if file.is_relative_to(_PACKAGES) and file.is_file()]
     for what, sources in (("the packages", used), ("/app", list(Path("/app").rglob("*.py")))):
         missing = [source for source in sources if not _is_compiled(source)]

@@ -53,7 +53,7 @@ _IMPORTED = (
     *("cv2", "simplejpeg", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin"),
     *("sklearn.linear_model", "sklearn.metrics", "scipy.stats", "matplotlib.backends.backend_svg"),
     *("matplotlib.backends.backend_agg", "pyarrow.parquet", "gcsfs", "s3fs", "jinja2"),
-    *("jsonargparse", "dacite", "docstring_parser", "rich.live", "h5py", "tensorboard.main"),
+    *("pydantic", "annotated_types", "rich.live", "h5py", "tensorboard.main"),
 )
 
 _LIST_FILES = """

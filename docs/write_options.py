@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.contract.kinds import describe_kind
+from components.contract.error_messages import describe
 from pipeline_def.config.options import Option, list_fields, list_options, list_sections
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
@@ -54,14 +54,15 @@ def _describe(option: Option, name: str = "") -> str:
 
 
 def _facts(option: Option) -> str:
-    """Return the default; the choices or the type, too, where the default does not show them."""
-    kind, default = describe_kind(option.kind).partition(", such as")[0], option.default
+    """Return the default, and the choices or the type unless the default shows them."""
+    kind, default = describe(option.kind).partition(", such as")[0], option.default
     if default is dataclasses.MISSING:
         return f"{kind}; required"
     if default in (None, "", [], {}):
         return kind
     shown = f"`{default if isinstance(default, str) else json.dumps(default, default=str)}`"
-    return f"{kind}; {shown}" if " or " in kind and kind != "true or false" else shown
+    is_limited = " or " in kind or " from " in kind or " above " in kind
+    return f"{kind}; {shown}" if is_limited and kind != "true or false" else shown
 
 
 if __name__ == "__main__":

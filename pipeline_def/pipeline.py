@@ -27,7 +27,7 @@ from components.validation.validator import ImageValidator
 from pipeline_def import steps
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.export import ExportConfig
+from pipeline_def.config.model import ExportConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
 from pipeline_def.model.weights_file import weights_version

@@ -26,8 +26,6 @@ from tests.pictures import write_folder
 if TYPE_CHECKING:
     from tests import nodes
 
-pytest_plugins = ("tests.shared_parsers",)
-
 SIZE = 32
 
 _TESTS = Path(__file__).parent

@@ -136,12 +136,15 @@ def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--epochs", "3"), "There is no option --epochs: did you mean --training.epochs?"),
-        (("inspct", "x"), "There is neither a command nor a folder inspct: did you mean inspect?"),
+        (("--epochs", "3"), "Unknown option '--epochs'. Did you mean '--training.epochs'?"),
+        (("inspct", "x"), "Unknown command 'inspct'. Did you mean 'inspect'?"),
         (("/no/such",), "/no/such does not exist"),
         (("run", "/no/such"), "/no/such does not exist"),
         (("inspect",), "Name the folder: local_runner.py inspect DIR."),
-        (("runs", "--training.epochs", "1"), "There is no option --training.epochs"),
+        (
+            ("runs", "--training.epochs", "1"),
+            "Unknown option '--training.epochs'. See local_runner.py runs --help-all.",
+        ),
     ],
 )
 def test_mistakes_in_commands(

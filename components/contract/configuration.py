@@ -1,24 +1,68 @@
-"""What all configuration classes share: their checks, and the way to an executor and back.
+"""Configuration classes: frozen dataclasses that pydantic validates, and their JSON form.
 
-A stage has one frozen dataclass. It is handed over as one JSON property, and read back by the same
-class; the command line, the YAML file and the record of a run are made of it as well.
+Every stage has one. It travels to its executor as one JSON property and is rebuilt there by the
+same class; the command line, YAML files and run records are made from it too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-import dacite
+import pydantic
+import pydantic.dataclasses
+from annotated_types import Interval
+from pydantic import AfterValidator, Strict
 
+from components.contract.error_messages import LARGEST, explain
 from components.contract.errors import ConfigurationError
 
 _Config = TypeVar("_Config")
 
-# Types were checked when the configuration was made; JSON may write 1.0 as 1.
-_AS_WRITTEN = dacite.Config(check_types=False, strict=True)
+
+def _reject_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("text without NUL characters")
+    return text
+
+
+Count = Annotated[int, Strict(), Interval(ge=0, le=LARGEST)]
+Positive = Annotated[int, Strict(), Interval(ge=1, le=LARGEST)]
+Number = Annotated[float, Strict()]
+Fraction = Annotated[float, Strict(), Interval(ge=0, le=1)]
+Text = Annotated[str, Strict(), AfterValidator(_reject_nul)]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def configuration(section: str = "") -> Callable[[type[_Config]], type[_Config]]:
+    """Make a class a frozen dataclass whose instances pydantic validates.
+
+    An invalid value raises `ConfigurationError`, which names the field, quotes the value and says
+    what is allowed.
+
+    Args:
+        section: name of the class's section in the configuration, for error messages.
+    """
+    settings = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    def decorate(owner: type[_Config]) -> type[_Config]:
+        made: Any = pydantic.dataclasses.dataclass(frozen=True, config=settings)(owner)
+        validate = made.__init__
+
+        @functools.wraps(validate)
+        def init(self: Any, *args: Any, **fields: Any) -> None:
+            try:
+                validate(self, *args, **fields)
+            except pydantic.ValidationError as error:
+                raise ConfigurationError(explain(error, made, section)) from None
+
+        made.__init__ = init
+        return made  # type: ignore[no-any-return]
+
+    return decorate
 
 
 def require(condition: bool, message: str) -> None:
@@ -28,7 +72,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, and those of dataclasses within it, as a dictionary."""
+    """Return the fields of a dataclass as a dictionary, nested dataclasses included."""
     fields: dict[str, Any] = dataclasses.asdict(config)
     return fields
 
@@ -38,11 +82,22 @@ def to_json(config: Any) -> str:
     return json.dumps(to_dict(config), sort_keys=True)
 
 
+_make_adapter: Any = functools.cache(pydantic.TypeAdapter)
+
+
 def from_dict(kind: type[_Config], fields: Mapping[str, Any]) -> _Config:
-    """Rebuild a dataclass from what `to_dict` has returned; its own checks run again."""
-    return dacite.from_dict(kind, fields, _AS_WRITTEN)
+    """Rebuild and validate a dataclass from the output of `to_dict`.
+
+    Raises:
+        ConfigurationError: a field is unknown, or its value is not allowed.
+    """
+    try:
+        made: _Config = _make_adapter(kind).validate_python(fields)
+    except pydantic.ValidationError as error:
+        raise ConfigurationError(explain(error, kind)) from None
+    return made
 
 
 def from_json(kind: type[_Config], text: str) -> _Config:
-    """Rebuild a dataclass from what `to_json` has written; its own checks run again."""
+    """Rebuild and validate a dataclass from the output of `to_json`."""
     return from_dict(kind, json.loads(text))

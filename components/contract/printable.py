@@ -15,3 +15,12 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+_MOST_DIGITS = 18
+
+
+def read_number(text: str) -> int | None:
+    """Return the whole number that a name consists of; None for other text, such as "²"."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None

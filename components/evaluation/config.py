@@ -1,81 +1,85 @@
-"""Configuration of the Evaluator: when a model is good enough to be pushed."""
+"""Configuration of the Evaluator: when a model is good enough to push."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import field
+from typing import Annotated, Literal, get_args
 
-from components.contract.configuration import require
-from components.contract.kinds import check_types
+from annotated_types import Ge, Gt
+
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Text,
+    configuration,
+    require,
+)
 from components.evaluation.metrics.metric_table import MetricName
 
 Slicing = Literal["class", "size", "luminance", "format", "folder"]
 
+_Bound = Annotated[Number, Ge(0)]
 
-@dataclass(frozen=True)
+
+@configuration("evaluation.thresholds")
 class Threshold:
     """Bounds on a metric, over all images or over a slice of them."""
 
     metric: MetricName
     """ece: expected calibration error. auc and the macro metrics are means over classes."""
 
-    slice: str = ""
+    slice: Text = ""
     """Where the bounds apply. Empty: to all images together. A slicing, such as class: to each of
     its values. A slicing and a value, such as class=cat or format=png: to that slice; a model is
     not blessed if the slice is empty. The accuracy on a class is the recall of that class."""
 
-    at_least: float | None = None
+    at_least: _Bound | None = None
     """Lowest value that is blessed."""
 
-    at_most: float | None = None
+    at_most: _Bound | None = None
     """Highest value that is blessed."""
 
-    max_worsening: float | None = None
-    """How much worse than the model in use a model may be on the same images: lower, or higher for
-    ece and loss."""
+    max_worsening: _Bound | None = None
+    """How much worse than the model in use the model may be on the same images: lower, or higher
+    for ece and loss."""
 
     @property
     def slicing(self) -> str:
-        """The slicing of `slice`; empty for all images together."""
+        """The slicing that `slice` names; empty for all images together."""
         return self.slice.partition("=")[0]
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "evaluation.thresholds")
+        """Check the fields against each other."""
         name = f"evaluation.thresholds of {self.metric}"
         require(
             not self.slice or self.slicing in get_args(Slicing),
             f"{name}: slice is {self.slice!r}: it must be one of {', '.join(get_args(Slicing))}, "
             f"alone or with a value, such as class=cat.",
         )
-        bounds = (self.at_least, self.at_most, self.max_worsening)
-        require(
-            any(bound is not None for bound in bounds),
-            f"{name}: set at_least, at_most or max_worsening.",
-        )
-        # Only the loss has no upper limit.
-        most = float("inf") if self.metric == "loss" else 1.0
-        limit = "not be negative" if self.metric == "loss" else "be from 0 to 1"
-        for bound in ("at_least", "at_most", "max_worsening"):
-            value = getattr(self, bound)
+        bounds = {of: getattr(self, of) for of in ("at_least", "at_most", "max_worsening")}
+        bounds = {of: value for of, value in bounds.items() if value is not None}
+        require(bool(bounds), f"{name}: set at_least, at_most or max_worsening.")
+        for of, value in bounds.items():
+            # Only the loss may exceed 1.
             require(
-                value is None or 0 <= value <= most, f"{name}: {bound} is {value}: it must {limit}."
+                self.metric == "loss" or value <= 1,
+                f"{name}: {of} is {value}: it must be from 0 to 1.",
             )
-        lowest = 0.0 if self.at_least is None else self.at_least
-        highest = float("inf") if self.at_most is None else self.at_most
-        require(lowest <= highest, f"{name}: at_least is {lowest}, above at_most, {highest}.")
+        low, high = bounds.get("at_least", 0), bounds.get("at_most", float("inf"))
+        require(low <= high, f"{name}: at_least is {low}, above at_most, {high}.")
 
 
-@dataclass(frozen=True)
+@configuration("evaluation")
 class EvaluationConfig:
     """Conditions for blessing a model."""
 
-    min_accuracy: float = 0.0
-    """Lowest accuracy, 0 to 1, that is blessed. Every model must at least reach the majority-class
-    accuracy, that of always predicting the most frequent class."""
+    min_accuracy: Fraction = 0.0
+    """Lowest accuracy that is blessed. Every model must at least reach the majority-class accuracy,
+    that of always predicting the most frequent class."""
 
-    max_accuracy_drop: float = 0.02
-    """How far, 0 to 1, the accuracy may lie below that of the model in use. Not 0: no number of
+    max_accuracy_drop: Fraction = 0.02
+    """How far the accuracy may lie below that of the model in use. Not 0: no number of
     images can show that an equally good model is not worse at all."""
 
     decide_by: Literal["interval", "value"] = "interval"
@@ -88,34 +92,22 @@ class EvaluationConfig:
     """Slicings to measure the metrics on: class; size (shorter side); luminance (mean brightness);
     format of the file; folder of the file."""
 
-    smoke_images: int = 8
+    smoke_images: Count = 8
     """Images of the smoke test: the exported model, loaded in a separate process, must predict them
     as in the evaluation to be blessed. 0: no smoke test."""
 
-    smoke_seconds: float = 300.0
+    smoke_seconds: Annotated[Number, Gt(0)] = 300.0
     """Timeout of the smoke test, from the start of the evaluation, seconds."""
 
     thresholds: list[Threshold] = field(default_factory=list)
-    """Further thresholds, set in the configuration file, such as {metric: accuracy, slice: class,
+    """More bounds, set in the configuration file, such as {metric: accuracy, slice: class,
     at_least: 0.7} or {metric: ece, at_most: 0.1, max_worsening: 0.02}."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "evaluation")
-        for name in ("min_accuracy", "max_accuracy_drop"):
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"evaluation.{name} is {value}: it must be from 0 to 1.")
+        """Check the fields against each other."""
         require(
             len(set(self.slices)) == len(self.slices),
-            f"evaluation.slices is {self.slices}: name each slicing once.",
-        )
-        require(
-            self.smoke_images >= 0,
-            f"evaluation.smoke_images is {self.smoke_images}: it must not be negative.",
-        )
-        require(
-            self.smoke_seconds > 0,
-            f"evaluation.smoke_seconds is {self.smoke_seconds}: it must be above 0.",
+            f"evaluation.slices is {self.slices}: it lists a slicing twice.",
         )
         for threshold in self.thresholds:
             require(

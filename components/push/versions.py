@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
-from components.contract.kinds import read_number
+from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
 from components.storage.lock import locked
 from components.storage.saved_model import GRAPH, WEIGHTS, model_digest, whole_versions

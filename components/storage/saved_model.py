@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 
-from components.contract.kinds import read_number
+from components.contract.printable import read_number
 from components.storage.folder import is_file, list_folders, read_bytes
 
 GRAPH = "saved_model.pb"

@@ -1,93 +1,71 @@
-"""What examples must be like for a run to go on."""
+"""Configuration of validation: when examples are good enough to train on."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Literal
 
-from components.contract.configuration import require
-from components.contract.example import FORMATS
-from components.contract.kinds import check_types
+from components.contract.configuration import Fraction, Positive, Text, configuration, require
 
-_FRACTIONS = ("max_label_drift", "max_property_drift", "min_supported_images")
-_COUNTS = ("max_image_bytes", "min_side", "max_side")
+# With a curated schema, which is used as it is, only these apply.
+_NOT_IN_SCHEMA = ("schema", "anomalies", "drift")
 
 
-@dataclass(frozen=True)
+@configuration("validation")
 class ValidationConfig:
-    """When examples are good enough to be trained on."""
+    """When examples are good enough to train on."""
 
-    schema: str | None = None
-    """Path or URL of the text file of a schema that a person has reviewed; `local_runner.py
-    schema` writes one to begin with. Unset: the schema is inferred from the train split."""
+    schema: Text | None = None
+    """Path or URL of a reviewed schema, a text file; `local_runner.py schema` writes one to start
+    from. Unset: the schema is inferred from the train split."""
 
     anomalies: Literal["stop", "warn"] = "stop"
-    """What to do when examples do not fit the schema: stop the run, or go on with a warning."""
+    """What to do when examples do not match the schema: stop the run, or continue with a
+    warning."""
 
     drift: Literal["stop", "warn", "off"] = "warn"
-    """What to do when the train split differs from that of the run or span before, or another
-    split from the train split: stop the run, go on with a warning, or do not compare."""
+    """What to do when the train split differs from that of the previous run or span, or another
+    split from the train split: stop the run, continue with a warning, or do not compare."""
 
-    max_label_drift: float = 0.1
-    """How much the fraction of any label may change, 0 to 1 (L-infinity distance); with few
-    images, four standard errors, as chance alone may cause a larger change."""
+    max_label_drift: Fraction = 0.1
+    """Maximum change of any label's fraction (L-infinity distance). With few images, four standard
+    errors if that is more, as chance alone may cause larger changes."""
 
-    max_property_drift: float = 0.3
-    """How much height, width, file size and luminance may change, 0 to 1 (Jensen-Shannon
-    divergence of their histograms; 1: nothing in common); with few images, what chance alone may
-    cause. Values below 0.25 cause false alarms where images have few different sizes."""
+    max_property_drift: Fraction = 0.3
+    """Maximum change of height, width, file size and luminance (Jensen-Shannon divergence of their
+    histograms; 1: nothing in common). With few images, more where chance may cause it. Values below
+    0.25 cause false alarms where images have few different sizes."""
 
-    min_supported_images: float = 1.0
-    """Least fraction of the images, 0 to 1, whose first bytes are those of a JPEG, PNG, GIF or
-    BMP; in splits of at least 100 images, as TensorFlow Data Validation counts none in smaller
-    ones."""
+    min_supported_images: Fraction = 1.0
+    """Minimum fraction of images that start with the signature of a JPEG, PNG, GIF or BMP. Checked
+    in splits of at least 100 images, as TensorFlow Data Validation ignores smaller ones."""
 
-    max_image_bytes: int | None = None
-    """Size of the largest allowed image in bytes, as ingest stores it."""
+    max_image_bytes: Positive | None = None
+    """Maximum size of an image in bytes, as ingest stores it."""
 
-    min_side: int | None = None
-    """Least allowed height and width of an image in pixels."""
+    min_side: Positive | None = None
+    """Minimum height and width of an image, pixels."""
 
-    max_side: int | None = None
-    """Largest allowed height and width of an image in pixels."""
+    max_side: Positive | None = None
+    """Maximum height and width of an image, pixels."""
 
-    formats: list[str] | None = None
-    """Allowed formats, as ingest stores them: bmp, gif, jpeg, png. Unset: all of these."""
+    formats: list[Literal["bmp", "gif", "jpeg", "png"]] | None = None
+    """Allowed formats, as ingest stores them. Unset: all of them."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "validation")
-        for name in _FRACTIONS:
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"validation.{name} is {value}: it must be from 0 to 1.")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            require(
-                value is None or value >= 1, f"validation.{name} is {value}: it must be at least 1."
-            )
+        """Check the fields against each other."""
         require(
             (self.min_side or 0) <= (self.max_side or float("inf")),
             f"validation.min_side is {self.min_side}, above validation.max_side, {self.max_side}.",
         )
-        require(
-            self.formats is None or (bool(self.formats) and set(self.formats) <= set(FORMATS)),
-            f"validation.formats is {self.formats}: name some of {', '.join(FORMATS)}.",
-        )
-        self._check_alone()
-
-    def _check_alone(self) -> None:
-        """Refuse limits beside a curated schema, which is used exactly as it is."""
-        shaping = [
-            field.name
+        require(self.formats != [], "validation.formats is empty: name at least one format.")
+        limits = [
+            f"validation.{field.name}"
             for field in dataclasses.fields(self)
             if field.name not in _NOT_IN_SCHEMA and getattr(self, field.name) != field.default
         ]
         require(
-            self.schema is None or not shaping,
-            f"validation.schema and {', '.join(f'validation.{name}' for name in shaping)} are both "
-            f"set: a schema file has its own limits, so write them there.",
+            self.schema is None or not limits,
+            f"validation.schema and {', '.join(limits)} are both set: the schema file has its own "
+            f"limits, so set them there.",
         )
-
-
-_NOT_IN_SCHEMA = ("schema", "anomalies", "drift")

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from components.contract.configuration import from_json
 from components.contract.errors import StorageError
 from components.contract.example import TRAIN
-from components.contract.kinds import read_number
+from components.contract.printable import read_number
 from components.contract.properties import LookupInput
 from components.storage.folder import is_file, list_folders, read_bytes
 from components.validation.config import ValidationConfig

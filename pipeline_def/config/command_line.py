@@ -1,125 +1,261 @@
-"""The command line and the YAML file, both generated from the configuration's classes."""
+"""Reads the command line and YAML files into the configuration."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
-import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
-import jsonargparse
+import yaml
 
+from components.contract.configuration import from_dict, to_dict
+from components.contract.error_messages import accepts, describe, did_you_mean, find_field, quote
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.printable import make_printable
 from pipeline_def.config.config import Config
-from pipeline_def.config.help import answer
-from pipeline_def.config.mistakes import check_arguments, check_file, check_values, explain
+from pipeline_def.config.options import (
+    Option,
+    list_options,
+    list_sections,
+    print_requested_help,
+)
+from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
-# Characters of a sentence.
-_LONGEST = 500
+_Owner = TypeVar("_Owner")
 
+_LONGEST_QUOTE = 80
 
-class Parser(jsonargparse.ArgumentParser):
-    """Says what is wrong in one sentence, where argparse prints the usage of all options first."""
-
-    screen = ""
-    """What `--help` prints first."""
-    hidden: frozenset[str] = frozenset()
-    """Options of the configuration that the command does not have."""
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Raise `ConfigurationError`."""
-        lines = (line.strip(" -") for line in message.strip().splitlines())
-        raise ConfigurationError(explain(f"{' '.join(filter(None, lines)).rstrip('.')}."))
+NO_OPTIONS: Mapping[str, int] = MappingProxyType({})
 
 
-def make_parser(
-    prog: str,
-    screen: str,
+def parse(
+    arguments: Sequence[str],
     *,
+    prog: str,
+    usage: str,
     hidden: Collection[str] = (),
-    own: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> Parser:
-    """Build a parser of every field of the configuration, and of `--config FILE`, in YAML.
+    own: Mapping[str, int] = NO_OPTIONS,
+) -> tuple[Config, dict[str, Any]]:
+    """Read the command line of a command, with the files that `--config FILE` names.
 
-    Later options override earlier ones, so a file can be adjusted by the options after it.
+    An option on the command line overrides the same option in a file, and a later one an earlier.
 
     Args:
+        arguments: after the name of the command.
         prog: name of the command.
-        screen: what `--help` prints first.
-        hidden: options that the command does not have.
-        own: options that the command has beside them → arguments of argparse's `add_argument`.
-    """
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = Parser(prog=prog, allow_abbrev=False, add_help=False)
-    parser.screen = screen
-    parser.hidden = frozenset(hidden)
-    parser.add_argument("--config", action="config", help="YAML file with any of the options.")
-    parser.add_class_arguments(Config, skip={"given"})
-    for name, arguments in own.items():
-        parser.add_argument(name, **arguments)
-    return parser
+        usage: what `--help` prints first.
+        hidden: options of the configuration that the command does not have.
+        own: the command's other options → how many values each takes.
 
-
-def parse(parser: Parser, argv: Sequence[str] | None = None) -> tuple[Config, dict[str, Any]]:
-    """Return the configuration, and the values of the options that the parser has beside it.
+    Returns:
+        The configuration, and the values of `own`: None, text, a list, or for flags a bool.
 
     Raises:
-        ConfigurationError: an option or a field is unknown, or its value is not allowed.
+        ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help or --print_config.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if answer(arguments, parser.screen, prog=parser.prog, hidden=parser.hidden):
+    options = {name: option for name, option in list_options().items() if name not in hidden}
+    if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
-    known = {name.removeprefix("--") for name in parser._option_string_actions} - parser.hidden
-    check_arguments(parser.prog, arguments, known)
-    check_values(arguments)
-    arguments = _without_empty_files(arguments)
+    others = {"config": 1, "print_config": 0, **own}
+    words = list(_split(arguments, prog, {**dict.fromkeys(options, 1), **others}))
+    config = _build(
+        files=[values[0] for name, values in words if name == "config"],
+        words=[(name, values[0]) for name, values in words if name not in others],
+    )
+    chosen = {name: values for name, values in words if name in others}
+    if "print_config" in chosen:
+        fields = to_dict(config)
+        del fields["given"]
+        print(yaml.safe_dump(fields, sort_keys=False), end="")
+        raise SystemExit(0)
+    return config, {name: _get_value(chosen, name, count) for name, count in own.items()}
+
+
+def parse_plain(arguments: Sequence[str], owner: Callable[..., _Owner], *, prog: str) -> _Owner:
+    """Read the command line of a command that has the fields of `owner` as its only options.
+
+    Raises:
+        ConfigurationError: an option is unknown, or its value is not allowed.
+    """
+    known = dict.fromkeys(list_options(owner), 1)
+    words = _split(arguments, prog, known)
+    return owner(**{name: _read_value(name, value, owner) for name, [value] in words})
+
+
+def _split(
+    arguments: Sequence[str], prog: str, known: Mapping[str, int]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each option with its values.
+
+    Args:
+        arguments: the command line.
+        prog: name of the command.
+        known: options → how many values each takes.
+    """
+    words = list(arguments)[::-1]
+    while words:
+        word = words.pop()
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            raise ConfigurationError(f"Unexpected argument {quote(word)}. See {prog} --help.")
+        if name in list_sections() and name not in known:
+            raise ConfigurationError(_describe_section(name))
+        if (option := _find_option(name, known)) is None:
+            hint = did_you_mean(name, known, prefix="--") or f" See {prog} --help-all."
+            raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
+        values = [value] if equals else []
+        while len(values) < known[option] and words and not words[-1].startswith("--"):
+            values.append(words.pop())
+        if len(values) < known[option] or (name == "config" and not values[0]):
+            raise ConfigurationError(_describe_missing(name, known[option]))
+        yield name, values
+
+
+def _find_option(name: str, known: Collection[str]) -> str | None:
+    """Return the option that a name stands for: itself, or with a key or "+" after it."""
+    if name in known:
+        return name
+    option, _ = _find_holder(name)
+    return option.name if option and option.name in known else None
+
+
+def _find_holder(name: str) -> tuple[Option | None, list[str]]:
+    """Return the mapping or list that `option.key` or `option+` names, and the keys."""
+    for option in list_options().values():
+        if option.name == name or (
+            name == f"{option.name}+" and describe(option.kind).startswith("a list")
+        ):
+            return option, []
+        if name.startswith(f"{option.name}.") and "each name" in describe(option.kind):
+            return option, name.removeprefix(f"{option.name}.").split(".")
+    return None, []
+
+
+def _describe_section(name: str) -> str:
+    first = next(option.name for option in list_options().values() if option.section == name)
+    return f"{name} is a section: set its options, such as {first}."
+
+
+def _describe_missing(name: str, count: int) -> str:
+    if count > 1:
+        return f"--{name} needs {count} values."
+    _, kind = find_field(Config, name.rstrip("+").split("."))
+    wanted = "a YAML file" if name == "config" else describe(kind)
+    known = name == "config" or name in list_options()
+    return f"--{name} needs a value{f': {wanted}' if known and wanted != 'text' else ''}."
+
+
+def _read_value(name: str, text: str, owner: Any = Config) -> Any:
+    """Return the value of an option: text as it is, or parsed as YAML where it is not text."""
+    path = name.rstrip("+").split(".")
+    _, kind = find_field(owner, path)
+    if accepts(kind, str):
+        return None if text == "null" and accepts(kind, None) else text
     try:
-        values: Any = parser.parse_args(arguments)
-        given = sorted(parser.parse_args(arguments, defaults=False).keys())
-        options = parser.instantiate(values).as_dict()
-    except UserError:
+        return parse_yaml(text, quote(text))
+    except ConfigurationError as error:
+        # Text that is not YAML fails the check of its type.
+        if isinstance(error.__cause__, yaml.YAMLError | ValueError):
+            return text
         raise
-    except (
-        Exception
-    ) as error:  # Of what jsonargparse makes of odd values; ours are of classes above.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(textwrap.shorten(explain(reason), _LONGEST)) from error
-    names = {field.name for field in dataclasses.fields(Config)} - {"given"}
-    fields = {name: options.pop(name) for name in names}
-    return Config(**fields, given=given), options
 
 
-def _without_empty_files(arguments: Sequence[str]) -> list[str]:
-    """Check each file of `--config`, and leave out those that say nothing."""
-    kept: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, path = argument.partition("=")
-        if name != "--config":
-            kept.append(argument)
-        elif not (path := path if equals else next(rest, "")):
-            raise ConfigurationError("--config needs a value: a YAML file.")
-        elif check_file(path):
-            kept += [name, path]
-    return kept
+def _set(found: dict[str, Any], name: str, value: Any) -> None:
+    """Set an option, add an item to a list (`name+`), or set an entry of a mapping (`name.key`)."""
+    option, keys = _find_holder(name)
+    assert option is not None
+    if name.endswith("+"):
+        before = found.get(option.name, option.default)
+        found[option.name] = [*before, *(value if isinstance(value, list) else [value])]
+        return
+    target = found
+    for outer, inner in zip([option.name, *keys], keys, strict=False):
+        target[outer] = dict(target[outer]) if isinstance(target.get(outer), dict) else {}
+        target, name = target[outer], inner
+    target[name] = value
+
+
+def read_file(path: str) -> dict[str, Any]:
+    """Return the options of a configuration file by name.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is not YAML, or has an unknown option.
+    """
+    content = read_yaml(path)
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigurationError(
+            f"{path} must contain options by name, such as `training: {{epochs: 3}}`."
+        )
+    found: dict[str, Any] = {}
+    for name, value in _flatten(content):
+        if name in list_sections():
+            held = "empty" if value is None else quote(value)
+            raise ConfigurationError(f"{path}: {name} is {held}, but {_describe_section(name)}")
+        if _find_option(name, list_options()) is None or name.endswith("+"):
+            known = {*list_options(), *list_sections()}
+            hint = did_you_mean(name, known) or " See --help-all."
+            raise ConfigurationError(f"{path}: unknown option '{name}'.{hint}")
+        _set(found, name, value)
+    return found
+
+
+def _flatten(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each option of a file with its value, those of sections one by one."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if name in list_sections() and isinstance(value, dict):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _build(files: Sequence[str], words: Sequence[tuple[str, str]]) -> Config:
+    """Make the configuration from files, and from options with their values as typed."""
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for path in files:
+        values = read_file(path)
+        found |= values
+        sources |= dict.fromkeys(values, path)
+    for name, text in words:
+        _set(found, name, _read_value(name, text))
+        sources.pop(name, None)
+    fields: dict[str, Any] = {"given": sorted(found)}
+    for name, value in found.items():
+        section, _, field = name.rpartition(".")
+        (fields.setdefault(section, {}) if section else fields)[field] = value
+    try:
+        return from_dict(Config, fields)
+    except ConfigurationError as error:
+        for name, path in sources.items():
+            if str(error).startswith(tuple(f"{name}{end}" for end in (" ", ".", "["))):
+                raise ConfigurationError(f"{path}: {error}") from None
+        raise
+
+
+def _get_value(chosen: Mapping[str, list[str]], name: str, count: int) -> Any:
+    if count == 0:
+        return name in chosen
+    values = chosen.get(name)
+    return values[0] if values and count == 1 else values
 
 
 def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:
-    """Run a command of a runner, and print the sentence for a user's mistake.
+    """Run a command of a runner and print the message of a `UserError`.
 
     Args:
         command: returns its own exit status: 0, or 1 for a failed run.
-        program: begins the sentence.
-        stopped: what to say after Ctrl-C.
+        program: printed before the message.
+        stopped: printed after Ctrl-C.
 
     Returns:
-        The status to exit with: that of the command or of the error's class, 130 after Ctrl-C, 141
-        when nobody reads the output any more, as after `| head`.
+        The status to exit with: of the command or of the error's class, 130 after Ctrl-C, 141 after
+        a broken pipe, as with `| head`.
     """
     try:
         return command()
@@ -127,7 +263,7 @@ def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> in
         print(make_printable(f"{program}: error: {error}"), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        # What is left in the buffer is written when the interpreter ends.
+        # The interpreter flushes the buffer on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:

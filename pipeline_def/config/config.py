@@ -1,51 +1,43 @@
-"""Every choice of the pipeline, once: its default, its unit and the reason for it.
-
-The command line and the YAML file are generated from these classes; nothing here imports TFX.
-"""
+"""The whole configuration. The command line and YAML files are generated from its classes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from components.contract.configuration import require
-from components.contract.kinds import check_types
+from components.contract.configuration import Text, configuration, require
 from components.evaluation.config import EvaluationConfig
 from components.ingest.config import IngestConfig
 from components.predict.config import PredictConfig
 from components.transform.config import TransformConfig
 from components.validation.config import ValidationConfig
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.export import ExportConfig
-from pipeline_def.config.input import InputConfig
+from pipeline_def.config.input import InputConfig, check_originals
 from pipeline_def.config.kubeflow import KubeflowConfig
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.originals import check_originals
-from pipeline_def.config.training import TrainingConfig
-from pipeline_def.config.transfer import TransferConfig
+from pipeline_def.config.model import ExportConfig, ModelConfig
+from pipeline_def.config.training import TrainingConfig, TransferConfig
 
-# It is part of paths, of the keys of caches, and of what is printed.
+# The name is part of paths, cache keys and printed text.
 _NAME = re.compile(r"\w[\w .-]{0,99}")
 
 
-@dataclass(frozen=True)
+@configuration()
 class Config:
     """The whole pipeline."""
 
-    data: str | None = None
+    data: Text | None = None
     """Folder of images, as label/image or split/label/image (train, and eval, val, validation or
-    test). Unset: a built-in sample, 1,797 handwritten digits."""
+    test). Unset: a built-in sample of 1,797 handwritten digits."""
 
-    output: str = "output"
-    """Folder for everything the pipeline writes; run again with the same one to reuse results. A
-    folder, gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."""
+    output: Text = "output"
+    """Folder for everything the pipeline writes; reuse it to reuse results. A folder,
+    gs://BUCKET/FOLDER or s3://BUCKET/FOLDER."""
 
-    working_copy: str | None = None
-    """Folder on this machine in which a local run works if `output` is in a store; all of it is
-    copied there after every step. Unset: one named after the URL, below `$XDG_STATE_HOME` or
-    `~/.local/state`."""
+    working_copy: Text | None = None
+    """Local folder that a run works in if `output` is a URL; its contents are uploaded after every
+    step. Unset: a folder named after the URL, below `$XDG_STATE_HOME` or `~/.local/state`."""
 
-    name: str = "images"
+    name: Text = "images"
     """Name of the pipeline."""
 
     cache: bool = True
@@ -64,27 +56,26 @@ class Config:
     predict: PredictConfig = field(default_factory=PredictConfig)
     kubeflow: KubeflowConfig = field(default_factory=KubeflowConfig)
 
-    given: list[str] = field(default_factory=list)
-    """Fields, as `section.field`, that the user has named; no recipe changes them. Filled in by the
-    command line."""
+    given: list[Text] = field(default_factory=list)
+    """Options, as `section.field`, that the user has set; no recipe changes them. The command line
+    fills this in."""
 
-    beam_pipeline_args: list[str] = field(
+    beam_pipeline_args: list[Text] = field(
         default_factory=lambda: [
             "--runner=FnApiRunner",
             "--direct_running_mode=in_memory",
             "--sdk_container_image=none",
         ]
     )
-    """Options of Apache Beam, which runs ingest, statistics, transform and evaluation. Beam's
-    DirectRunner would first try to download a helper program, FnApiRunner does not; without an
-    image TFX would pack itself for remote workers, for a second or more in every step."""
+    """Options of Apache Beam, which runs ingest, statistics, transform and evaluation. FnApiRunner,
+    because DirectRunner first tries to download a helper program; no container image, because TFX
+    would otherwise package itself for remote workers, which takes a second or more per step."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "")
+        """Check names, and the sections against each other."""
         require(
             bool(_NAME.fullmatch(self.name)),
-            f"name is {self.name!r}: take up to 100 letters, digits, spaces, and . _ - for it.",
+            f"name is {self.name!r}: use up to 100 letters, digits, spaces and . _ - only.",
         )
         for name in ("data", "output"):
             value = getattr(self, name)
@@ -93,7 +84,7 @@ class Config:
             self.training.balance != "sampling"
             or self.input.reader != "streamed"
             or self.input.cache != "none",
-            "training.balance is 'sampling', which takes records in any order: it needs "
-            "input.reader indexed, or input.cache decoded.",
+            "training.balance is 'sampling', which reads records in random order: set input.reader "
+            "to indexed, or input.cache to decoded.",
         )
         check_originals(self.transform, self.input, self.augmentation)

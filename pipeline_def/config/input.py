@@ -1,88 +1,102 @@
-"""The section `input` of the configuration: how images get from shards to the accelerator."""
+"""The section `input`: how images get from shards to the accelerator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from components.contract.configuration import require
-from components.contract.kinds import check_types
+from annotated_types import Gt, Interval
 
-_MOST = {"interleave": 1_024, "shuffle_buffer": 10_000_000, "prefetch": 1_024}
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
 
 
-@dataclass(frozen=True)
+@configuration("input")
 class InputConfig:
     """How training and evaluation read the transformed shards."""
 
     reader: Literal["auto", "indexed", "streamed"] = "auto"
-    """indexed: shards on a local disk are mapped into memory, and each batch is decoded by
-    libjpeg-turbo, straight into place. streamed: shards are read in sequence and interleaved, by
-    TensorFlow alone; for shards in Cloud Storage, and where no Python may run in the input
-    pipeline, as under ParameterServerStrategy. auto: indexed if the shards are local."""
+    """indexed: map shards on a local disk into memory and decode each batch with libjpeg-turbo
+    straight into the batch array. streamed: read shards in sequence and interleave them, with
+    TensorFlow alone; for shards in Cloud Storage, and where the input pipeline may not call Python,
+    as under ParameterServerStrategy. auto: indexed if the shards are local."""
 
     cache: Literal["auto", "none", "encoded", "decoded", "file"] = "auto"
-    """What is kept for the second epoch and later ones; always as it is before shuffling and
-    augmentation. encoded: the shards, in memory. decoded: uint8 pixels, in memory. file: uint8
-    pixels, in a file in `cache_folder`. auto: decoded if that takes at most half of the memory that
-    is available, else none; the system keeps local shards in memory by itself."""
+    """What to keep for the second epoch and later ones, always before shuffling and augmentation.
+    encoded: the shards, in memory. decoded: uint8 pixels, in memory. file: uint8 pixels, in a file
+    in `cache_folder`. auto: decoded if that takes at most half of the available memory, else none;
+    the system's page cache keeps local shards in memory anyway."""
 
-    cache_folder: str | None = None
-    """Folder on a fast local disk, for `cache: file`. Unset: a folder of your own, below
-    `$XDG_CACHE_HOME` or `~/.cache`. A file of the same images that is there already is used
-    again."""
+    cache_folder: Text | None = None
+    """Folder on a fast local disk for `cache: file`. Unset: your own folder below `$XDG_CACHE_HOME`
+    or `~/.cache`. A cache file of the same images is reused."""
 
-    cache_file_gib: float = 100.0
-    """Most that all files in `cache_folder` may take, GiB; those unused for longest are removed to
-    make room. 100 holds 700,000 images of 224 pixels, and leaves room on the disk of a
+    cache_file_gib: Annotated[Number, Gt(0)] = 100.0
+    """Maximum size of all files in `cache_folder` together, GiB; the least recently used ones are
+    removed to make room. 100 holds 700,000 images of 224 pixels and leaves room on the disk of a
     workstation."""
 
-    interleave: int = 16
-    """Shards that are read at the same time, and their records mixed; from a bucket, the number of
-    parallel downloads."""
+    interleave: Annotated[Positive, Interval(le=1024)] = 16
+    """Shards read at the same time, their records mixed; from a bucket, the number of parallel
+    downloads."""
 
-    shuffle_buffer: int = 2048
-    """Examples that the reader streamed holds, still encoded, to shuffle them; the first batch has
-    to wait for them. As records lie in shards in the order of hashes, few are enough. The reader
-    indexed needs none: it shuffles all records of `interleave` shards."""
+    shuffle_buffer: Annotated[Positive, Interval(le=10_000_000)] = 2048
+    """Encoded examples in the shuffle buffer of reader streamed; the first batch waits until it is
+    full. Records are stored in hash order, so a small buffer is enough. Reader indexed needs none:
+    it shuffles all records of `interleave` shards."""
 
-    threads: int = 0
-    """Threads that decode. 0: one for each CPU that this process may use, in a container its
-    quota."""
+    threads: Annotated[Count, Interval(le=1024)] = 0
+    """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
 
-    prefetch: int = 2
-    """Batches made ready ahead of the step that needs them."""
+    prefetch: Annotated[Positive, Interval(le=1024)] = 2
+    """Batches prepared ahead of the training step that needs them."""
 
     deterministic: bool = True
     """Same seed, same order of examples, whatever the number of threads. false: a batch that is
-    ready goes ahead of one that is not."""
+    ready may overtake one that is not."""
 
-    max_wait: float = 0.1
-    """Fraction of a step's time, 0 to 1, spent waiting for input, above which training says what to
-    change."""
+    max_wait: Fraction = 0.1
+    """Fraction of the training time spent waiting for input above which training prints advice."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "input")
-        for name, most in _MOST.items():
-            value = getattr(self, name)
-            require(1 <= value <= most, f"input.{name} is {value}: it must be from 1 to {most:,}.")
-        require(
-            0 <= self.threads <= 1024,
-            f"input.threads is {self.threads}: it must be from 0 to 1024.",
-        )
-        require(
-            0 <= self.max_wait <= 1, f"input.max_wait is {self.max_wait}: it must be from 0 to 1."
-        )
-        require(
-            self.cache_file_gib > 0,
-            f"input.cache_file_gib is {self.cache_file_gib}: it must be above 0.",
-        )
+        """Check the fields against each other."""
         require(
             not (self.reader == "streamed" and self.cache == "encoded"),
-            "input.cache is 'encoded': it is read by input.reader indexed, not streamed.",
+            "input.cache is 'encoded', which only input.reader indexed can read, not streamed.",
         )
         require(
             self.cache_folder is None or self.cache == "file",
             f"input.cache_folder is {self.cache_folder!r}: it needs input.cache file.",
         )
+
+
+def check_originals(
+    transform: TransformConfig, options: InputConfig, augmentation: AugmentationConfig
+) -> None:
+    """Reject options that contradict `transform.storage: originals`."""
+    if transform.storage != "originals":
+        return
+    reject_pixel_cache(options.cache)
+    require(
+        augmentation.min_crop_area < 1,
+        "augmentation.min_crop_area is 1, but transform.storage is 'originals', which training "
+        "crops windows from: set it to 0.08 for a large set of photographs or 0.5 for a small one, "
+        "or choose transform.storage jpeg.",
+    )
+
+
+def reject_pixel_cache(cache: str) -> None:
+    """Reject a cache of pixels, which differ in every epoch if cropped from originals."""
+    require(
+        cache not in ("decoded", "file"),
+        f"input.cache is {cache!r}, but transform.storage is 'originals', from which every epoch "
+        f"crops different pixels: choose input.cache none or encoded.",
+    )

@@ -1,115 +1,111 @@
-"""What only a cluster needs to know: where the pipeline writes, and what each step is given."""
+"""The section `kubeflow`: where a cluster writes, and the resources and settings of each step."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import field
+from typing import Annotated, Any, Literal
 
-from components.contract.configuration import require
-from components.contract.kinds import check_types
+from annotated_types import Gt
+
+from components.contract.configuration import (
+    Count,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
 
 GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
-"""Target → accelerators that a step gets whose `gpu_type` is unset."""
+"""Target → accelerator of a step whose `gpu_type` is unset."""
 
 EVERY_STEP = "all"
 """The name under `steps` that stands for every step."""
 
 
-@dataclass(frozen=True)
+@configuration("kubeflow.steps.tolerations")
 class Toleration:
-    """A taint of nodes on which a step may run nevertheless, in Kubernetes' terms."""
+    """A taint that a step tolerates, in Kubernetes' terms."""
 
-    key: str = ""
+    key: Text = ""
     """Key of the taint; empty: any key."""
 
     operator: Literal["Equal", "Exists"] = "Equal"
     """Equal: the taint has this `value`. Exists: it may have any value."""
 
-    value: str = ""
+    value: Text = ""
     """Value of the taint."""
 
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Effect of the taint; empty: any effect."""
 
-    def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "kubeflow.steps.tolerations")
 
-
-@dataclass(frozen=True)
+@configuration("kubeflow.steps")
 class StepConfig:
     """Resources and settings of one step, or of every step."""
 
-    cpu: float | None = None
+    cpu: Annotated[Number, Gt(0)] | None = None
     """CPU cores, as request and as limit."""
 
-    memory: float | None = None
+    memory: Annotated[Number, Gt(0)] | None = None
     """Memory in GB (10^9 bytes), as request and as limit."""
 
-    gpus: int | None = None
+    gpus: Count | None = None
     """Number of accelerators."""
 
-    gpu_type: str | None = None
-    """Kind of accelerator. Unset: nvidia.com/gpu on open-source Kubeflow, where it is the name of
-    a resource of the nodes; NVIDIA_TESLA_T4 on Vertex AI."""
+    gpu_type: Text | None = None
+    """Type of accelerator. Unset: nvidia.com/gpu, a resource name of the nodes, on open-source
+    Kubeflow; NVIDIA_TESLA_T4 on Vertex AI."""
 
-    image: str | None = None
-    """Container image of this step, if not the common one: one with GPU libraries, for example."""
+    image: Text | None = None
+    """Container image of this step if it differs from the others', such as one with GPU
+    libraries."""
 
-    retries: int | None = None
-    """How many times a failed step is started again. Training resumes from its checkpoint."""
+    retries: Count | None = None
+    """How many times to restart a failed step. Training resumes from its checkpoint."""
 
-    node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels that a node must have. This and what follows, but `env`, is for open-source Kubeflow
-    only."""
+    node_selector: dict[Text, Text] = field(default_factory=dict)
+    """Labels that a node must have. This and the following options, except `env`, apply to
+    open-source Kubeflow only."""
 
     tolerations: list[Toleration] = field(default_factory=list)
-    """Taints of nodes that the step tolerates."""
+    """Node taints that the step tolerates."""
 
-    image_pull_secrets: list[str] = field(default_factory=list)
-    """Kubernetes secrets with the credentials of a private registry."""
+    image_pull_secrets: list[Text] = field(default_factory=list)
+    """Kubernetes secrets with credentials of a private registry."""
 
-    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Kubernetes secret → its keys → the environment variables that are set to their values."""
+    secrets: dict[Text, dict[Text, Text]] = field(default_factory=dict)
+    """Kubernetes secret → its keys → environment variables to set to their values."""
 
-    volumes: dict[str, str] = field(default_factory=dict)
-    """Persistent volume claim → folder at which it is mounted."""
+    volumes: dict[Text, Text] = field(default_factory=dict)
+    """Persistent volume claim → mount path."""
 
-    shared_memory: str | None = None
-    """Size of /dev/shm in Kubernetes' notation, such as 4Gi. By default, containers have 64 MiB."""
+    shared_memory: Text | None = None
+    """Size of /dev/shm in Kubernetes' notation, such as 4Gi. Containers have 64 MiB by default."""
 
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[Text, Text] = field(default_factory=dict)
     """Environment variables; on Vertex AI too."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "kubeflow.steps")
-        for name in ("cpu", "memory"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name} of a step is {value}: it must be above 0.")
-        for name in ("gpus", "retries"):
-            value = getattr(self, name)
-            require(
-                value is None or value >= 0,
-                f"{name} of a step is {value}: it must not be negative.",
-            )
+        """Check quantities and mount paths."""
         require(
             self.shared_memory is None or bool(_QUANTITY.fullmatch(self.shared_memory)),
-            f"shared_memory of a step is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
+            f"kubeflow.steps: shared_memory is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
         )
         for claim, folder in self.volumes.items():
             require(
                 folder.startswith("/"),
-                f"The volume {claim} of a step is mounted at {folder}: give an absolute path.",
+                f"kubeflow.steps: the volume {claim} is mounted at {folder!r}: the path must be "
+                f"absolute.",
             )
 
     def over(self, general: StepConfig) -> StepConfig:
-        """Return `general` with what is set here: values replaced, mappings and lists extended."""
+        """Return `general` with the settings here: values replaced, mappings and lists extended."""
         merged: dict[str, Any] = {}
         for item in dataclasses.fields(self):
             mine, other = getattr(self, item.name), getattr(general, item.name)
@@ -122,52 +118,45 @@ class StepConfig:
         return StepConfig(**merged)
 
 
-@dataclass(frozen=True)
+@configuration("kubeflow")
 class KubeflowConfig:
-    """How the pipeline runs on Kubeflow Pipelines; a local run ignores all of this."""
+    """How the pipeline runs on Kubeflow Pipelines; a local run ignores this section."""
 
-    pipeline_root: str | None = None
-    """URL below which the cluster keeps what the steps write: gs://, s3:// or minio://. Unset: the
+    pipeline_root: Text | None = None
+    """URL below which the cluster stores the outputs of steps: gs://, s3:// or minio://. Unset: the
     cluster's default; Vertex AI needs one, here or when a run is started."""
 
-    storage: str | None = None
-    """Where pushed models, checkpoints and earlier statistics go: a URL, or a folder on a volume.
-    Unset: the pipeline's own folder below the pipeline root. Checkpoints need gs:// or a volume."""
+    storage: Text | None = None
+    """Where pushed models, checkpoints and earlier statistics are stored: a URL, or a folder on a
+    volume. Unset: the pipeline's own folder below the pipeline root. Checkpoints need gs:// or a
+    volume."""
 
-    store_secret: str = "mlpipeline-minio-artifact"
-    """Kubernetes secret with the keys accesskey and secretkey of the object store, for the steps
-    that read images or pushed models there. Used only where images, `storage` or pipeline root are
-    not on gs:// or a volume. The default is the name that Kubeflow gives it; empty: none."""
+    store_secret: Text = "mlpipeline-minio-artifact"
+    """Kubernetes secret with the keys accesskey and secretkey of the object store, for steps that
+    read images or pushed models from it. Used only where images, `storage` or the pipeline root are
+    neither on gs:// nor on a volume. The default is Kubeflow's own; empty: none."""
 
-    steps: dict[str, StepConfig] = field(default_factory=dict)
+    steps: dict[Text, StepConfig] = field(default_factory=dict)
     """Step → its resources and settings; the name `all` stands for every step."""
 
-    workers: int = 1
+    workers: Positive = 1
     """Number of machines that train together, each with the resources of the step Trainer. 1: the
-    step's own pod trains, which needs nothing beside Kubeflow Pipelines. More: the step starts a
-    TFJob, for which the cluster needs Kubeflow's training-operator, or a custom job of Vertex
-    AI."""
+    step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a TFJob, which needs
+    Kubeflow's training-operator in the cluster, or a custom job on Vertex AI."""
 
-    worker_machine: str = "n1-standard-8"
-    """Machine type of each worker on Vertex AI, which gives custom jobs no machine by their cpu and
+    worker_machine: Text = "n1-standard-8"
+    """Machine type of each worker on Vertex AI, whose custom jobs do not choose it by cpu and
     memory. N1 machines take every GPU that is attached by name, such as NVIDIA_TESLA_T4."""
 
-    worker_account: str = ""
-    """Service account of the workers on Vertex AI; empty: its default. Elsewhere they run as the
-    step's own account."""
+    worker_account: Text = ""
+    """Service account of the workers on Vertex AI; empty: its default. Elsewhere they use the
+    step's account."""
 
-    project: str = ""
-    """Project of Google Cloud for the custom job of several workers; needed on Vertex AI only."""
+    project: Text = ""
+    """Google Cloud project of the custom job for several workers; needed on Vertex AI only."""
 
-    region: str = ""
+    region: Text = ""
     """Region of Vertex AI for this job, such as europe-west4."""
-
-    def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "kubeflow")
-        require(
-            self.workers >= 1, f"kubeflow.workers is {self.workers}: it must be at least 1 worker."
-        )
 
     def step(self, name: str) -> StepConfig:
         """Return the resources and settings of step `name`."""
@@ -175,16 +164,17 @@ class KubeflowConfig:
         return self.steps.get(name, StepConfig()).over(general)
 
     def lookup(self, name: str, step: str) -> StepConfig:
-        """Return those of the lookup `name` of `step`: the same access, but no large machine."""
+        """Return the settings of the lookup `name`: `step`'s access, without a large machine."""
         own, full = self.step(name), self.step(step)
         return dataclasses.replace(
             own.over(full), cpu=own.cpu, memory=own.memory, gpus=own.gpus, retries=own.retries
         )
 
     def starter(self, name: str) -> StepConfig:
-        """Return those of step `name` where it only starts workers: no large machine for waiting.
+        """Return the settings of step `name` if it only starts workers and waits for them.
 
-        It keeps what it needs to reach artifacts: image, retries, secrets, volumes and variables.
+        It needs no large machine, but keeps its access to artifacts: image, retries, secrets,
+        volumes and variables.
         """
         general, own = self.step(EVERY_STEP), self.step(name)
         return dataclasses.replace(

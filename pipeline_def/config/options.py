@@ -1,17 +1,25 @@
-"""The options as data, for the help and for what is said of mistakes: names, types, reasons."""
+"""The options of a configuration class as data, and the help printed from them."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import inspect
+import itertools
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
-import docstring_parser
+import yaml
 
-from components.contract.kinds import without_none
+from components.contract.error_messages import describe, did_you_mean, get_fields, strip
+from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
+
+_WIDTH = 80
+_FLAGS = ("-h", "--help")
 
 
 @dataclass(frozen=True)
@@ -19,89 +27,140 @@ class Option:
     """A field of the configuration."""
 
     name: str
-    """`section.field`, or `field` of the whole."""
+    """`section.field`, or `field` outside the sections."""
     kind: Any
-    """Its type."""
+    """Its type, with constraints."""
     default: Any
-    """`dataclasses.MISSING` where one has to be given."""
+    """`dataclasses.MISSING` if the field is required."""
     text: str
-    """What it does, in which unit, and the reason for its default."""
+    """What it does, its unit, and the reason for its default."""
 
     @property
     def section(self) -> str:
-        """The section that it is in; "" for those of the whole."""
+        """Its section; "" for options outside the sections."""
         return self.name.rpartition(".")[0]
 
 
 @functools.cache
-def list_options() -> Mapping[str, Option]:
-    """Return all options by name, in the order of the classes."""
-    return {option.name: option for option in _walk(Config, "")}
-
-
-def list_fields(option: Option) -> list[Option]:
-    """Return the fields of what an option holds a list or a mapping of; none for plain values."""
-    kind = _item_kind(option.kind)
-    return list(_walk(kind, f"{option.name}.")) if dataclasses.is_dataclass(kind) else []
+def list_options(owner: Any = Config) -> Mapping[str, Option]:
+    """Return the options of a configuration class by name, in the order of their definition."""
+    return {option.name: option for option in _walk(owner, "") if option.name != "given"}
 
 
 @functools.cache
-def list_sections() -> Mapping[str, str]:
-    """Return the sections, and the first sentence about each."""
+def list_sections(owner: Any = Config) -> Mapping[str, str]:
+    """Return the sections with the first line of their description."""
     return {
         name: (kind.__doc__ or "").strip().split("\n")[0]
-        for name, kind in get_type_hints(Config).items()
+        for name, kind in get_fields(owner).items()
         if dataclasses.is_dataclass(kind)
     }
 
 
+def list_fields(option: Option) -> list[Option]:
+    """Return the fields of the items of a list or a mapping; none for plain items."""
+    item = strip(option.kind)
+    item = get_args(item)[-1] if get_origin(item) in (list, dict) else item
+    return list(_walk(item, f"{option.name}.")) if dataclasses.is_dataclass(item) else []
+
+
 def _walk(owner: Any, prefix: str) -> Iterator[Option]:
-    hints, texts = get_type_hints(owner), _read_texts(owner)
+    kinds, texts = get_fields(owner), read_descriptions(owner)
     for field in dataclasses.fields(owner):
-        kind, name = hints[field.name], f"{prefix}{field.name}"
+        kind, name = kinds[field.name], f"{prefix}{field.name}"
         if dataclasses.is_dataclass(kind):
             yield from _walk(kind, f"{name}.")
-        elif field.name != "given":
+        else:
             make = field.default_factory
             default = field.default if make is dataclasses.MISSING else make()
-            yield Option(name, kind, default, " ".join(texts.get(field.name, "").split()))
+            yield Option(name, kind, default, texts.get(field.name, ""))
 
 
-def _read_texts(kind: type) -> dict[str, str]:
-    """Return what is written below each field, of base classes too."""
+def read_descriptions(owner: type) -> dict[str, str]:
+    """Return the docstring below each field of a class, inherited fields included.
+
+    pydantic's `use_attribute_docstrings` would read the source on every import, not only for help.
+    """
     texts: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(base):
-            parsed = docstring_parser.parse_from_object(base)
-            texts |= {param.arg_name: param.description or "" for param in parsed.params}
+    for base in filter(dataclasses.is_dataclass, reversed(owner.__mro__)):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        for field, below in itertools.pairwise(getattr(tree, "body", ())):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(str(s))):
+                    texts[name] = " ".join(s.split())
     return texts
 
 
-def find_kind(path: str) -> Any:
-    """Return the type of an option, or of a field within its value; None if there is none.
+def print_requested_help(
+    arguments: Sequence[str], usage: str, *, prog: str, options: Mapping[str, Option]
+) -> bool:
+    """Print the help that the arguments ask for; return whether they ask for any.
+
+    `--help` prints the usage, `--help SECTION` and `--help OPTION` some options, `--help-all` all.
 
     Args:
-        path: such as `training.epochs`, or `evaluation.thresholds.metric` of a list's items.
+        arguments: the command line.
+        usage: help text of the command.
+        prog: name of the command.
+        options: of the command.
+
+    Raises:
+        ConfigurationError: there is no such section or option.
     """
-    kind: Any = Config
-    for name in path.split("."):
-        kind = _item_kind(kind)
-        if not dataclasses.is_dataclass(kind):
-            return None
-        kind = get_type_hints(kind).get(name)
-    return kind
+    shown = sorted(options.values(), key=lambda option: bool(option.section))
+    if "--help-all" in arguments:
+        print(usage.strip(), *_describe(shown), sep="\n")
+        return True
+    asked = next((place for place, one in enumerate(arguments) if one in _FLAGS), None)
+    if asked is None:
+        return False
+    topic = next(iter(arguments[asked + 1 :]), "").removeprefix("--")
+    if topic:
+        print(*_describe_topic(topic, shown, prog), sep="\n")
+    else:
+        print(usage.strip())
+        if sections := dict.fromkeys(option.section for option in shown if option.section):
+            text = f"More options: {prog} --help SECTION, one of {', '.join(sections)}; or "
+            more = textwrap.fill(f"{text}--help-all.", _WIDTH, break_on_hyphens=False)
+            print(f"\n{more}")
+    return True
 
 
-def field_names(path: str) -> list[str]:
-    """Return the fields of what `path` names, as in `find_kind`."""
-    kind = _item_kind(find_kind(path))
-    return (
-        [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
-    )
+def _describe_topic(topic: str, shown: Collection[Option], prog: str) -> Iterator[str]:
+    chosen = [option for option in shown if topic in (option.name, option.section)]
+    if not chosen:
+        known = [*list_sections(), *list_options()]
+        hint = did_you_mean(topic, known) or f" See {prog} --help."
+        raise ConfigurationError(f"Unknown help topic '{topic}'.{hint}")
+    yield from _describe(chosen)
+    if len(chosen) == 1:
+        yield from _describe(list_fields(chosen[0]), dashes="")
 
 
-def _item_kind(kind: Any) -> Any:
-    """Return what a list holds, or a mapping under its names; other types as they are."""
-    kind = without_none(kind)
-    arguments = get_args(kind)
-    return arguments[-1] if arguments and get_origin(kind) is not Literal else kind
+def _describe(options: Sequence[Option], dashes: str = "--") -> Iterator[str]:
+    section = None
+    for option in options:
+        if option.section != section and option.section in list_sections():
+            yield f"\n{option.section}: {list_sections()[option.section]}"
+        section = option.section
+        yield ""
+        yield textwrap.fill(
+            f"{dashes}{option.name}  {describe(option.kind)}; {_describe_default(option)}",
+            _WIDTH,
+            initial_indent="  ",
+            subsequent_indent="      ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield textwrap.fill(
+            option.text, _WIDTH, initial_indent="      ", subsequent_indent="      "
+        )
+
+
+def _describe_default(option: Option) -> str:
+    if option.default is dataclasses.MISSING:
+        return "required"
+    if option.default in (None, ""):
+        return "default unset"
+    text = yaml.safe_dump(option.default, default_flow_style=True, width=1000).strip()
+    return f"default {text.removesuffix('...').strip()}"

@@ -1,7 +1,8 @@
-"""Recipes: values of training, model and augmentation that go together, and which one to take.
+"""Choices that follow from the images: image size, network and recipe.
 
-After BiT-HyperRule (Kolesnikov et al., 2020): the length of a training follows from the number of
-images, augmentation from their number and size, so that nobody has to tune to begin.
+A recipe is a set of defaults for training, model and augmentation. As in BiT-HyperRule (Kolesnikov
+et al., 2020), the length of training follows from the number of images, so that nobody has to tune
+to get started.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from components.contract.rules_of_thumb import SMALL_SIDE
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
-ENOUGH_FOR_CIFAR = 2_000
-"""Images from which on recipe cifar is taken; a rule of thumb, not measured."""
+# A rule of thumb, not measured.
+_ENOUGH_FOR_CIFAR = 2_000
+
+# The first one not below the images is taken.
+_STANDARD_SIZES = (32, 64, 96, 224)
+_SMALL_IMAGE = 96
 
 Values = Mapping[str, Any]
 """`section.field` → value."""
 
 
 class _Sections(Protocol):
-    """What is looked at and set: of the whole configuration, or of that of the Trainer step."""
+    """The sections that are read and set: of the whole configuration or of the Trainer step."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -38,8 +43,6 @@ class _Sections(Protocol):
     def training(self) -> TrainingConfig: ...
     @property
     def augmentation(self) -> AugmentationConfig: ...
-    @property
-    def given(self) -> list[str]: ...
 
 
 Sections = TypeVar("Sections", bound=_Sections)
@@ -51,48 +54,99 @@ class Recipe:
 
     name: str
     why: str
-    """The reason for taking it; a clause that follows "as"."""
+    """Reason for choosing it; a clause that follows "as"."""
     values: Values
-    """What it sets, unless the user has."""
+    """The options it sets unless the user has."""
 
     def __str__(self) -> str:
         return f"{self.name}, as {self.why}"
 
 
-def find_recipe(config: _Sections, *, images: int, size: int) -> Recipe:
-    """Return the recipe that `training.recipe` names, or the one that suits the images.
+def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sections, Recipe]:
+    """Choose image size, network and recipe where the user has not.
 
     Args:
-        config: as the user gave it.
-        images: to train on; 0 if nobody knows yet.
-        size: side of the images that the model sees, pixels.
+        config: as given by the user.
+        shorter_side: typical shorter side of the images, pixels.
+        images: number of training images; 0 if unknown.
+
+    Returns:
+        The complete configuration, and the recipe that was applied.
     """
+    name, size = _choose_network(config, shorter_side=shorter_side, images=images)
+    config = dataclasses.replace(
+        config,
+        transform=dataclasses.replace(config.transform, size=size),
+        model=dataclasses.replace(config.model, name=name),
+    )
+    recipe = _find_recipe(config, images=images, size=size)
+    return _apply_recipe(config, recipe), recipe
+
+
+def _choose_network(config: _Sections, *, shorter_side: int, images: int) -> tuple[str, int]:
+    """Return the name of the network and its image size, pixels."""
+    model, wanted = config.model, config.transform.size
+    sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
+    size = wanted or next(sizes, _STANDARD_SIZES[-1])
+    name = model.name
+    if name == "auto" and not model.build_fn:
+        name = _suitable_network(model.weights, size=size, images=images)
+    if wanted is None and name in OWN_NETWORKS:
+        size = min(size, _SMALL_IMAGE)
+    if wanted is None and model.weights == "imagenet":
+        size = NATIVE_SIZES[name]
+    return name, size
+
+
+def _suitable_network(weights: str, *, size: int, images: int) -> str:
+    if weights == "imagenet":
+        return "mobilenet_v2"
+    enough = weights != "none" or images >= ENOUGH_TO_START_AT_RANDOM
+    if size >= _SMALL_IMAGE:
+        return "mobilenet_v2" if enough else "cnn"
+    return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
+
+
+def _find_recipe(config: _Sections, *, images: int, size: int) -> Recipe:
+    """Return the recipe that `training.recipe` names, or the one that suits the images."""
     name: str = config.training.recipe
     why = "you asked for it"
     if name == "auto":
-        name, why = _choose(config, images=images, size=size)
+        name, why = _choose_recipe(config, images=images, size=size)
     values = dict(_RECIPES[name](images))
     if config.training.recipe == "auto" and size <= SMALL_SIDE:
-        # Text and digits are not symmetric, and images of this size often are just that.
+        # Images of this size are often text or digits, which are not symmetric.
         values.pop("augmentation.flip", None)
     return Recipe(name, why, values)
 
 
-def apply_recipe(config: Sections, recipe: Recipe) -> Sections:
-    """Set what the recipe sets and the user has not: neither by name, nor to another value."""
+def _choose_recipe(config: _Sections, *, images: int, size: int) -> tuple[str, str]:
+    if config.model.weights != "none":
+        return "transfer", "model.weights are given"
+    if size > SMALL_SIDE:
+        return "photos", f"images have {size} pixels"
+    return (
+        "cifar" if images >= _ENOUGH_FOR_CIFAR else "small",
+        f"there are {images:,} images of {size} pixels to train on",
+    )
+
+
+def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
+    """Set the recipe's values, except options that the user named or changed."""
     sections: dict[str, dict[str, Any]] = {"training": {"recipe": recipe.name}}
-    defaults = type(config)()
+    defaults, given = type(config)(), getattr(config, "given", ())
     for key, value in recipe.values.items():
         section, field = key.split(".")
-        ours, default = (_value(c, key) for c in (config, defaults))
-        if key not in config.given and ours == default:
+        if key not in given and _value(config, key) == _value(defaults, key):
             sections.setdefault(section, {})[field] = value
-    changed = {
+    changed: dict[str, Any] = {
         name: dataclasses.replace(getattr(config, name), **fields)
         for name, fields in sections.items()
     }
-    # From here on it is all one who has made which choice.
-    return dataclasses.replace(config, given=[], **changed)
+    if given:
+        # From here on it does not matter who chose a value.
+        changed["given"] = []
+    return dataclasses.replace(config, **changed)
 
 
 def recipe_values(config: _Sections, *, images: int) -> dict[str, dict[str, Any]]:
@@ -102,15 +156,15 @@ def recipe_values(config: _Sections, *, images: int) -> dict[str, dict[str, Any]
     recipe changes it.
 
     Args:
-        config: with all choices made.
-        images: to train on; 0 if nobody knows.
+        config: output of `resolve`.
+        images: number of training images; 0 if unknown.
     """
     every = {name: recipe(images) for name, recipe in _RECIPES.items()}
     compiled, defaults = config.training.recipe, type(config)()
     own = every.get(compiled, {})
     found: dict[str, dict[str, Any]] = {name: {} for name in (*every, compiled)}
     for key in sorted({key for values in every.values() for key in values}):
-        value, default = (_value(of, key) for of in (config, defaults))
+        value, default = _value(config, key), _value(defaults, key)
         if value not in (default, own.get(key, default)):
             continue
         for name, values in found.items():
@@ -123,23 +177,12 @@ def _value(config: _Sections, key: str) -> Any:
     return getattr(getattr(config, section), field)
 
 
-def _choose(config: _Sections, *, images: int, size: int) -> tuple[str, str]:
-    if config.model.weights != "none":
-        return "transfer", "model.weights are given"
-    if size > SMALL_SIDE:
-        return "photos", f"images have {size} pixels"
-    return (
-        "cifar" if images >= ENOUGH_FOR_CIFAR else "small",
-        f"there are {images:,} images of {size} pixels to train on",
-    )
-
-
 def _small(images: int) -> Values:
     return {"training.epochs": _epochs(images, seen=17_000, least=12, most=20)}
 
 
 def _cifar(images: int) -> Values:
-    """After Page (2018) and Jordan (2024): a large batch, a large rate, and few epochs."""
+    """After Page (2018) and Jordan (2024): a large batch, a high learning rate and few epochs."""
     return {
         "training.batch_size": 512 if images >= 20_000 else 128,
         "training.epochs": _epochs(images, seen=675_000, least=15, most=40),
@@ -149,11 +192,11 @@ def _cifar(images: int) -> Values:
         "training.momentum": 0.85,
         "training.schedule": "linear",
         "training.warmup_epochs": 2.0,
-        # Decoupled; theirs goes through the momentum, which makes 1.3e-3 as much.
+        # Decoupled; theirs passes through the momentum, where 1.3e-3 has the same effect.
         "training.weight_decay": 9e-3,
         "training.label_smoothing": 0.2,
         "augmentation.flip": True,
-        # Fewer images are learnt by heart sooner.
+        # Fewer images overfit sooner.
         "augmentation.cutout": 0.4 if images >= 20_000 else 0.5,
         "model.dropout": 0.0,
     }

@@ -1,161 +1,172 @@
-"""How the network is trained: every choice, its default and the reason for it."""
+"""The sections `training` and `transfer`: how the network is trained or fine-tuned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from components.contract.configuration import require
-from components.contract.kinds import check_types
+from annotated_types import Gt, Interval
 
-_RANGES = {
-    "momentum": (0, 0.999),
-    "weight_decay": (0, 1),
-    "label_smoothing": (0, 0.9),
-    "clip_norm": (0, 1e6),
-    "ema": (0, 0.99999),
-    "warmup_epochs": (0, 1e4),
-    # The largest that is known to train well; a batch is an array of the reader.
-    "batch_size": (1, 65_536),
-}
-_AT_LEAST = {
-    "epochs": 1,
-    "patience": 1,
-    "accumulate": 1,
-    "steps_per_call": 0,
-    "checkpoint_steps": 0,
-    "profile_steps": 0,
-    "seed": 0,
-}
+from components.contract.configuration import (
+    Count,
+    Fraction,
+    Number,
+    Positive,
+    configuration,
+    require,
+)
 
 
-@dataclass(frozen=True)
+@configuration("training")
 class TrainingConfig:
     """How the network is trained."""
 
     recipe: Literal["auto", "small", "photos", "transfer", "cifar"] = "auto"
-    """Sets options of training, model and augmentation that are not given, all together.
+    """Set of defaults for training, model and augmentation; options that you set stay as they are.
     small: few or small images, from random weights. cifar: thousands of images up to 64 pixels.
-    photos: photographs, from random weights. transfer: from pretrained weights. auto: by the number
-    of images, their size and `model.weights`; the run says which and why."""
+    photos: photographs, from random weights. transfer: from pretrained weights. auto: chosen by the
+    number of images, their size and `model.weights`; the run prints which and why."""
 
-    epochs: int = 20
-    """Largest number of passes over the training images."""
+    epochs: Positive = 20
+    """Maximum number of passes over the training images."""
 
-    patience: int = 5
-    """Stop after this many epochs without a better `metric` on the eval split, and keep the
-    best."""
+    patience: Positive = 5
+    """Stop after this many epochs without a better `metric` on the eval split, and keep the best
+    epoch."""
 
     metric: Literal["loss", "accuracy", "balanced_accuracy"] = "loss"
-    """What `patience` and the choice of the best epoch watch, on the eval split. loss: the
-    cross-entropy, which still tells epochs apart when few images are left to get right.
-    balanced_accuracy: the mean of the recalls of all classes, where rare classes matter as much as
-    frequent ones."""
+    """Metric on the eval split that `patience` and the choice of the best epoch use. loss:
+    cross-entropy, which still ranks epochs when accuracy is nearly perfect. balanced_accuracy: mean
+    recall over the classes, where rare classes matter as much as frequent ones."""
 
-    batch_size: int = 32
-    """Images per update of the weights, on all accelerators together."""
+    # The largest that is known to train well; a batch is one array of the reader.
+    batch_size: Annotated[Positive, Interval(le=65_536)] = 32
+    """Images per weight update, over all accelerators together."""
 
-    accumulate: int = 1
-    """Parts that a batch is computed in, one after the other, before the weights are updated once;
-    for batches that do not fit into the accelerator's memory. Batch normalisation sees a part."""
+    accumulate: Positive = 1
+    """Split each batch into this many parts and compute them in sequence before the weights are
+    updated; for batches that do not fit in accelerator memory. Batch normalization sees one
+    part."""
 
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """adam: works with hardly any tuning (Kingma and Ba, 2015). adamw: the same with weight decay
-    of its own (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum; the best accuracy of
+    """adam: works with hardly any tuning (Kingma and Ba, 2015). adamw: Adam with decoupled weight
+    decay (Loshchilov and Hutter, 2019). sgd: with Nesterov momentum; most accurate for
     convolutional networks with a long schedule."""
 
-    learning_rate: float = 1e-3
-    """Largest learning rate, after warm-up; in fine-tuning, that of the unfrozen layers."""
+    learning_rate: Annotated[Number, Gt(0)] = 1e-3
+    """Peak learning rate, after warm-up; in fine-tuning, of the unfrozen layers."""
 
-    momentum: float = 0.9
+    momentum: Annotated[Number, Interval(ge=0, le=0.999)] = 0.9
     """Nesterov momentum of sgd."""
 
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
     """How the learning rate falls after warm-up. cosine, linear: to zero at the last epoch. step:
     to a tenth at 50, 75 and 90 % of all epochs. constant: not at all."""
 
-    warmup_epochs: float = 0.0
-    """Epochs, or parts of one, in which the learning rate rises from zero. Off for adam, which
-    scales its steps by itself; large rates of sgd need it."""
+    warmup_epochs: Annotated[Number, Interval(ge=0, le=10_000)] = 0.0
+    """Epochs, whole or fractional, over which the learning rate rises from zero. Off because adam
+    adapts its step size; large learning rates of sgd need it."""
 
-    weight_decay: float = 0.0
-    """Fraction of each weight that is taken off in every update, times the learning rate. Never of
-    biases and the parameters of normalisation, which do not overfit. Off: for a short training from
-    few images early stopping does more."""
+    weight_decay: Fraction = 0.0
+    """Fraction of each weight subtracted per update, times the learning rate. Biases and
+    normalization parameters are excluded, because they do not overfit. Off: for short trainings on
+    few images early stopping helps more."""
 
-    label_smoothing: float = 0.0
-    """Part of each label that is spread over all classes (Szegedy et al., 2016). Off, because it
-    makes probabilities less extreme; 0.1 is usual for long trainings and wrong labels."""
+    label_smoothing: Annotated[Number, Interval(ge=0, le=0.9)] = 0.0
+    """Fraction of each label spread over all classes (Szegedy et al., 2016). Off because it makes
+    probabilities less extreme; 0.1 is common for long trainings and noisy labels."""
 
     calibrate: bool = False
-    """Fit a temperature on the eval split after training, by which the exported model divides its
-    logits (Guo et al., 2017): the answers stay the same, their probabilities come nearer to how
-    often they are right. Off, because a fit to fewer than some hundred images may do harm."""
+    """After training, fit a temperature on the eval split by which the exported model divides its
+    logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
+    better. Off because fitting on fewer than a few hundred images may do harm."""
 
-    clip_norm: float = 0.0
-    """Largest norm of all gradients together; larger ones are scaled down. 0: off, as batch
-    normalisation keeps them in bounds; 1 is usual for ConvNeXt and large learning rates."""
+    clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
+    """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
+    normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""
 
-    ema: float = 0.0
-    """Decay of the moving average of all weights, per update; the average is what is evaluated and
-    exported. 0: off, because a schedule that ends at zero averages by itself; 0.999 steadies short
-    or noisy trainings. It starts fast: at update n the decay is at most (1 + n) / (10 + n)."""
+    ema: Annotated[Number, Interval(ge=0, le=0.99999)] = 0.0
+    """Decay per update of an exponential moving average of the weights; the average is evaluated
+    and exported. 0: off, because a schedule that ends at zero has a similar effect; 0.999 steadies
+    short or noisy trainings. At update n the decay is at most (1 + n) / (10 + n), for a fast
+    start."""
 
     balance: Literal["none", "weights", "sampling"] = "none"
-    """What is done for rare classes. weights: the loss of an image counts in inverse proportion to
-    the frequency of its class. sampling: an epoch draws all classes equally often; needs the reader
-    indexed. Off: it costs accuracy on the frequent classes."""
+    """How to treat rare classes. weights: weight the loss of an image inversely to the frequency of
+    its class. sampling: draw all classes equally often in an epoch; needs reader indexed. Off
+    because it lowers the accuracy on frequent classes."""
 
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """What convolutions compute in; weights stay float32. bfloat16: twice as fast on GPUs from
+    """Precision of the computation; weights stay float32. bfloat16: twice as fast on GPUs from
     Ampere on, TPUs, and CPUs with AVX-512 BF16 or AMX. float16: for older GPUs, with loss scaling.
     The exported model computes in float32."""
 
     xla: bool = False
-    """Compile the step with XLA. Off: it takes minutes to compile large networks; on CPU it was
-    twice as slow."""
+    """Compile the training step with XLA. Off: large networks take minutes to compile; on CPU it
+    was twice as slow."""
 
     accelerator: Literal["auto", "cpu", "gpu", "mirrored", "workers", "tpu"] = "auto"
     """auto: the TPU that TPU_NAME names, else the workers of TF_CONFIG, else all GPUs, else the
-    CPU. mirrored: all GPUs of this machine. gpu: its first one."""
+    CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
 
     deterministic: bool | None = None
-    """Same seed, same weights bit for bit. Unset: on for CPU; off for accelerators, where it costs
-    speed and some operations do not have it."""
+    """Same seed, same weights bit for bit. Unset: on for CPU; off for accelerators, where it is
+    slower and some operations do not support it."""
 
-    steps_per_call: int = 0
-    """Steps that run on the device before Python looks at the result. 0: as many as take about a
-    second."""
+    steps_per_call: Count = 0
+    """Training steps that run on the device before control returns to Python. 0: about as many as
+    take a second."""
 
-    seed: int = 0
-    """Seed of the initial weights, of shuffling and of augmentation."""
+    seed: Count = 0
+    """Seed of the initial weights, shuffling and augmentation."""
 
-    checkpoint_steps: int = 0
-    """Save the state of training after every so many steps, to go on from there when it is killed,
-    and at the end of every epoch. 0: only there."""
+    checkpoint_steps: Count = 0
+    """Save a checkpoint every so many training steps, besides every epoch, so that an interrupted
+    training resumes there. 0: every epoch only."""
 
-    profile_steps: int = 0
-    """Steps of which a profile is recorded for TensorBoard, from the tenth step on. 0: none."""
+    profile_steps: Count = 0
+    """Training steps to profile for TensorBoard, from the tenth step on. 0: none."""
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        check_types(self, "training")
-        for name, least in _AT_LEAST.items():
-            value = getattr(self, name)
-            limit = "not be negative" if least == 0 else f"be at least {least}"
-            require(value >= least, f"training.{name} is {value}: it must {limit}.")
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            require(
-                low <= value <= high,
-                f"training.{name} is {value}: it must be from {low} to {high}.",
-            )
-        require(
-            0 < self.learning_rate < float("inf"),
-            f"training.learning_rate is {self.learning_rate}: it must be above 0, and finite.",
-        )
+        """Check the fields against each other."""
         require(
             self.weight_decay == 0 or self.optimizer != "adam",
-            f"training.weight_decay is {self.weight_decay}: choose training.optimizer adamw, which "
+            f"training.weight_decay is {self.weight_decay}: set training.optimizer to adamw, which "
             f"is adam with weight decay.",
+        )
+
+
+@configuration("transfer")
+class TransferConfig:
+    """How a network that starts from `model.weights` is fine-tuned.
+
+    First a new head is trained on frozen features, then the unfrozen layers too, as `training`
+    says. Without weights this section has no effect.
+    """
+
+    head_epochs: Count = 30
+    """Maximum number of epochs of the first phase, which trains the new last layer only. 0: skip
+    this phase."""
+
+    head_learning_rate: Annotated[Number, Gt(0)] = 1e-2
+    """Learning rate of the first phase; higher than in the second, as a single layer tolerates
+    more."""
+
+    cache_features: bool = True
+    """Compute the frozen features of all images once, so that an epoch of the first phase takes
+    seconds. The head then sees no augmented images. false: it does, and an epoch takes a full
+    forward pass. The second phase augments in either case."""
+
+    unfreeze: Positive | Literal["all", "none"] = "all"
+    """What the second phase trains besides the head: all layers, the last so many blocks of the
+    network, or none, which skips the second phase."""
+
+    train_batch_norm: bool = False
+    """Update batch normalization in the second phase. Off because statistics from a few batches
+    would replace those of the much larger pretraining set."""
+
+    def __post_init__(self) -> None:
+        """Check that at least one phase is left."""
+        require(
+            self.head_epochs > 0 or self.unfreeze != "none",
+            "transfer.head_epochs is 0 and transfer.unfreeze is none: nothing would be trained.",
         )

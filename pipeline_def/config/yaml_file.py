@@ -1,8 +1,9 @@
-"""Reads YAML that anybody may have written: whatever it holds, at once or in one sentence."""
+"""Reads YAML from any author: whatever it contains, it is rejected quickly or returned as data."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import yaml
@@ -11,42 +12,65 @@ from components.contract.errors import ConfigurationError
 
 MOST_BYTES = 2**20
 MOST_VALUES = 10_000
-"""With what aliases repeat: ten lines can stand for billions of values."""
+"""Counting what aliases repeat: ten lines can stand for billions of values."""
 DEEPEST = 20
 """Levels of nesting; the deepest option has five."""
 
 
+class _Loader(yaml.SafeLoader):
+    """Resolves plain scalars as YAML 1.2 does: `off` and dates are text, 1e-3 is a number."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+0123456789."),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+    ("merge", r"<<", "<"),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
+    )
+
+
 def read_yaml(path: str) -> Any:
-    """Read a YAML file; None if it says nothing.
+    """Read a YAML file; return None if it is empty.
 
     Raises:
-        ConfigurationError: it cannot be read, is no YAML, or is too large, deep or repetitive.
+        ConfigurationError: the file cannot be read, is not YAML, or is too large, deep or
+            repetitive.
     """
-    text = _read_text(path)
-    try:
-        check_size(text, path)
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not YAML{_describe_place(error)}.") from error
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        # Of values that look like a date, or are marked as one, and are none.
-        raise ConfigurationError(f"{path} holds a value that is none: {error}.") from error
+    return parse_yaml(_read_text(path), path)
 
 
-def check_size(text: str, where: str) -> None:
-    """Check how much a YAML text stands for, before it is taken apart.
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse YAML.
 
     Args:
         text: YAML, or anything else.
-        where: it comes from, for messages.
+        where: its file or option, for messages.
 
     Raises:
-        ConfigurationError: it is nested too deeply, or stands for too many values.
-        yaml.YAMLError: it is no YAML.
+        ConfigurationError: it is not YAML, or is too deep or repetitive.
     """
-    # Of the collections that are open, and of the whole: their anchors and values so far.
+    try:
+        _check_size(text, where)
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{where} is not YAML{_describe_place(error)}.") from error
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        # For example a value tagged as a date that is not one.
+        raise ConfigurationError(f"{where} has an invalid value: {error}.") from error
+
+
+def _check_size(text: str, where: str) -> None:
+    """Check how many values a YAML text stands for, before it is parsed."""
+    # For the document and each open collection: its anchor, and its number of values so far.
     open_ones: list[tuple[str | None, int]] = [(None, 0)]
     sizes: dict[str, int] = {}
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -64,11 +88,11 @@ def check_size(text: str, where: str) -> None:
             _add(open_ones, 1)
         if len(open_ones) > DEEPEST:
             raise ConfigurationError(
-                f"{where} is nested more than {DEEPEST} levels deep: no option is."
+                f"{where} is nested more than {DEEPEST} levels deep; no option is."
             )
         if open_ones[-1][1] > MOST_VALUES:
             raise ConfigurationError(
-                f"{where} stands for more than {MOST_VALUES:,} values: no configuration does."
+                f"{where} stands for more than {MOST_VALUES:,} values; no configuration does."
             )
 
 
@@ -88,9 +112,7 @@ def _read_text(path: str) -> str:
     except OSError as error:
         raise ConfigurationError(f"Cannot read {path}: {error.strerror}.") from error
     if len(text) > MOST_BYTES:
-        raise ConfigurationError(
-            f"{path} is larger than {MOST_BYTES:,} bytes: no configuration is."
-        )
+        raise ConfigurationError(f"{path} is larger than {MOST_BYTES:,} bytes.")
     return text
 
 

@@ -17,8 +17,7 @@ from components.contract.machine import available_memory, gib
 from components.contract.progress import add_progress
 from components.images.canonical import CHANNELS
 from components.transform.config import TransformConfig
-from pipeline_def.config.input import InputConfig
-from pipeline_def.config.originals import require_no_pixels
+from pipeline_def.config.input import InputConfig, reject_pixel_cache
 from pipeline_def.data.file_cache import default_folder, open_pixels
 from pipeline_def.data.host_calls import Pixels, empty_aligned
 from pipeline_def.data.sampler import Int64Array
@@ -48,7 +47,7 @@ def resolve_cache(
     decoded = sum(pixel_bytes(shards, config) for shards in splits)
     cache = options.cache
     if config.storage == "originals":
-        require_no_pixels(cache)
+        reject_pixel_cache(cache)
         cache = "none" if cache == "auto" else cache
     if cache == "auto":
         available = available_memory()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from pathlib import Path
 
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
 from components.storage.artifact_files import on_disk
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import NATIVE_SIZES
-from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_options import Parser, add_target
 from pipeline_def.steps import EXAMPLE_GEN, PREDICTOR
@@ -27,8 +27,8 @@ _ASSUMED_SIDE = {False: 96, True: 224}
 def overview(arguments: list[str]) -> int:
     """Print the help, or report an unknown command."""
     first = arguments[0] if arguments else ""
-    if similar := difflib.get_close_matches(first, COMMANDS, n=1):
-        raise ConfigurationError(f"Unknown command {first!r}. Did you mean {similar[0]!r}?")
+    if hint := did_you_mean(first, COMMANDS):
+        raise ConfigurationError(f"Unknown command {first!r}.{hint}")
     parser = Parser(prog="kfp_runner.py", description=_DESCRIPTION)
     commands = parser.add_subparsers(required=True, metavar="|".join(COMMANDS))
     for name, command in COMMANDS.items():
@@ -48,13 +48,12 @@ def compile_(arguments: list[str]) -> int:
         metavar="FILE",
         help="File to write. Default: pipeline.yaml.",
     )
-    choices = make_parser(
-        "kfp_runner.py compile", parser.format_help(), hidden={"output", "working_copy"}
-    )
     if any(word.startswith(("-h", "--help")) for word in arguments):
-        parse(choices, arguments)
-    own, rest = parser.parse_known_args(arguments)
-    config, _ = parse(choices, rest)
+        own, rest = argparse.Namespace(), arguments
+    else:
+        own, rest = parser.parse_known_args(arguments)
+    hidden = {"output", "working_copy"}
+    config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
     config = _resolve_for_cluster(config)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import os
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from components.contract.error_messages import did_you_mean, quote
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
-from pipeline_def.local import screens
+from pipeline_def.local import usage
 from pipeline_def.local.output.folder import RECORDS, Output, open_output, working_folder
 from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
@@ -29,13 +29,8 @@ from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 if TYPE_CHECKING:
     from pipeline_def.local.summary import Summary
 
-_OF_RUNS: dict[str, dict[str, Any]] = {
-    "--lineage": {},
-    "--compare": {"nargs": 2},
-    "--to": {},
-    "--json": {"action": "store_true"},
-    "--repair": {"action": "store_true"},
-}
+# Option → how many values it takes.
+_OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0}
 
 
 def run(arguments: list[str]) -> int:
@@ -43,7 +38,7 @@ def run(arguments: list[str]) -> int:
     from pipeline_def.local.display.console import print_summary
     from pipeline_def.local.execution import execute
 
-    config, _ = parse(make_parser("local_runner.py", screens.RUN), _name_folder(arguments))
+    config, _ = parse(_name_folder(arguments), prog="local_runner.py", usage=usage.RUN)
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         config = prepare(config, layout)
@@ -104,8 +99,8 @@ def inspect(arguments: list[str]) -> int:
     """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
     from pipeline_def.local import inspection
 
-    parser = make_parser("local_runner.py inspect", screens.INSPECT)
-    config, _ = parse(parser, _name_folder(arguments))
+    prog = "local_runner.py inspect"
+    config, _ = parse(_name_folder(arguments), prog=prog, usage=usage.INSPECT)
     if config.data is None:
         raise ConfigurationError("Name the folder: local_runner.py inspect DIR.")
     inspection.inspect(make_absolute(config))
@@ -116,8 +111,12 @@ def schema(arguments: list[str]) -> int:
     """Run the steps up to SchemaGen, and write what it inferred to a file."""
     from pipeline_def.local.execution import execute
 
-    parser = make_parser("local_runner.py schema", screens.SCHEMA, own={"--to": {}})
-    config, options = parse(parser, _name_folder(arguments))
+    config, options = parse(
+        _name_folder(arguments),
+        prog="local_runner.py schema",
+        usage=usage.SCHEMA,
+        own={"to": 1},
+    )
     validation = dataclasses.replace(config.validation, schema=None)
     config = dataclasses.replace(config, validation=validation)
     with _opened(config) as (config, output):
@@ -140,8 +139,9 @@ def runs(arguments: list[str]) -> int:
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
-    parser = make_parser("local_runner.py runs", screens.RUNS, hidden=others, own=_OF_RUNS)
-    config, options = parse(parser, arguments)
+    config, options = parse(
+        arguments, prog="local_runner.py runs", usage=usage.RUNS, hidden=others, own=_OF_RUNS
+    )
     if options["repair"]:
         return _repair(Layout(working_folder(make_absolute(config))))
     if options["to"] and not options["compare"]:
@@ -200,11 +200,8 @@ def _name_folder(arguments: list[str]) -> list[str]:
     if not arguments or arguments[0].startswith("-"):
         return arguments
     first = arguments[0]
-    meant = difflib.get_close_matches(first, COMMANDS, n=1)
-    if meant and not os.path.exists(first):
-        raise ConfigurationError(
-            f"There is neither a command nor a folder {first}: did you mean {meant[0]}?"
-        )
+    if (hint := did_you_mean(first, COMMANDS)) and not os.path.exists(first):
+        raise ConfigurationError(f"Unknown command {quote(first)}.{hint}")
     return ["--data", *arguments]
 
 

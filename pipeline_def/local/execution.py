@@ -21,6 +21,7 @@ from pipeline_def.local.output.folder import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
 from pipeline_def.startup import quick_imports
+from pipeline_def.steps import STEPS
 
 
 def execute(
@@ -78,7 +79,7 @@ def _run_recorded(
         runner="local",
         pipeline=config.name,
         configuration=to_dict(config),
-        code={name: code_digest(name, config.model.build_fn) for name in names},
+        code={name: code_digest(name, config.model.build_fn) for name in names if name in STEPS},
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):

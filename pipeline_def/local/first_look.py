@@ -11,8 +11,7 @@ from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.network_choice import resolve
-from pipeline_def.config.recipes import Recipe
+from pipeline_def.config.recipes import Recipe, resolve
 from pipeline_def.model.preflight import check_imagenet, check_memory
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.steps import TRAINER

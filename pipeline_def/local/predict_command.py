@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +18,7 @@ from components.predict.files import count_files, find_sources
 from components.predict.flow import Outcome, Tally, predict
 from components.predict.model import RankingModel, import_quietly
 from components.predict.table import check_format, write_table
-from pipeline_def.config.command_line import make_parser, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
 from pipeline_def.local.display.progress_bar import clock, make_bar
@@ -29,10 +27,9 @@ from pipeline_def.local.display.step_progress import StepProgress
 from pipeline_def.local.output.folder import ASKED, open_output
 from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.pushed_model import find_model, find_options
-from pipeline_def.local.screens import PREDICT
+from pipeline_def.local.usage import PREDICT
 
 _OF_PREDICTION = ("predict.top", "predict.batch", "predict.batch_mpixels")
-_VERSION = re.compile(r"^--model(?==|$)")
 
 _MOST_ROWS = 10
 _MOST_LABELS = 10
@@ -43,15 +40,18 @@ def predict_files(arguments: Sequence[str]) -> int:
     """Read the command line and do what it says; return 1 if no file was answered."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
     hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
-    # `--model` alone is the section of a run's configuration.
-    own: dict[str, dict[str, Any]] = {"--version": {}, "--to": {}}
-    parser = make_parser("local_runner.py predict", PREDICT, hidden=hidden, own=own)
     files, rest = _split_files(arguments)
-    config, options = parse(parser, [_VERSION.sub("--version", word) for word in rest])
+    config, options = parse(
+        rest,
+        prog="local_runner.py predict",
+        usage=PREDICT,
+        hidden=hidden,
+        own={"model": 1, "to": 1},
+    )
     if not files:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
     config, _ = open_output(make_absolute(config), ASKED)
-    tally = show_predictions(config, files, model=options["version"], to=options["to"])
+    tally = show_predictions(config, files, model=options["model"], to=options["to"])
     return 0 if tally.by_status["answered"] else 1
 
 

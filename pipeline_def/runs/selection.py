@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.contract.errors import DataError, StorageError
-from components.contract.kinds import read_number
+from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records

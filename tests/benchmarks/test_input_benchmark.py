@@ -14,7 +14,6 @@ from benchmarks.ladder.verdict import judge, tabulate
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from pipeline_def.config.command_line import parse
 from tests.pictures import write_folder
-from tests.shared_parsers import make_parser
 
 RATES = {
     "originals, resized every epoch": 500,
@@ -131,7 +130,7 @@ def test_the_recommended_file_is_taken_by_the_runner(tmp_path: Path, found: int)
     recommended = judge(measured, target=None)["recommended"]
     file = tmp_path / "recommended.yaml"
     file.write_text(recommended)
-    config, _ = parse(make_parser("local_runner.py", ""), ["--config", str(file)])
+    config, _ = parse(["--config", str(file)], prog="", usage="")
     assert config.data == "/data/photos"
     assert config.transform.size == 224
     assert config.input.cache == ("decoded" if found == 1000 else "none")

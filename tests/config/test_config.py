@@ -4,61 +4,163 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from components.contract.configuration import from_json, to_json
-from components.contract.errors import ServiceError, UserError
+from components.contract.configuration import from_json, to_dict, to_json
+from components.contract.errors import ConfigurationError, ServiceError, UserError
 from components.ingest.config import IngestConfig
 from components.transform.config import TransformConfig
 from pipeline_def.config.command_line import exit_status, parse
 from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.network_choice import resolve
-from tests.shared_parsers import make_parser
-
-
-def parsed(*argv: str) -> Config:
-    return parse(make_parser("runner.py", "Runs."), argv)[0]
+from pipeline_def.config.recipes import resolve
+from tests.config.command import parsed
 
 
 def test_defaults_of_the_command_line_are_those_of_the_classes() -> None:
     assert parsed() == Config()
 
 
-def test_options_override_the_file_before_them(tmp_path: Path) -> None:
+def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.yaml", tmp_path / "2.yaml"
+    first.write_text("data: /images\ntraining: {epochs: 3, batch_size: 8}\n")
+    second.write_text("training.batch_size: 9\n")
+    files = ["--config", str(first), f"--config={second}"]
+    for argv in (["--training.epochs", "7", *files], [*files, "--training.epochs=7"]):
+        config = parsed(*argv)
+        found = (config.data, config.training.epochs, config.training.batch_size)
+        assert found == ("/images", 7, 9)
+        assert config.given == ["data", "training.batch_size", "training.epochs"]
+
+
+VALUES: dict[str, tuple[list[str], Any]] = {
+    "training.epochs": (["--training.epochs", "5"], 5),
+    "training.learning_rate": (["--training.learning_rate=1e-2"], 0.01),
+    "training.warmup_epochs": (["--training.warmup_epochs", "2"], 2.0),
+    "training.deterministic": (["--training.deterministic", "null"], None),
+    "training.xla": (["--training.xla", "yes"], True),
+    "transfer.unfreeze": (["--transfer.unfreeze", "3"], 3),
+    "validation.drift": (["--validation.drift", "off"], "off"),
+    "model.views": (["--model.views", "2"], 2),
+    "export.lite": (["--export.lite", "[float16, int8]"], ["float16", "int8"]),
+    "ingest.splits": (
+        ["--ingest.splits", '{"train": 0.5, "eval": 0.5}'],
+        {"train": 0.5, "eval": 0.5},
+    ),
+    # Text stays text, whatever it looks like in YAML.
+    "data": (["--data", "2020-01-01"], "2020-01-01"),
+    "name": (["--name", "007"], "007"),
+    "working_copy": (["--working_copy", "null"], None),
+    # "+" adds to a list, and a key sets an entry of a mapping.
+    "beam_pipeline_args": (
+        ["--beam_pipeline_args", "[--a]", "--beam_pipeline_args+=--b"],
+        ["--a", "--b"],
+    ),
+    "kubeflow.steps": (
+        ["--kubeflow.steps.all.cpu", "2", "--kubeflow.steps.all.env.A", "8"],
+        {"all": StepConfig(cpu=2.0, env={"A": "8"})},
+    ),
+}
+
+
+@pytest.mark.parametrize(("option", "argv", "value"), [(k, *v) for k, v in VALUES.items()])
+def test_a_value_from_the_command_line_or_a_file(
+    tmp_path: Path, option: str, argv: list[str], value: Any
+) -> None:
+    config = parsed(*argv)
+    assert (_get(config, option), config.given) == (value, [option])
     file = tmp_path / "config.yaml"
-    file.write_text("data: /images\ntraining: {epochs: 3, batch_size: 8}\n")
-    config = parsed("--config", str(file), "--training.epochs", "7")
-    assert (config.data, config.training.epochs, config.training.batch_size) == ("/images", 7, 8)
+    file.write_text(yaml.safe_dump({option: _get(to_dict(config), option)}))
+    assert parsed("--config", str(file)) == config
 
 
-def test_splits_from_the_command_line() -> None:
-    config = parsed("--ingest.splits", '{"train": 0.5, "eval": 0.25, "test": 0.25}')
-    assert config.ingest.splits == {"train": 0.5, "eval": 0.25, "test": 0.25}
+def _get(config: Any, option: str) -> Any:
+    for name in option.split("."):
+        config = config[name] if isinstance(config, dict) else getattr(config, name)
+    return config
+
+
+def test_printed_options_are_a_configuration_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--training.epochs", "3", "--print_config")
+    file = tmp_path / "config.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert parsed("--config", str(file)).training.epochs == 3
+
+
+def test_options_of_a_command() -> None:
+    own = {"to": 1, "compare": 2, "json": 0, "lineage": 1}
+    argv = ["--json", "--compare", "A", "B", "--to=x"]
+    options = parse(argv, prog="run.py", usage="", hidden={"data"}, own=own)[1]
+    assert options == {"to": "x", "compare": ["A", "B"], "json": True, "lineage": None}
+    for wrong, message in (
+        (["--compare", "A"], "--compare needs 2 values."),
+        (["--to"], "--to needs a value."),
+        (["--data", "x"], "Unknown option '--data'. See run.py --help-all."),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            parse(wrong, prog="run.py", usage="", hidden={"data"}, own=own)
+        assert str(caught.value) == message
 
 
 WRONG = {
-    "unknown option": (["--foo", "1"], "--foo"),
-    "unknown field": (["--training.epoch", "1"], "--training.epoch"),
-    "wrong type": (["--training.epochs", "many"], "epochs is many: it must be a whole number"),
+    "unknown option": (["--epochs=3"], "Unknown option '--epochs'. Did you mean '--training.epo"),
+    "unknown and unlike any": (["--lr", "1"], "Unknown option '--lr'. See run.py --help-all."),
+    "unknown field": (["--training.epoch", "1"], "Did you mean '--training.epochs'"),
+    "wrong type": (
+        ["--training.epochs", "many"],
+        "training.epochs is 'many': it must be a whole number of at least 1.",
+    ),
     "no value": (["--training.epochs"], "--training.epochs needs a value: a whole number"),
-    "a value of nothing": (["photos"], "photos is no option"),
-    "a misspelt choice": (["--training.optimizer", "adamm"], "did you mean adam"),
-    "a misspelt choice in a list": (["--evaluation.slices", "[clas]"], "did you mean class"),
-    "a field of a list that is not there": (
+    "an option for a value": (["--data", "--cache=1"], "--data needs a value."),
+    "a value of nothing": (["photos"], "Unexpected argument 'photos'. See run.py --help."),
+    "a misspelled choice": (
+        ["--training.optimizer", "adamm"],
+        "training.optimizer is 'adamm': it must be adam, adamw or sgd. Did you mean 'adam'?",
+    ),
+    "a misspelled choice in a list": (
+        ["--evaluation.slices", "[size, clas]"],
+        r"evaluation.slices\[1\] is 'clas': .* Did you mean 'class'",
+    ),
+    "an unknown field in a list": (
         ["--evaluation.thresholds", "[{metrc: loss}]"],
-        "evaluation.thresholds has no field metrc: did you mean metric",
+        r"evaluation.thresholds\[0\] has no field 'metrc'. Did you mean 'metric'",
+    ),
+    "a missing field in a list": (
+        ["--evaluation.thresholds", "[{at_most: 1}]"],
+        r"evaluation.thresholds\[0\] needs a value for 'metric'",
     ),
     "a wrong value in a list": (
         ["--evaluation.thresholds", "[{metric: los, at_most: 1}]"],
-        "evaluation.thresholds.metric is los: did you mean loss",
+        r"evaluation.thresholds\[0\].metric is 'los': .* Did you mean 'loss'",
+    ),
+    "an unknown field of a step": (
+        ["--kubeflow.steps.Trainer.memry", "8"],
+        "kubeflow.steps.Trainer has no field 'memry'. Did you mean 'memory'",
+    ),
+    "a wrong value of a step": (
+        ["--kubeflow.steps.Trainer.cpu", "-1"],
+        "kubeflow.steps.Trainer.cpu is -1: it must be a number above 0.",
     ),
     "no numbers for names": (
         ["--ingest.splits", "0.8"],
         "ingest.splits is 0.8: it must be a number for each name",
     ),
     "a value for a section": (["--training", "3"], "training is a section: set its options"),
-    "not one of the choices": (["--model.name", "vgg"], "model.name is 'vgg': did you mean .*cnn"),
-    "out of range": (["--transform.size", "4"], "transform.size is 4: it must be from 8"),
+    "not one of the choices": (
+        ["--model.name", "resnet5"],
+        "model.name is 'resnet5': it must be one of auto, cnn, .* Did you mean 'resnet50'",
+    ),
+    "out of range": (
+        ["--transform.size", "4"],
+        "transform.size is 4: it must be a whole number from 8 to 2,048.",
+    ),
+    "too large": (["--training.seed", "99999999999"], "it must be at most 2,147,483,647"),
+    "not above zero": (["--training.learning_rate", "0"], "it must be a number above 0"),
+    "not below one": (["--model.dropout", "1"], "it must be a number from 0 to below 1"),
     "fractions that add up to more": (
         ["--ingest.splits", '{"train": 0.9, "eval": 0.2}'],
         "must add up to 1",
@@ -66,17 +168,23 @@ WRONG = {
     "no eval split": (["--ingest.splits", '{"train": 1}'], "at least train and eval"),
     "weights without a model for them": (
         ["--model.name", "cnn", "--model.weights", "imagenet"],
-        "cnn has no such weights",
+        "model.name cnn has no ImageNet weights",
     ),
     "no interleave": (
         ["--input.interleave", "0"],
-        "input.interleave is 0: it must be from 1 to 1,024",
+        "input.interleave is 0: it must be a whole number from 1 to 1,024",
     ),
-    "negative threads": (["--input.threads", "-1"], "input.threads is -1: it must be from 0"),
-    "share of waiting above one": (["--input.max_wait", "2"], "input.max_wait is 2.0: it must be"),
+    "negative threads": (
+        ["--input.threads", "-1"],
+        "input.threads is -1: it must be a whole number from 0",
+    ),
+    "share of waiting above one": (
+        ["--input.max_wait", "2"],
+        "input.max_wait is 2: it must be a number from 0 to 1",
+    ),
     "a cache that the reader cannot use": (
         ["--input.reader", "streamed", "--input.cache", "encoded"],
-        "read by input.reader indexed, not streamed",
+        "only input.reader indexed can read, not streamed",
     ),
     "a folder without a cache for it": (
         ["--input.cache_folder", "/ssd"],
@@ -84,21 +192,24 @@ WRONG = {
     ),
     "originals that nothing is cut out of": (
         ["--transform.storage", "originals"],
-        "augmentation.min_crop_area is 1, and transform.storage 'originals'.*set it to 0.08",
+        "augmentation.min_crop_area is 1, but transform.storage is 'originals'.*set it to 0.08",
     ),
     "pixels kept of originals": (
         ["--transform.storage=originals", "--augmentation.min_crop_area=0.1", "--input.cache=file"],
-        "input.cache is 'file', and transform.storage 'originals'.*choose input.cache none",
+        "input.cache is 'file', but transform.storage is 'originals'.*choose input.cache none",
     ),
     "originals with a margin": (
         ["--transform.storage", "originals", "--transform.margin", "8"],
-        "transform.margin is 8, and transform.storage 'originals'.*leave transform.margin at 0",
+        "transform.margin is 8, but transform.storage 'originals'.*leave transform.margin at 0",
     ),
     "originals with bars": (
         ["--transform.storage", "originals", "--transform.fit", "letterbox"],
-        "transform.fit is 'letterbox', and transform.storage 'originals'.*crop or stretch",
+        "transform.fit is 'letterbox', but.*transform.storage 'originals'.*crop or stretch",
     ),
-    "large margin": (["--transform.margin", "300"], "transform.margin is 300: it must be from 0"),
+    "large margin": (
+        ["--transform.margin", "300"],
+        "transform.margin is 300: it must be a whole number from 0",
+    ),
     "negative steps": (["--training.profile_steps", "-1"], "training.profile_steps is -1"),
     "no such file": (["--config", "/no/such.yaml"], "/no/such.yaml"),
 }

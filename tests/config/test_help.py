@@ -3,22 +3,21 @@ from __future__ import annotations
 import pytest
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.config.command_line import parse
-from pipeline_def.config.help import answer
-from pipeline_def.config.options import list_options, list_sections
-from tests.shared_parsers import make_parser
+from pipeline_def.config.options import list_options, list_sections, print_requested_help
+from tests.config.command import parsed
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str, hidden: tuple[str, ...] = ()) -> str:
-    assert answer(argv, "The screen.", prog="run.py", hidden=hidden)
+    options = {name: option for name, option in list_options().items() if name not in hidden}
+    assert print_requested_help(argv, "The usage.", prog="run.py", options=options)
     return capsys.readouterr().out
 
 
 def test_help_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, "--data", "x", "--help").splitlines()
-    assert lines[0] == "The screen."
+    assert lines[0] == "The usage."
     assert len(lines) < 8
-    assert "run.py --help SECTION, of ingest, " in " ".join(lines)
+    assert "run.py --help SECTION, one of ingest, " in " ".join(lines)
     assert lines[-1].endswith("--help-all.")
 
 
@@ -31,7 +30,7 @@ def test_all_options_with_default_and_reason(capsys: pytest.CaptureFixture[str])
         assert (f"--{option.name} " in words) == (option.name != "output")
     for section, sentence in list_sections().items():
         assert f"{section}: {sentence}" in words
-    assert "--ingest.shard_mib a number; default 128.0 Aim for shards of this many MiB" in words
+    assert "--ingest.shard_mib a number from 0.1 to 1,048,576; default 128.0 Target size" in words
     assert "<class" not in words
     assert "Literal" not in words
 
@@ -43,26 +42,26 @@ def test_a_section_an_option_and_the_fields_of_one(capsys: pytest.CaptureFixture
     text = shown(capsys, "-h", "--model.name")
     assert "--model.weights" not in text
     text = shown(capsys, "--help", "evaluation.thresholds")
-    assert "evaluation.thresholds.at_least  a number; default unset" in text
-    with pytest.raises(ConfigurationError, match="no help on modl: did you mean model"):
-        answer(["--help", "modl"], "", prog="run.py", hidden=())
+    assert "evaluation.thresholds.at_least  a number of at least 0; default unset" in text
+    with pytest.raises(ConfigurationError, match=r"topic 'modl'\. Did you mean 'model"):
+        shown(capsys, "--help", "modl")
 
 
 def test_a_command_without_options_of_a_section_names_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert shown(capsys, "--help", hidden=tuple(list_options())) == "The screen.\n"
+    assert shown(capsys, "--help", hidden=tuple(list_options())) == "The usage.\n"
 
 
 def test_a_command_line_that_asks_for_help_is_not_parsed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        parse(make_parser("run.py", "The screen."), ["--nonsense", "--help"])
+        parsed("--nonsense", "--help")
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("The screen.\n")
+    assert capsys.readouterr().out.startswith("The usage.\n")
 
 
-def test_without_a_question_there_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not answer(["--data", "x"], "The screen.", prog="run.py", hidden=())
+def test_no_help_without_an_option_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not print_requested_help(["--data", "x"], "", prog="run.py", options=list_options())
     assert not capsys.readouterr().out

@@ -7,13 +7,12 @@ import pytest
 
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.recipes import resolve
 from pipeline_def.config.trainer import TrainerConfig, fill_in
 from pipeline_def.config.training import TrainingConfig
-from tests.shared_parsers import make_parser
+from tests.config.command import parsed
 
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], str]] = {
     "few small images": (32, 1_437, {}, "small"),
@@ -66,10 +65,8 @@ def test_what_the_user_has_set_stays() -> None:
 def test_a_default_that_the_user_has_named_stays(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("training: {recipe: cifar, batch_size: 32}\n")
-    argv = ["--config", str(file), "--augmentation.flip", "false"]
-    config, _ = resolve(
-        parse(make_parser("runner.py", "Runs."), argv)[0], shorter_side=32, images=50_000
-    )
+    given = parsed("--config", str(file), "--augmentation.flip", "false")
+    config, _ = resolve(given, shorter_side=32, images=50_000)
     assert (config.training.batch_size, config.augmentation.flip) == (32, False)
     assert config.training.optimizer == "sgd"
 

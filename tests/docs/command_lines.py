@@ -20,7 +20,7 @@ import kfp_runner
 import local_runner
 from pipeline_def.config import command_line
 from pipeline_def.config.config import Config
-from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow import commands as kubeflow_commands
 from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local import commands as local_commands
@@ -77,8 +77,8 @@ def stopped_runners() -> Iterator[None]:
     """Let the runners parse their command lines, and raise `Parsed` before they act."""
     parse = command_line.parse
 
-    def parse_and_stop(*arguments: Any) -> Any:
-        raise Parsed(parse(*arguments)[0])
+    def parse_and_stop(*arguments: Any, **options: Any) -> Any:
+        raise Parsed(parse(*arguments, **options)[0])
 
     def parse_options_and_stop(arguments: list[str]) -> Any:
         parse_options(arguments)

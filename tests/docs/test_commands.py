@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from pipeline_def.config.command_line import parse
-from pipeline_def.config.network_choice import resolve
 from pipeline_def.config.options import list_options, list_sections
+from pipeline_def.config.recipes import resolve
 from tests.docs.command_lines import (
     RUN,
     check_arguments,
@@ -34,7 +34,6 @@ from tests.docs.markdown import (
     read_page,
 )
 from tests.docs.names import find_broken_links, find_unknown_names
-from tests.shared_parsers import make_parser
 
 
 def find_mistakes(commands: list[Command], files: Iterable[str] = ()) -> Iterator[str]:
@@ -107,13 +106,13 @@ def test_what_is_named_exists(code: list[Code]) -> None:
 
 
 def test_every_configuration_is_accepted(code: list[Code], tmp_path: Path) -> None:
-    parser, names = make_parser("local_runner.py", ""), {*list_options(), *list_sections()}
+    names = {*list_options(), *list_sections()}
     seen = 0
     for piece in code:
         if piece.language == "yaml" and names & next(yaml.safe_load_all(piece.text)).keys():
             file = tmp_path / "file.yaml"
             file.write_text(piece.text, encoding="utf-8")
-            config, _ = parse(parser, ["--config", str(file)])
+            config, _ = parse(["--config", str(file)], prog="", usage="")
             resolve(config, shorter_side=100, images=3_000)
             assert config.model.weights != "imagenet" or piece.marks, "needs the internet"
             seen += 1
@@ -145,9 +144,9 @@ def _find_module(name: str) -> bool:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("`uv run local_runner.py --model.mirror true`", "no option", id="option"),
+        pytest.param("`uv run local_runner.py --model.mirror true`", "Unknown option", id="option"),
         pytest.param("`uv run local_runner.py --training.epochs x`", "whole number", id="value"),
-        pytest.param("`uv run local_runner.py inspct DIR`", "did you mean inspect", id="command"),
+        pytest.param("`uv run local_runner.py inspct DIR`", "Did you mean 'inspect'", id="command"),
         pytest.param("`uv run kfp_runner.py check`", "required: file", id="missing argument"),
         pytest.param("`uv run -m benchmarks.training --data DIR`", "--part", id="benchmark"),
         pytest.param("`uv run pytest tests/none/test_a.py`", "does not exist", id="no such test"),

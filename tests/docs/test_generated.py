@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from components.contract import kinds
+from components.contract import error_messages
 from docs import write_options
 from pipeline_def.config import yaml_file
 from pipeline_def.config.options import list_options
@@ -28,7 +28,7 @@ def test_the_options_page_is_current() -> None:
 
 @pytest.mark.parametrize(("figure", "name"), LIMITS)
 def test_a_limit_in_security_is_that_of_the_code(figure: str, name: str) -> None:
-    constants = {**vars(kinds), **vars(yaml_file)}
+    constants = {**vars(error_messages), **vars(yaml_file)}
     value = constants[name] if name in constants else list_options()[name].default
     assert float(figure.replace(",", "")) == value
 

@@ -20,7 +20,6 @@ from components.evaluation.tfma.eval_config import make_eval_config
 from components.evaluation.thresholds import describe_thresholds
 from pipeline_def.config.command_line import parse
 from tests.evaluation.saved_model_sample import saved_model
-from tests.shared_parsers import make_parser
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,7 @@ evaluation:
 
 def test_thresholds_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(FILE)
-    parser = make_parser("program", "description")
-    config, _ = parse(parser, ["--config", str(tmp_path / "config.yaml")])
+    config, _ = parse(["--config", str(tmp_path / "config.yaml")], prog="", usage="")
     assert config.evaluation.thresholds == [
         Threshold("accuracy", slice="class", at_least=0.7),
         Threshold("ece", at_most=0.1, max_worsening=0.02),
@@ -86,7 +84,7 @@ def test_thresholds_from_a_file(tmp_path: Path) -> None:
 def test_mistakes_in_a_file_are_explained(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config.yaml").write_text(f"evaluation:\n  thresholds: [{text}]\n")
     with pytest.raises(UserError, match=message):
-        parse(make_parser("program", "description"), ["--config", str(tmp_path / "config.yaml")])
+        parse(["--config", str(tmp_path / "config.yaml")], prog="", usage="")
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,8 @@ def test_a_schema_that_is_missing_is_one_sentence(
     assert local_runner.main(argv) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line == (
-        f"local_runner.py: error: validation.schema: {schema} does not exist: give the text file "
-        "of a schema."
+        f"local_runner.py: error: validation.schema: {schema} does not exist. Pass the text "
+        "file of a schema."
     )
 
 

@@ -14,8 +14,7 @@ from components.contract.errors import ConfigurationError, ModelError
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.training import TrainingConfig
-from pipeline_def.config.transfer import TransferConfig
+from pipeline_def.config.training import TrainingConfig, TransferConfig
 from pipeline_def.model import preflight
 from pipeline_def.model.preflight import check_imagenet
 

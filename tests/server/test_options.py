@@ -21,11 +21,11 @@ def test_what_is_not_said_is_local_and_limited() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--prot", "1"], "There is no option --prot: did you mean --port?"),
-        (["--port", "70000"], "--port is 70000: it must be from 0 to 65535"),
-        (["--timeout", "0"], "--timeout is 0.0: it must be above 0"),
-        (["--name", "../x"], "--name is '../x'"),
-        (["--port", "x"], "port"),
+        (["--prot", "1"], "Unknown option '--prot'. Did you mean '--port'?"),
+        (["--port", "70000"], "port is 70000: it must be a whole number from 0 to 65,535"),
+        (["--timeout", "0"], "timeout is 0: it must be a number above 0"),
+        (["--name", "../x"], "name is '../x'"),
+        (["--port", "x"], "port is 'x': it must be a whole number from 0 to 65,535"),
         (["--output", "ftp://host/out"], "--output is ftp://host/out, which cannot be used"),
         (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),

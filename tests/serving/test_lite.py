@@ -19,7 +19,7 @@ from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig
-from pipeline_def.config.export import ExportConfig
+from pipeline_def.config.model import ExportConfig
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import predict_logits
 from tests.pictures import COLOURS, encode, picture

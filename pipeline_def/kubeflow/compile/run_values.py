@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import docstring_parser
-
 from pipeline_def.config.config import Config
+from pipeline_def.config.options import read_descriptions
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
 from pipeline_def.kubeflow.run_parameters import (
     RECIPE_PARAMETER,
@@ -52,9 +51,7 @@ def add_run_parameters(document: SpecDocument, config: Config) -> None:
 
 def _describe(parameter: RunParameter, config: Config) -> str:
     section = getattr(config, _SECTIONS[parameter.step])
-    described = docstring_parser.parse_from_object(type(section)).params
-    texts = {field.arg_name: field.description or "" for field in described}
-    return _TEXTS.get(parameter.name) or " ".join(texts[parameter.place[-1]].split())
+    return _TEXTS.get(parameter.name) or read_descriptions(type(section))[parameter.place[-1]]
 
 
 def _add(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from components.contract.configuration import require
-from components.contract.errors import ConfigurationError
-from pipeline_def.config.command_line import Parser
-from pipeline_def.config.mistakes import check_arguments, explain
+from annotated_types import Ge, Gt, Interval
+
+from components.contract.configuration import (
+    Count,
+    Number,
+    Positive,
+    Text,
+    configuration,
+    require,
+)
+from pipeline_def.config.command_line import parse_plain
 from pipeline_def.local.output.places import OUTPUT_SCHEMES, locate
 
 SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
@@ -39,44 +46,33 @@ newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
 """
 
 
-@dataclass(frozen=True)
+@configuration()
 class ServerOptions:
-    """What a server is told; `SCREEN` says what each option means."""
+    """Options of the server; `SCREEN` describes each."""
 
-    output: str = "output"
-    model: str | None = None
-    name: str = "images"
-    host: str = "127.0.0.1"
-    port: int = 8501
-    timeout: float = 30.0
-    max_request_mib: float = 32.0
-    max_images: int = 64
-    max_image_mpixels: float = 40.0
-    max_request_mpixels: float = 100.0
-    max_batch: int = 64
-    max_delay_ms: float = 2.0
+    output: Text = "output"
+    model: Text | None = None
+    name: Text = "images"
+    host: Text = "127.0.0.1"
+    port: Annotated[Count, Interval(le=65_535)] = 8501
+    timeout: Annotated[Number, Gt(0)] = 30.0
+    max_request_mib: Annotated[Number, Gt(0)] = 32.0
+    max_images: Positive = 64
+    max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
+    max_request_mpixels: Annotated[Number, Gt(0)] = 100.0
+    max_batch: Positive = 64
+    max_delay_ms: Annotated[Number, Ge(0)] = 2.0
 
     def __post_init__(self) -> None:
-        """Check every value, quoting the one that is wrong."""
-        require(0 <= self.port <= 65_535, f"--port is {self.port}: it must be from 0 to 65535.")
+        """Check the name, and the limits against each other."""
         require(
             re.fullmatch(r"[\w.-]+", self.name, re.ASCII) is not None,
-            f"--name is {self.name!r}: letters, digits, dots, hyphens and underscores are allowed.",
+            f"name is {self.name!r}: use letters, digits, dots, hyphens and underscores only.",
         )
-        for name in ("timeout", "max_request_mib", "max_image_mpixels"):
-            value = getattr(self, name)
-            require(value > 0, f"--{name} is {value}: it must be above 0.")
         require(
             self.max_request_mpixels >= self.max_image_mpixels,
-            f"--max_request_mpixels is {self.max_request_mpixels}: it must be at least "
-            f"--max_image_mpixels, {self.max_image_mpixels}.",
-        )
-        for name in ("max_images", "max_batch"):
-            value = getattr(self, name)
-            require(value >= 1, f"--{name} is {value}: it must be at least 1.")
-        require(
-            self.max_delay_ms >= 0,
-            f"--max_delay_ms is {self.max_delay_ms}: it must not be below 0.",
+            f"max_request_mpixels is {self.max_request_mpixels}: it must be at least "
+            f"max_image_mpixels, {self.max_image_mpixels}.",
         )
 
     @property
@@ -105,14 +101,5 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
     if {"-h", "--help", "--help-all"} & set(arguments):
         print(SCREEN.strip())
         raise SystemExit(0)
-    parser = Parser(prog="local_runner.py serve", allow_abbrev=False, add_help=False)
-    parser.add_class_arguments(ServerOptions)
-    known = {name.removeprefix("--") for name in parser._option_string_actions}
-    check_arguments(parser.prog, arguments, known)
-    try:
-        values: dict[str, Any] = parser.parse_args(list(arguments)).as_dict()
-        options = ServerOptions(**values)
-    except ValueError as error:
-        raise ConfigurationError(explain(str(error))) from error
-    output = locate(options.output, "output", OUTPUT_SCHEMES)
-    return ServerOptions(**{**values, "output": output})
+    options = parse_plain(arguments, ServerOptions, prog="local_runner.py serve")
+    return dataclasses.replace(options, output=locate(options.output, "output", OUTPUT_SCHEMES))

@@ -26,7 +26,7 @@ from pipeline_def import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.network_choice import resolve
+from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import drop_implied
@@ -374,8 +374,11 @@ MISTAKES = {
     ("--kubeflow.storage", "models"): "--kubeflow.storage is models: a cluster needs a URL",
     ("--kubeflow.storage", "gs://bucket/images/models"): "lies in --data",
     ("--kubeflow.steps", "{Trainr: {cpu: 4}}"): "kubeflow.steps names Trainr: the steps are all, ",
-    ("--kubeflow.steps", "{Trainer: {shared_memory: 4 GB}}"): "shared_memory of a step is '4 GB'",
-    ("--kubeflow.steps", "{Trainer: {cpu: 0}}"): "cpu of a step is 0.0: it must be above 0",
+    ("--kubeflow.steps", "{Trainer: {shared_memory: 4 GB}}"): "shared_memory is '4 GB'",
+    (
+        "--kubeflow.steps",
+        "{Trainer: {cpu: 0}}",
+    ): "kubeflow.steps.Trainer.cpu is 0: it must be a number above 0",
     ("--name", "My images"): "Invalid pipeline name 'My images'",
     ("--kubeflow.pipeline_root", "/data"): "The pipeline root is /data: it must start with gs://",
     ("--output", "/no/such/folder/x.yaml"): "Cannot write /no/such/folder/x.yaml",

@@ -176,5 +176,7 @@ def test_what_workers_need(
 
 
 def test_no_worker_at_all_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"workers is 0: it must be at least 1"):
+    with pytest.raises(
+        ConfigurationError, match="workers is 0: it must be a whole number of at least 1"
+    ):
         KubeflowConfig(workers=0)

@@ -1,0 +1,197 @@
+"""Error messages for configuration: pydantic's errors as sentences, with suggestions for typos."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import reprlib
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+
+from components.contract.errors import ConfigurationError
+
+LARGEST = 2**31 - 1
+"""Largest integer; counters of TensorFlow, Beam and the operating system hold no more."""
+
+_UNKNOWN = "unexpected_keyword_argument"
+_MOST_SUGGESTIONS = 3
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def explain(error: ValidationError, owner: Any, section: str = "") -> str:
+    """Describe the first of pydantic's errors in one sentence.
+
+    Args:
+        error: raised for an instance of `owner`.
+        owner: a configuration class.
+        section: name of its section, which the message puts before the field.
+    """
+    errors: list[Any] = error.errors(include_url=False)
+    # A misspelled required field is missing as well.
+    details = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
+    kind, cause = details["type"], details.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigurationError):
+        return str(cause)
+    path, expected = find_field(owner, details["loc"])
+    place = ".".join(filter(None, (section, path)))
+    last = str(details["loc"][-1]) if details["loc"] else ""
+    if kind == _UNKNOWN:
+        fields = get_fields(expected)
+        hint = did_you_mean(last, fields) or f" It has {', '.join(fields)}."
+        return f"{place or 'The configuration'} has no field '{last}'.{hint}"
+    if kind == "missing":
+        return f"{place.rpartition('.')[0] or 'The configuration'} needs a value for '{last}'."
+    value = details["input"]
+    wanted = describe(expected)
+    if kind == "finite_number":
+        wanted = wanted.replace("a number", "a finite number")
+    elif kind == "less_than_equal" and details["ctx"]["le"] == LARGEST:
+        wanted = f"at most {LARGEST:,}"
+    elif cause:
+        wanted = str(cause)
+    hint = did_you_mean(value, list_choices(expected)) if isinstance(value, str) else ""
+    return f"{place} is {quote(value)}: it must be {wanted}.{hint}"
+
+
+def quote(value: Any) -> str:
+    """Quote a value as in YAML or Python, shortened."""
+    if value is None:
+        return "null"
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return " Did you mean 'x'?" for a misspelled name, or "" if no known name is close.
+
+    Args:
+        name: as typed.
+        known: names that exist, `section.field` or plain.
+        prefix: printed before each suggestion, such as "--".
+    """
+    close = " or ".join(f"'{prefix}{one}'" for one in find_similar(name, known))
+    return f" Did you mean {close}?" if close else ""
+
+
+def find_similar(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names, `section.field` or plain, closest to a misspelled one."""
+    known = list(known)
+    last = name.rpartition(".")[2]
+    same = [one for one in known if one.rpartition(".")[2] == last]
+    if same:
+        # If a section was named, prefer the most similar one.
+        same.sort(key=lambda one: -difflib.SequenceMatcher(None, name, one).ratio())
+        return same[: 1 if "." in name else _MOST_SUGGESTIONS]
+    by_last: dict[str, list[str]] = {}
+    for one in known:
+        by_last.setdefault(one.rpartition(".")[2], []).append(one)
+    whole = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.75)
+    return whole or [one for of in close for one in by_last[of]][:_MOST_SUGGESTIONS]
+
+
+@functools.cache
+def get_fields(kind: Any) -> Mapping[str, Any]:
+    """Return the fields of a configuration class with their types; none for other types."""
+    kind = strip(kind)
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def find_field(owner: Any, path: Sequence[int | str]) -> tuple[str, Any]:
+    """Follow a path of fields, list indices and mapping keys as far as it exists.
+
+    Returns:
+        The path as text, such as `thresholds[0].metric`, and the type of what it leads to.
+    """
+    place, kind = "", owner
+    for part in path:
+        plain = strip(kind)
+        inner, fields = get_args(plain), get_fields(kind)
+        if part in fields:
+            place, kind = f"{place}.{part}", fields[str(part)]
+        elif get_origin(plain) is list and isinstance(part, int):
+            place, kind = f"{place}[{part}]", inner[0]
+        elif get_origin(plain) is dict and part != "[key]":
+            place, kind = f"{place}.{part}", inner[1]
+        else:
+            break
+    return place.removeprefix("."), kind
+
+
+def strip(kind: Any) -> Any:
+    """Return a type without constraints and without None."""
+    members = list(_members(kind))
+    kind = members[0] if len(members) == 1 else kind
+    return kind.__origin__ if get_origin(kind) is Annotated else kind
+
+
+def _members(kind: Any) -> Iterator[Any]:
+    """Yield the members of a union but None; the type itself if it is no union."""
+    if get_origin(kind) in (Union, types.UnionType):
+        yield from (one for one in get_args(kind) if one is not type(None))
+    else:
+        yield kind
+
+
+def list_choices(kind: Any) -> list[str]:
+    """Return the values of the literals in a type."""
+    literals = (one for one in _members(kind) if get_origin(one) is Literal)
+    return [str(value) for literal in literals for value in get_args(literal)]
+
+
+def accepts(kind: Any, wanted: type | None) -> bool:
+    """Whether a type, or a member of the union that it is, is `wanted`."""
+    if wanted is None:
+        return type(None) in get_args(kind)
+    return any(strip(one) is wanted for one in _members(kind))
+
+
+def describe(kind: Any) -> str:
+    """Describe the values that a type allows, such as "a number from 0 to 1"."""
+    plain = [_describe_one(one) for one in _members(kind) if get_origin(one) is not Literal]
+    *others, last = *plain, *list_choices(kind)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _describe_one(kind: Any) -> str:
+    plain = strip(kind)
+    if get_origin(plain) is dict:
+        inner = get_args(plain)[1]
+        if get_fields(inner):
+            return "fields for each name, such as {name: {field: value}}"
+        return f"{describe(inner)} for each name, such as {{name: value}}"
+    if get_origin(plain) is list:
+        return "a list, such as [value, value]"
+    if get_fields(plain):
+        return "fields, such as {field: value}"
+    names = {bool: "true or false", int: "a whole number", float: "a number"}
+    return f"{names.get(plain, 'text')}{_describe_bounds(kind)}"
+
+
+def _describe_bounds(kind: Any) -> str:
+    bounds: dict[str, Any] = {}
+    for constraint in getattr(kind, "__metadata__", ()):
+        for name in ("ge", "gt", "le", "lt"):
+            if (bound := getattr(constraint, name, None)) not in (None, LARGEST):
+                bounds[name] = f"{bound:,}"
+    match bounds:
+        case {"ge": low, "le": high}:
+            return f" from {low} to {high}"
+        case {"ge": low, "lt": high}:
+            return f" from {low} to below {high}"
+        case {"ge": low}:
+            return f" of at least {low}"
+        case {"gt": low}:
+            return f" above {low}"
+    return ""
