@@ -30,6 +30,7 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
+from pipeline_def.training.steps.step import Step
 
 BARE = "bare step, one batch in memory"
 NAIVE = "naive: a file after the other, then the step"
@@ -122,13 +123,14 @@ def measure(task: Task) -> dict[str, Any]:
 def _measure_training(task: Task) -> dict[str, Any]:
     """Train as Trainer does; return what each epoch says of itself, and the seconds of all."""
     started = time.perf_counter()
-    loop = TrainingLoop(
+    step = Step(
         task.network_of_its_own(),
         config=task.training,
         augmentation=_AUGMENTATION,
         batch_size=task.batch,
         steps=task.steps,
     )
+    loop = TrainingLoop(step)
     with tempfile.TemporaryDirectory() as folder, TrainingLog(f"{folder}/logs") as log:
         history = loop.fit(
             lambda *_: task.batches(), task.evaluation, log=log, checkpoint_dir=f"{folder}/ckpt"

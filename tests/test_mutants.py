@@ -42,8 +42,8 @@ MUTANTS = {
     ),
     "the checkpoint goes before the model is exported": Mutant(
         "pipeline_def/training/run_fn.py",
-        "    _export(model,",
-        "    remove_checkpoints(checkpoints)\n    _export(model,",
+        "    _export(classifier,",
+        "    remove_checkpoints(checkpoints)\n    _export(classifier,",
         "tests/training/test_run_fn.py::test_no_failure_after_the_last_step_costs_the_training",
     ),
     "a checkpoint is resumed by other code": Mutant(

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from components.contract.configuration import to_dict
 from components.contract.model_files import LABELS_FILE, MANIFEST_FILE, LiteKind, lite_file
 from components.transform.config import TransformConfig
 from pipeline_def.serving import lite_process
-from pipeline_def.serving.signatures import predict_logits
+from pipeline_def.serving.signatures import Classifier
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR")
@@ -31,15 +30,13 @@ _FORM = ("size", "fit", "margin", "storage", "quality", "chroma")
 
 
 def export_lite(
-    model: tf_keras.Model,
+    classifier: Classifier,
     kinds: Sequence[LiteKind],
     directory: str,
     *,
     labels: Sequence[str],
     images: Iterable[Any],
     config: TransformConfig,
-    views: int,
-    temperature: float,
 ) -> None:
     """Write each version, the labels, and a manifest.
 
@@ -47,14 +44,12 @@ def export_lite(
     probabilities of the served model, float32 [batch, classes].
 
     Args:
-        model: uint8 [batch, size, size, 3] → logits.
+        classifier: as in the SavedModel.
         kinds: versions to write. The manifest lists those that cannot be converted as failed.
         directory: path or URL of the folder to write to.
         labels: text of each column.
         images: uint8 [size, size, 3] each, to calibrate the ranges of int8.
         config: of the images.
-        views: as in `predict_logits`.
-        temperature: divisor of the logits.
     """
     size = config.seen_size
 
@@ -63,10 +58,10 @@ def export_lite(
         autograph=False,
     )
     def probabilities(images: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax(predict_logits(model, images, views) / temperature)
+        return classifier.probabilities(images)
 
     served = tf.Module()
-    served.weights = model.variables
+    served.weights = classifier.model.variables
     tf.io.gfile.makedirs(directory)
     with tempfile.TemporaryDirectory(prefix="lite-") as work:
         signatures = {"serving_default": probabilities}

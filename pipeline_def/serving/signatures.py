@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -19,22 +20,56 @@ from pipeline_def.serving.explanation import make_explain
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
 
+Transform = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
+"""From raw features, each [batch, 1], to transformed ones."""
+
 _BYTES = [tf.TensorSpec([None], tf.string, name="image_bytes")]
 _EXAMPLES = [tf.TensorSpec([None], tf.string, name="examples")]
 
 
-def export_model(
-    model: tf_keras.Model,
-    graph: TransformGraph,
-    *,
-    config: TransformConfig,
-    directory: str,
-    views: int,
-    temperature: float,
-) -> None:
-    """Save `model` behind the transform graph, as a SavedModel.
+@dataclass(frozen=True)
+class Classifier:
+    """A trained model as it is served: several views of each image, calibrated."""
 
-    It predicts with the logits of `predict_logits`, divided by `temperature`.
+    model: tf_keras.Model
+    """uint8 [batch, size, size, 3] → logits [batch, classes]."""
+    views: int = 1
+    """1: the image. 2: also its mirror image. 6: also both of them moved by a 32nd of their side,
+    at least a pixel, to the upper left and to the lower right, padded by reflection."""
+    temperature: float = 1.0
+    """Divisor of the logits."""
+
+    def logits(self, images: tf.Tensor) -> tf.Tensor:
+        """Return the mean over all views, float32 [batch, classes], before calibration.
+
+        As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
+        together count half.
+        """
+        if self.views == 1:
+            return self.model(images, training=False)
+        if self.views == 2:
+            return self._mirrored(images)
+        size = images.shape[1]
+        distance = max(1, round(size / 32))
+        margin = [distance, distance]
+        padded = tf.pad(images, [[0, 0], margin, margin, [0, 0]], "REFLECT")
+        corners = [slice(0, size), slice(2 * distance, None)]
+        moved = [self._mirrored(padded[:, corner, corner]) for corner in corners]
+        return (self._mirrored(images) + tf.add_n(moved) / 2) / 2
+
+    def _mirrored(self, images: tf.Tensor) -> tf.Tensor:
+        logits, mirrored = (self.model(i, training=False) for i in (images, images[:, :, ::-1]))
+        return (logits + mirrored) / 2
+
+    def probabilities(self, images: tf.Tensor) -> tf.Tensor:
+        """Return float32 [batch, classes]."""
+        return tf.nn.softmax(self.logits(images) / self.temperature)
+
+
+def export_model(
+    classifier: Classifier, graph: TransformGraph, *, config: TransformConfig, directory: str
+) -> None:
+    """Save `classifier` behind the transform graph, as a SavedModel.
 
     Signatures:
         serving_default: `image_bytes` string [batch], JPEG, PNG, GIF or BMP files of any size →
@@ -48,18 +83,12 @@ def export_model(
     """
     transform, tracked = graph.load()
     signatures = make_signatures(
-        model,
-        transform,
-        labels=graph.labels,
-        raw_spec=graph.raw_spec,
-        config=config,
-        views=views,
-        temperature=temperature,
+        classifier, transform, labels=graph.labels, raw_spec=graph.raw_spec, config=config
     )
     # The signatures need weights and the vocabulary's table, saved if tracked. TensorFlow would
     # trace every function of Keras's own objects again: 8 s instead of 0.6.
     served = tf.Module()
-    served.weights, served.transform = model.variables, tracked
+    served.weights, served.transform = classifier.model.variables, tracked
     save_atomically(served, directory, signatures)
 
 
@@ -104,48 +133,10 @@ def write_warmup(saved_model: str, images: Sequence[bytes]) -> None:
             writer.write(log.SerializeToString(deterministic=True))
 
 
-def predict_logits(model: tf_keras.Model, images: tf.Tensor, views: int) -> tf.Tensor:
-    """Return the mean logits over several views of each image, float32 [batch, classes].
-
-    As in the evaluation of Jordan (2024), https://arxiv.org/abs/2404.00498, all moved views
-    together count half.
-
-    Args:
-        model: uint8 [batch, size, size, 3] → logits.
-        images: uint8 [batch, size, size, 3].
-        views: 1: the image. 2: also its mirror image. 6: also both of them moved by a 32nd of their
-            side, at least a pixel, to the upper left and to the lower right, padded by reflection.
-    """
-
-    def mirrored(images: tf.Tensor) -> tf.Tensor:
-        return (model(images, training=False) + model(images[:, :, ::-1], training=False)) / 2
-
-    if views == 1:
-        return model(images, training=False)
-    if views == 2:
-        return mirrored(images)
-    size = images.shape[1]
-    distance = max(1, round(size / 32))
-    margin = [distance, distance]
-    padded = tf.pad(images, [[0, 0], margin, margin, [0, 0]], "REFLECT")
-    corners = [slice(0, size), slice(2 * distance, None)]
-    moved = [mirrored(padded[:, corner, corner]) for corner in corners]
-    return (mirrored(images) + tf.add_n(moved) / 2) / 2
-
-
 class _Graph:
     """The parts that signatures share, each traced once."""
 
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
-        config: TransformConfig,
-        *,
-        views: int,
-        temperature: float,
-    ) -> None:
-        self._model, self._views, self._temperature = model, views, temperature
+    def __init__(self, transform: Transform, config: TransformConfig) -> None:
         self._size = config.seen_size
 
         # AutoGraph has nothing to convert here, and takes seconds for each function.
@@ -168,29 +159,23 @@ class _Graph:
         seen = tf.scatter_nd(rows, images[: tf.size(indices)], shape)
         return tf.ensure_shape(seen, [None, self._size, self._size, CHANNELS])
 
-    def probabilities(self, images: tf.Tensor) -> tf.Tensor:
-        """Return float32 [batch, classes]."""
-        return tf.nn.softmax(predict_logits(self._model, images, self._views) / self._temperature)
-
 
 def make_signatures(
-    model: tf_keras.Model,
-    transform: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    classifier: Classifier,
+    transform: Transform,
     *,
     labels: list[bytes],
     raw_spec: dict[str, Any],
     config: TransformConfig,
-    views: int = 1,
-    temperature: float = 1.0,
 ) -> dict[str, Any]:
     """Return the signatures of `export_model` by name; `explain` only if the model allows it."""
-    graph = _Graph(model, transform, config, views=views, temperature=temperature)
+    graph = _Graph(transform, config)
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
     def serving_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         features = tf.io.parse_example(examples, {ENCODED: raw_spec[ENCODED]})
         images = graph.pixels(tf.reshape(features[ENCODED], [-1]))
-        return {"probabilities": graph.probabilities(images)}
+        return {"probabilities": classifier.probabilities(images)}
 
     @tf.function(input_signature=_EXAMPLES, autograph=False)
     def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -198,21 +183,21 @@ def make_signatures(
         return {LABEL_ID: transform(features)[LABEL_ID]}
 
     # Traced once, for itself and for the heat maps.
-    predict = _make_serving_default(graph, labels).get_concrete_function()
+    predict = _make_serving_default(classifier, graph, labels).get_concrete_function()
     signatures = {
         "serving_default": predict,
         "serving_examples": serving_examples,
         "transform_features": transform_features,
-        "explain": make_explain(model, graph.images, predict),
+        "explain": make_explain(classifier.model, graph.images, predict),
     }
     return {name: signature for name, signature in signatures.items() if signature is not None}
 
 
-def _make_serving_default(graph: _Graph, labels: list[bytes]) -> Any:
+def _make_serving_default(classifier: Classifier, graph: _Graph, labels: list[bytes]) -> Any:
     @tf.function(input_signature=_BYTES, autograph=False)
     def serving_default(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         images, indices, errors = graph.decoded(image_bytes)
-        scores = graph.probabilities(images)[: tf.size(indices)]
+        scores = classifier.probabilities(images)[: tf.size(indices)]
         shape = tf.stack([tf.size(image_bytes), len(labels)])
         scores = tf.scatter_nd(tf.cast(indices, tf.int32)[:, tf.newaxis], scores, shape)
         texts = tf.constant(labels)

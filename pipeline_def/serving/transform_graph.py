@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.transform.config import LABEL_VOCABULARY
-
-Apply = Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]]
-"""From raw features, each [batch, 1], to transformed ones."""
 
 
 class TransformGraph:
@@ -36,7 +32,7 @@ class TransformGraph:
         spec: dict[str, Any] = self._output.raw_feature_spec()
         return spec
 
-    def load(self) -> tuple[Apply, dict[str, Any]]:
+    def load(self) -> tuple[Callable[..., Any], dict[str, Any]]:
         """Return the graph as a function, and the objects to save with its callers."""
         loader = SavedModelLoader(self._output.transform_savedmodel_dir)
         return loader.apply_transform_model, vars(loader)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from pipeline_def.serving.signatures import predict_logits
+from pipeline_def.serving.signatures import Classifier
 
 # The best temperature is zero for a model that is always right, infinite for one that guesses.
 _LOWEST, _HIGHEST = 0.05, 20.0
@@ -31,15 +30,9 @@ class Calibration:
     """Mean cross-entropy after."""
 
 
-def calibrate(model: tf_keras.Model, images: tf.data.Dataset, views: int) -> Calibration:
-    """Fit the temperature of a model that is served with `views` of each image.
-
-    Args:
-        model: uint8 [batch, size, size, 3] → logits.
-        images: batches of images and label ids that the model was not trained on.
-        views: as in `predict_logits`.
-    """
-    predict = tf.function(lambda batch: predict_logits(model, batch, views), autograph=False)
+def calibrate(classifier: Classifier, images: tf.data.Dataset) -> Calibration:
+    """Fit the temperature on batches of images and label ids that were not trained on."""
+    predict = tf.function(classifier.logits, autograph=False)
     predicted = [(predict(batch).numpy(), ids.numpy()) for batch, ids in images]
     logits, ids = (np.concatenate(column) for column in zip(*predicted, strict=True))
     return fit_temperature(logits, ids)

@@ -115,32 +115,20 @@ class _SavedProgress(tf.train.experimental.PythonState):
 class Checkpoints:
     """The latest checkpoint of a training, written atomically."""
 
-    def __init__(
-        self,
-        directory: str,
-        *,
-        model: tf_keras.Model,
-        optimizer: tf_keras.optimizers.Optimizer,
-        parts: Mapping[str, tf.Module],
-        watched: str = _LOSS,
-    ) -> None:
-        """Keep all variables and the progress of a training of the current strategy's scope.
+    def __init__(self, directory: str, parts: Mapping[str, Any], *, watched: str = _LOSS) -> None:
+        """Keep the variables and the progress of a training of the current strategy's scope.
 
         Args:
             directory: path or URL, visible to all workers: each restores what the chief saved.
-            model: built.
-            optimizer: built for the model's trainable variables.
-            parts: name → module with further variables.
+            parts: everything with variables, `model` among them; model and optimizer are built.
             watched: metric that chooses the best epoch.
         """
         self.progress = Progress(watched)
-        checkpoint = tf.train.Checkpoint(
-            progress=_SavedProgress(self.progress), model=model, optimizer=optimizer, **parts
-        )
+        checkpoint = tf.train.Checkpoint(progress=_SavedProgress(self.progress), **parts)
         # The lists of the model and of an optimizer with loss scaling are incomplete.
         tracked = tf.train.TrackableView(checkpoint).descendants()
         self._variables = [part for part in tracked if hasattr(part, "assign")]
-        self._strategy, self._directory = model.distribute_strategy, directory
+        self._strategy, self._directory = parts["model"].distribute_strategy, directory
         own = own_directory(directory, self._strategy)
         self._manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=1)
 

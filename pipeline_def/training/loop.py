@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
-from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
 from pipeline_def.training.distribution.workers import is_chief, mean_of_workers, sync_replicas
 from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
 from pipeline_def.training.steps.step import Step
 from pipeline_def.training.steps.step_loop import Pace, StepLoop
 
@@ -38,41 +34,12 @@ batches, one for each replica and step."""
 class TrainingLoop:
     """Trains a model, and leaves it with the weights of the best epoch."""
 
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        *,
-        config: TrainingConfig,
-        augmentation: AugmentationConfig | None,
-        batch_size: int,
-        steps: int,
-        class_weights: Sequence[float] | None = None,
-    ) -> None:
-        """Prepare to train in the scope of the current `tf.distribute.Strategy`.
-
-        Args:
-            model: from uint8 images, or features, to logits, built in the same scope.
-            config: of the training, or of this phase of it.
-            augmentation: of the images in each step, on the accelerator; None for features.
-            batch_size: images per step, over all replicas.
-            steps: per epoch.
-            class_weights: factors for the loss of each class; None: 1.
-        """
+    def __init__(self, step: Step) -> None:
+        """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
         self._strategy = tf.distribute.get_strategy()
-        self._model, self._config, self._augmented = model, config, augmentation is not None
-        self._batch_size, self._steps = batch_size, steps
-        self._schedule = schedule = Schedule(config, steps=steps)
-        self._optimizer = make_optimizer(config, model.trainable_variables, schedule=schedule)
-        self._step = Step(
-            model,
-            optimizer=self._optimizer,
-            config=config,
-            augmentation=augmentation,
-            batch_size=batch_size,
-            class_weights=class_weights,
-        )
-        self._run = StepLoop(self._step.update, lambda: schedule(self._optimizer.iterations))
-        self._pace = Pace(config.steps_per_call)
+        self._step, self._config, self._steps = step, step.config, step.steps
+        self._run = StepLoop(step.update, lambda: step.schedule(step.optimizer.iterations))
+        self._pace = Pace(step.config.steps_per_call)
         self._evaluate = tf.function(self._evaluate_replicas, autograph=False)
 
     @property
@@ -121,21 +88,20 @@ class TrainingLoop:
                 f"The loss on the eval split was not finite in any of {progress.epochs} epochs: "
                 f"lower training.learning_rate, which is {self._config.learning_rate:g}."
             )
-        self._model.set_weights(progress.best_weights)
+        self._step.model.set_weights(progress.best_weights)
         return progress.history
 
     def _make_checkpoints(self, directory: str) -> Checkpoints:
         step = self._step
-        parts: dict[str, tf.Module] = {"train": step.train, "evaluation": step.evaluation}
+        parts = {
+            "model": step.model,
+            "optimizer": step.optimizer,
+            "train": step.train,
+            "evaluation": step.evaluation,
+        }
         if step.average:
             parts["average"] = step.average
-        return Checkpoints(
-            directory,
-            model=self._model,
-            optimizer=self._optimizer,
-            parts=parts,
-            watched=f"val_{self._config.metric}",
-        )
+        return Checkpoints(directory, parts, watched=f"val_{self._config.metric}")
 
     def _train(
         self,
@@ -179,10 +145,10 @@ class TrainingLoop:
         progress.seconds += seconds
         progress.waited += steps.waited
         log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
-        if self._augmented and first + count == self._steps:
+        if self._step.augmentation and first + count == self._steps:
             log.write_images(steps.images)
         if progress.steps < self._steps:
-            note = f"loss {steps.losses[-1]:.3f} {count * self._batch_size / seconds:,.0f}/s"
+            note = f"loss {steps.losses[-1]:.3f} {count * self._step.batch_size / seconds:,.0f}/s"
             done = self._steps_done(progress) / self._steps
             report_progress(done=done, total=self._config.epochs, unit="epochs", note=note)
 
@@ -200,16 +166,16 @@ class TrainingLoop:
 
     def _end_epoch(self, evaluation: Any, progress: Progress, log: TrainingLog) -> None:
         step = self._step
-        sync_replicas(self._model.variables, self._strategy)
+        sync_replicas(step.model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
             for images, labels in evaluation:
                 self._evaluate(images, labels)
             values = step.train.result()
             values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
-            values[RATE] = progress.steps * self._batch_size / progress.seconds
+            values[RATE] = progress.steps * step.batch_size / progress.seconds
             values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
-            values[LEARNING_RATE] = float(self._schedule(self._steps_done(progress) - 1))
-            progress.end_epoch(values, self._model)
+            values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
+            progress.end_epoch(values, step.model)
         log.write(values, progress.epochs)
         if (confusion := step.evaluation.confusion()) is not None:
             log.write_confusion(confusion, progress.epochs)

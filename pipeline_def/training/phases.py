@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -27,6 +26,7 @@ from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import ReadBatches, TrainingLoop
+from pipeline_def.training.steps.step import Step
 from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -67,11 +67,6 @@ class Phase:
     def is_better_than(self, other: Phase) -> bool:
         """Return whether the best epoch is strictly better than that of `other`."""
         return self.best < other.best if self.metric == "val_loss" else self.best > other.best
-
-    def describe(self) -> dict[str, Any]:
-        """Return the entry for `training.json`."""
-        names = ("name", "epochs", "seconds", "metric", "best")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -209,7 +204,7 @@ class Training:
         started = time.perf_counter()
         task = task or self._on_images()
         with self.model.distribute_strategy.scope():
-            loop = TrainingLoop(
+            step = Step(
                 task.model,
                 config=config,
                 augmentation=task.augmentation,
@@ -217,6 +212,7 @@ class Training:
                 steps=task.steps,
                 class_weights=self.data.class_weights(len(self.labels)),
             )
+            loop = TrainingLoop(step)
         with self._open_log(loop) as log:
             history = loop.fit(
                 task.read,

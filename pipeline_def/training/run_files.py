@@ -35,6 +35,8 @@ from pipeline_def.training.phases import Training
 
 _LOGGER = logging.getLogger(__name__)
 
+_PHASE_KEYS = ("name", "epochs", "seconds", "metric", "best")
+
 
 def describe_training(
     training: Training, calibration: Calibration | None, *, started: float, directory: str
@@ -47,7 +49,7 @@ def describe_training(
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
-        "phases": [phase.describe() for phase in training.phases],
+        "phases": [{n: getattr(phase, n) for n in _PHASE_KEYS} for phase in training.phases],
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),
     }

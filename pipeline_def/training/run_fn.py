@@ -27,7 +27,7 @@ from pipeline_def.model.networks import build_model, precision
 from pipeline_def.model.parts import save_backbone
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.serving.lite import export_lite
-from pipeline_def.serving.signatures import export_model, write_warmup
+from pipeline_def.serving.signatures import Classifier, export_model, write_warmup
 from pipeline_def.serving.transform_graph import TransformGraph
 from pipeline_def.training.calibration import calibrate
 from pipeline_def.training.checkpoint import checkpoint_dir, remove_checkpoints
@@ -101,56 +101,35 @@ def _train_and_export(
     training.run()
     if not _is_plain(model, config.training.precision):
         model = _copy(model, build)
-    temperature, calibration = 1.0, None
+    classifier, calibration = Classifier(model, config.model.views), None
     if config.training.calibrate:
-        calibration = calibrate(model, data.read_evaluation(), config.model.views)
-        temperature = calibration.temperature
+        calibration = calibrate(classifier, data.read_evaluation())
+        classifier = dataclasses.replace(classifier, temperature=calibration.temperature)
     describe_training(training, calibration, started=started, directory=run_dir)
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
-    _export(model, training, graph, temperature, fn_args)
+    _export(classifier, graph, data, fn_args)
     if config.export.lite and is_chief(strategy):
-        _export_lite(model, training, temperature, fn_args)
+        export_lite(
+            classifier,
+            config.export.lite,
+            os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
+            labels=labels,
+            images=data.draw_images(config.export.calibration_images),
+            config=config.transform,
+        )
     wait_for_workers(strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
 
 
 def _export(
-    model: tf_keras.Model,
-    training: Training,
-    graph: TransformGraph,
-    temperature: float,
-    fn_args: Any,
+    classifier: Classifier, graph: TransformGraph, data: TrainingInput, fn_args: Any
 ) -> None:
-    data = training.data
-    export_model(
-        model,
-        graph,
-        config=data.config.transform,
-        directory=fn_args.serving_model_dir,
-        views=data.config.model.views,
-        temperature=temperature,
-    )
+    directory = fn_args.serving_model_dir
+    export_model(classifier, graph, config=data.config.transform, directory=directory)
     images = next(iter(data.read_unshuffled()))[0][:_WARMUP_IMAGES]
-    files = [tf.io.encode_png(image).numpy() for image in images]
-    write_warmup(fn_args.serving_model_dir, files)
-    describe_model(model, fn_args.serving_model_dir, fn_args.model_run_dir)
-
-
-def _export_lite(
-    model: tf_keras.Model, training: Training, temperature: float, fn_args: Any
-) -> None:
-    data, config = training.data, training.data.config
-    export_lite(
-        model,
-        config.export.lite,
-        os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
-        labels=training.labels,
-        images=data.draw_images(config.export.calibration_images),
-        config=config.transform,
-        views=config.model.views,
-        temperature=temperature,
-    )
+    write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
+    describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 
 def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[], tf_keras.Model]:

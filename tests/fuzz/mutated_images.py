@@ -76,7 +76,7 @@ def _check_decoders(stored: list[CheckedImage]) -> None:
     seen = decode(_transform(tf.constant(files, tf.string)), CONFIG).numpy()
     served = predict(files)
     assert not any(served["error"]), files[int(np.argmax(served["error"] != b""))]
-    # The model of the test predict with the mean colour of what it is shown.
+    # The test model predicts the mean color of an image.
     logits = seen.astype(np.float32).mean(axis=(1, 2)) / 16
     np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(logits), atol=1e-4)
 

@@ -30,7 +30,7 @@ def export(folder: Path) -> None:
     from components.contract.example import ENCODED
     from components.images.canonical import canonicalize
     from components.transform.config import TransformConfig
-    from pipeline_def.serving.signatures import make_signatures, save_atomically
+    from pipeline_def.serving.signatures import Classifier, make_signatures, save_atomically
 
     images = tf_keras.layers.Input([SIZE, SIZE, 3], dtype=tf.uint8)
     features = tf_keras.layers.Conv2D(8, 3, activation="relu")(
@@ -42,12 +42,11 @@ def export(folder: Path) -> None:
     served = tf.Module()
     served.weights = model.variables
     signatures = make_signatures(
-        model,
+        Classifier(model),
         lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), config)},
         labels=[label.encode() for label in LABELS],
         raw_spec={},
         config=config,
-        views=1,
     )
     wanted = {name: signatures[name] for name in ("serving_default", "explain")}
     save_atomically(served, str(folder), wanted)

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
 from components.transform.config import TransformConfig
-from pipeline_def.serving.signatures import make_signatures
+from pipeline_def.serving.signatures import Classifier, make_signatures
 from tests.pictures import encode, picture
 
 CONFIG = TransformConfig(size=16, storage="raw")
@@ -30,12 +30,11 @@ def signature() -> Any:
     images = tf_keras.layers.Input([16, 16, 3], dtype=tf.uint8)
     mean = tf_keras.layers.GlobalAveragePooling2D()(tf.cast(images, tf.float32) / 16)
     signatures = make_signatures(
-        tf_keras.Model(images, mean),
+        Classifier(tf_keras.Model(images, mean)),
         lambda features: {ENCODED: canonicalize(tf.squeeze(features[ENCODED], 1), CONFIG)},
         labels=[b"red", b"green", b"blue"],
         raw_spec={},
         config=CONFIG,
-        views=1,
     )
     return signatures["serving_default"]
 

@@ -21,7 +21,7 @@ from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ExportConfig
 from pipeline_def.serving.lite import export_lite
-from pipeline_def.serving.signatures import predict_logits
+from pipeline_def.serving.signatures import Classifier
 from tests.pictures import COLOURS, encode, picture
 
 SIZE = 16
@@ -51,10 +51,10 @@ def pixels_of(number: int) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("views", [1, 6])
 def test_versions_match_the_model_and_are_measured(views: int, tmp_path: Path) -> None:
-    model, labels = network(), list(COLOURS)
+    classifier, labels = Classifier(network(), views, temperature=2.0), list(COLOURS)
     images = [pixels_of(number) for number in range(IMAGES)]
-    choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG, "views": views}
-    export_lite(model, KINDS, str(tmp_path / "model" / "Format-Lite"), temperature=2.0, **choices)
+    choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG}
+    export_lite(classifier, KINDS, str(tmp_path / "model" / "Format-Lite"), **choices)
     names = [f"{number:03d}.png" for number in range(IMAGES)]
     path = shard_path(str(tmp_path), "eval", 0, 1)
     with open_shard(path) as writer:
@@ -63,7 +63,7 @@ def test_versions_match_the_model_and_are_measured(views: int, tmp_path: Path) -
             writer.write(serialize(features))
     write_index(str(tmp_path), {"eval": {Path(path).name: IMAGES}})
 
-    known = tf.nn.softmax(predict_logits(model, tf.constant(np.stack(images)), views) / 2.0).numpy()
+    known = classifier.probabilities(tf.constant(np.stack(images))).numpy()
     for kind, tolerance in zip(KINDS, (1e-3, 0.02, 0.05), strict=True):
         file = tmp_path / "model" / "Format-Lite" / f"{kind}.tflite"
         interpreter = tf.lite.Interpreter(model_path=str(file))
@@ -115,14 +115,12 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "Format-Lite"
     images = [pixels_of(number) for number in range(3)]
     export_lite(
-        network(odd=True),
+        Classifier(network(odd=True)),
         ["float16"],
         str(folder),
         labels=["a"],
         images=images,
         config=CONFIG,
-        views=1,
-        temperature=1.0,
     )
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
     nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)

@@ -11,7 +11,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from components.contract.example import ENCODED
 from components.transform.config import TransformConfig
-from pipeline_def.serving.signatures import make_signatures, write_warmup
+from pipeline_def.serving.signatures import Classifier, make_signatures, write_warmup
 from tests.pictures import picture
 
 SIZE = 16
@@ -32,22 +32,20 @@ def test_predictions_are_the_mean_of_views(views: int, weights: list[int]) -> No
     upright = [pixels, padded[:SIZE, :SIZE], padded[2:, 2:]]
     all_views = np.stack([view for image in upright for view in (image, image[:, ::-1])])
     expected = np.average(model(all_views[:views]), axis=0, weights=weights)
-    found = _predict(model, pixels, views=views)
+    found = _predict(Classifier(model, views, temperature=2.0), pixels)
     np.testing.assert_allclose(found, tf.nn.softmax(expected / 2.0), atol=1e-6)
 
 
-def _predict(model: tf_keras.Model, image: Any, *, views: int) -> Any:
+def _predict(classifier: Classifier, image: Any) -> Any:
     def transform(features: Any) -> dict[str, tf.Tensor]:
         return {ENCODED: tf.squeeze(features[ENCODED], 1)}
 
     signature = make_signatures(
-        model,
+        classifier,
         transform,
         labels=[b"a", b"b", b"c"],
         raw_spec={},
         config=TransformConfig(size=SIZE, storage="png"),
-        views=views,
-        temperature=2.0,
     )["serving_default"]
     png = tf.io.encode_png(image).numpy()
     return signature(image_bytes=tf.constant([png]))["probabilities"].numpy()[0]

@@ -9,6 +9,7 @@ import tf_keras
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from pipeline_def.serving.signatures import Classifier
 from pipeline_def.training.calibration import calibrate, fit_temperature
 
 
@@ -46,4 +47,6 @@ def test_calibration_uses_the_served_views() -> None:
     model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(left))
     batches = tf.data.Dataset.from_tensor_slices((pixels, ids)).batch(20)
     logits = (model(pixels) + model(pixels[:, :, ::-1])).numpy() / 2
-    assert calibrate(model, batches, 2).loss == pytest.approx(fit_temperature(logits, ids).loss)
+    assert calibrate(Classifier(model, views=2), batches).loss == pytest.approx(
+        fit_temperature(logits, ids).loss
+    )

@@ -26,6 +26,7 @@ from pipeline_def.training.checkpoint import Checkpoints, Progress
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.optimizer import Schedule
+from pipeline_def.training.steps.step import Step
 from tests.data.shard_folder import SIZE, ShardFolder
 
 BATCH = 16
@@ -116,13 +117,14 @@ class Training:
         tf.config.experimental.enable_op_determinism()
         with precision(self.config.precision):
             model = self.build()
-        loop = TrainingLoop(
+        step = Step(
             model,
             config=self.config,
             augmentation=self.augmentation,
             batch_size=BATCH,
             steps=STEPS,
         )
+        loop = TrainingLoop(step)
         with TrainingLog(str(self.folder / "logs"), profile=loop.profiled_steps) as log:
             history = loop.fit(
                 functools.partial(self._read, kill_at=kill_at),
@@ -272,7 +274,7 @@ def lose_the_data(folder: Path) -> None:
 def checkpoints_of(model: tf_keras.Model, folder: Path) -> Checkpoints:
     optimizer = tf_keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
-    return Checkpoints(str(folder), model=model, optimizer=optimizer, parts={})
+    return Checkpoints(str(folder), {"model": model, "optimizer": optimizer})
 
 
 @pytest.mark.parametrize("damage", [truncate, overwrite, lose_the_data, None])

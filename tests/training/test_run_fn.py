@@ -85,9 +85,9 @@ def train(transformed: nodes.Transformed, target: Path, **options: Any) -> Train
     arguments = fn_args(transformed.examples.uri, transformed.graph.uri, target, **options)
     models = []
 
-    def export(model: Any, *more: Any, **options: Any) -> None:
-        models.append(model)
-        export_model(model, *more, **options)
+    def export(classifier: Any, *more: Any, **options: Any) -> None:
+        models.append(classifier.model)
+        export_model(classifier, *more, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "export_model", export)
@@ -142,7 +142,7 @@ def test_no_failure_after_the_last_step_costs_the_training(
     monkeypatch.setattr(StepLoop, "__call__", counted)
     exported: list[Any] = []
     monkeypatch.setattr(
-        trainer, "export_model", lambda model, *_, **__: exported.append(model.get_weights())
+        trainer, "export_model", lambda that, *_, **__: exported.append(that.model.get_weights())
     )
     failures = [
         (run_files, "_write", fail_after_writing),

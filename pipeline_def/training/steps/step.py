@@ -11,7 +11,7 @@ import tf_keras
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.data.augmentation.augment import augment
-from pipeline_def.training.steps.optimizer import WeightAverage
+from pipeline_def.training.steps.optimizer import Schedule, WeightAverage, make_optimizer
 from pipeline_def.training.steps.split_metrics import SplitMetrics
 
 # Augmented images that a step returns, for TensorBoard.
@@ -27,19 +27,29 @@ class Step:
         self,
         model: tf_keras.Model,
         *,
-        optimizer: tf_keras.optimizers.Optimizer,
         config: TrainingConfig,
         augmentation: AugmentationConfig | None,
         batch_size: int,
-        class_weights: Sequence[float] | None,
+        steps: int,
+        class_weights: Sequence[float] | None = None,
     ) -> None:
-        """Prepare to train in the scope of the current strategy; see `TrainingLoop`."""
-        self._model, self._optimizer = model, optimizer
-        self._config, self._augmentation = config, augmentation
-        self._batch_size, self._class_weights = batch_size, class_weights
+        """Prepare to train in the scope of the current strategy.
+
+        Args:
+            model: from uint8 images, or features, to logits, built in the same scope.
+            config: of the training, or of this phase of it.
+            augmentation: of the images in each step; None for features.
+            batch_size: images per step, over all replicas.
+            steps: per epoch.
+            class_weights: factors for the loss of each class; None: 1.
+        """
+        self.model, self.config, self.augmentation = model, config, augmentation
+        self.batch_size, self.steps, self._class_weights = batch_size, steps, class_weights
         self._classes: int = model.output_shape[-1]
         self._replicas = tf.distribute.get_strategy().num_replicas_in_sync
         self._variables = model.trainable_variables
+        self.schedule = Schedule(config, steps=steps)
+        self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.average = WeightAverage(model, config.ema) if config.ema else None
         self.train = SplitMetrics(self._classes, confusion=False)
         confusion = self._classes <= _MAX_CONFUSION_CLASSES
@@ -68,27 +78,27 @@ class Step:
         images, targets = self._augment(images, labels, number)
         gradients, loss = self._accumulate(images, labels, targets)
         self._apply(gradients)
-        return loss / self._batch_size, images[:_SHOWN]
+        return loss / self.batch_size, images[:_SHOWN]
 
     def evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         """Add a batch to the metrics of evaluation, with the plain cross-entropy as loss."""
-        logits = tf.cast(self._model(images, training=False), tf.float32)
+        logits = tf.cast(self.model(images, training=False), tf.float32)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         self.evaluation.update(losses, labels, logits)
 
     def _augment(
         self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        if self._augmentation is None:
+        if self.augmentation is None:
             return images, labels
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-        seed = tf.constant(self._config.seed, tf.int64)
+        seed = tf.constant(self.config.seed, tf.int64)
         return augment(
             images,
             labels,
             seed=tf.stack([seed, number * self._replicas + replica]),
-            config=self._augmentation,
+            config=self.augmentation,
             classes=self._classes,
         )
 
@@ -99,8 +109,8 @@ class Step:
 
         If the batch does not divide equally, the sizes of parts differ by one image.
         """
-        size = self._batch_size // self._replicas
-        parts = min(self._config.accumulate, size)
+        size = self.batch_size // self._replicas
+        parts = min(self.config.accumulate, size)
         if parts == 1:
             return self._compute(images, labels, targets)
 
@@ -134,12 +144,12 @@ class Step:
         """Return gradients of the replica's part of the loss, losses [batch] and logits."""
         with tf.GradientTape() as tape:
             # A network of the user may compute its last layer in half precision.
-            logits = tf.cast(self._model(images, training=True), tf.float32)
+            logits = tf.cast(self.model(images, training=True), tf.float32)
             losses = self._losses(targets, logits)
             # Gradients are summed over replicas and parts.
-            loss = tf.reduce_sum(losses) / self._batch_size
-            if self._config.precision == "float16":
-                loss = self._optimizer.get_scaled_loss(loss)
+            loss = tf.reduce_sum(losses) / self.batch_size
+            if self.config.precision == "float16":
+                loss = self.optimizer.get_scaled_loss(loss)
         # Unused layers of a network have no gradient.
         unconnected = tf.UnconnectedGradients.ZERO
         gradients = tape.gradient(loss, self._variables, unconnected_gradients=unconnected)
@@ -147,7 +157,7 @@ class Step:
 
     def _losses(self, targets: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Return the loss of each image; targets are label ids, or a fraction for each class."""
-        smoothing = self._config.label_smoothing
+        smoothing = self.config.label_smoothing
         if targets.dtype.is_integer and not smoothing and self._class_weights is None:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
         if targets.dtype.is_integer:
@@ -164,13 +174,13 @@ class Step:
             # Not by the optimizer, which would clip the gradients of each replica by themselves.
             context = tf.distribute.get_replica_context()
             gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        if self._config.precision == "float16":
-            gradients = self._optimizer.get_unscaled_gradients(gradients)
-        if self._config.clip_norm:
+        if self.config.precision == "float16":
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        if self.config.clip_norm:
             # A norm that is not finite turns all gradients into NaN, which loss scaling notices.
-            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm)
-        self._optimizer.apply_gradients(
+            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm)
+        self.optimizer.apply_gradients(
             zip(gradients, self._variables, strict=True), skip_gradients_aggregation=True
         )
         if self.average:
-            self.average.update(self._optimizer.iterations)
+            self.average.update(self.optimizer.iterations)

@@ -32,6 +32,7 @@ from pipeline_def.model.networks import build_model
 from pipeline_def.training.distribution.strategy import find_strategy
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
+from pipeline_def.training.steps.step import Step
 from tests.data.shard_folder import SIZE
 
 BATCH, EPOCHS, SEED = 16, 3, 2
@@ -75,13 +76,14 @@ class Training:
         mixed = AugmentationConfig(flip=True, mixup=0.2)
         with self._strategy.scope():
             model = build()
-            loop = TrainingLoop(
+            step = Step(
                 model,
                 config=TrainingConfig(epochs=EPOCHS, batch_size=BATCH, seed=SEED, **options),
                 augmentation=AugmentationConfig(shift=0.0) if build is plain else mixed,
                 batch_size=BATCH,
                 steps=Shards.of_pattern(f"{self._shards}/Split-train/*").total // BATCH,
             )
+            loop = TrainingLoop(step)
 
         def read(step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
             order = TrainingOrder(SEED).for_worker(step, part)

@@ -8,7 +8,6 @@ import tensorflow as tf
 import tf_keras
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.steps.optimizer import Schedule, make_optimizer
 from pipeline_def.training.steps.step import Step
 
 BATCH, FEATURES, CLASSES = 10, 4, 3
@@ -28,14 +27,12 @@ def make_step(
     ]
     model = tf_keras.Sequential(layers)
     plain = {"optimizer": "sgd", "momentum": 0.0, "schedule": "constant", "learning_rate": 1.0}
-    config = TrainingConfig(**{**plain, **options})
-    variables = model.trainable_variables
     step = Step(
         model,
-        optimizer=make_optimizer(config, variables, schedule=Schedule(config, steps=1)),
-        config=config,
+        config=TrainingConfig(**{**plain, **options}),
         augmentation=None,
         batch_size=BATCH,
+        steps=1,
         class_weights=class_weights,
     )
     return model, step
