@@ -1,4 +1,4 @@
-"""What the digest of a step's code covers: the files and libraries that its imports reach."""
+"""The digest of a step's code covers the files and libraries that it imports."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("README.md", set()),
     ],
 )
-def test_a_change_of_code_makes_the_results_of_its_steps_stale(
+def test_changed_code_invalidates_its_steps(
     copy_of_the_code: Path, original: dict[str, str], file: str, stale: set[str]
 ) -> None:
     with changed(copy_of_the_code / file) as text:
@@ -68,7 +68,7 @@ def test_a_change_of_code_makes_the_results_of_its_steps_stale(
         assert stale_steps(original) == stale
 
 
-def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
+def test_another_library_version_invalidates_its_steps(
     copy_of_the_code: Path, original: dict[str, str]
 ) -> None:
     lock = copy_of_the_code / "uv.lock"
@@ -80,10 +80,10 @@ def test_another_version_of_a_library_makes_the_results_of_its_steps_stale(
     code_digest._locked_versions.cache_clear()
 
 
-def test_the_other_set_of_libraries_makes_all_results_stale(
+def test_the_other_set_of_libraries_invalidates_all_steps(
     copy_of_the_code: Path, original: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step compares its digest with the compiled one: an image of the other set is refused."""
+    """A step compares its digest with the compiled one, so an image of the other set is rejected."""
     here = code_digest._environment()
     other = "3.13" if here["python_version"] == "3.11" else "3.11"
     there = {**here, "python_version": other, "python_full_version": f"{other}.99"}
@@ -93,9 +93,7 @@ def test_the_other_set_of_libraries_makes_all_results_stale(
     code_digest._locked_versions.cache_clear()
 
 
-def test_byte_code_that_another_process_is_writing_is_not_code(
-    copy_of_the_code: Path, original: dict[str, str]
-) -> None:
+def test_byte_code_does_not_count(copy_of_the_code: Path, original: dict[str, str]) -> None:
     for package in ("images", "report/page/templates"):
         folder = copy_of_the_code / "components" / package / "__pycache__"
         folder.mkdir()
@@ -113,7 +111,7 @@ def stale_steps(original: dict[str, str]) -> set[str]:
 
 @contextlib.contextmanager
 def changed(file: Path) -> Iterator[str]:
-    """Hand out the text of a file, and restore it."""
+    """Yield the text of a file, and restore it."""
     text = file.read_text()
     try:
         yield text
@@ -123,7 +121,7 @@ def changed(file: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def original() -> dict[str, str]:
-    """The digests of the code as it is."""
+    """Digests of the unchanged code."""
     return digests()
 
 
@@ -139,7 +137,7 @@ def whole_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lock_of_what_counts() -> str:
-    """Return the lock file without the libraries that no step imports: it is read in no time."""
+    """Return the lock file without libraries that no step imports, to read it fast."""
     entries = [module for row in steps.STEPS.values() for module in row.code]
     _, libraries = code_digest.reach(entries)
     head, *packages = (ROOT / "uv.lock").read_text().split("[[package]]\n")
@@ -151,7 +149,7 @@ def lock_of_what_counts() -> str:
 def copy_of_the_code(
     original: dict[str, str], whole_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """A copy that a test may change, and of which the digests are taken."""
+    """A copy that tests may change; digests are taken from it."""
     assert original
     monkeypatch.setattr(code_digest, "_ROOT", whole_copy)
     return whole_copy
@@ -169,7 +167,7 @@ def copy_of_the_code(
         ("typing_only.py", False),
     ],
 )
-def test_code_of_build_fn_and_what_it_imports_make_trainers_result_stale(
+def test_changed_code_of_build_fn_invalidates_trainer(
     code_of_a_user: Path, file: str, *, counts: bool
 ) -> None:
     def digest(step: str = "Trainer") -> str:
@@ -182,7 +180,7 @@ def test_code_of_build_fn_and_what_it_imports_make_trainers_result_stale(
     assert (digest() != before) == counts
 
 
-def test_another_version_of_a_users_library_makes_trainers_result_stale(
+def test_another_version_of_a_users_library_invalidates_trainer(
     code_of_a_user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = code_digest.code_digest("Trainer", "my_networks.networks.net")
@@ -191,9 +189,7 @@ def test_another_version_of_a_users_library_makes_trainers_result_stale(
 
 
 @pytest.mark.parametrize("module", ["nowhere.at_all", "my_networks.nowhere"])
-def test_a_module_of_build_fn_that_is_nowhere_is_one_sentence(
-    code_of_a_user: Path, module: str
-) -> None:
+def test_missing_module_of_build_fn(code_of_a_user: Path, module: str) -> None:
     message = rf"model.build_fn is '{module}.net': there is no module {module} in {code_of_a_user}"
     with pytest.raises(ConfigurationError, match=message):
         code_digest.code_digest("Trainer", f"{module}.net")
@@ -201,7 +197,7 @@ def test_a_module_of_build_fn_that_is_nowhere_is_one_sentence(
 
 @pytest.fixture
 def code_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that a run is started in, which Python itself does not look into."""
+    """The current folder, which is not on Python's path."""
     files = {
         "my_networks/__init__.py": "",
         "my_networks/networks.py": "import my_pixels, a_library\nfrom .parts import blocks\n"
@@ -220,7 +216,7 @@ def code_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_library_is_locked_and_installed_in_the_image() -> None:
-    """A library under another name than PyPI's would have no version in the digest."""
+    """A library whose name on PyPI is unknown would have no version in the digest."""
     installed = importlib.metadata.packages_distributions()
     locked = locked_without_dev()
     entries = [module for row in steps.STEPS.values() for module in row.code]
@@ -235,7 +231,7 @@ def test_every_library_is_locked_and_installed_in_the_image() -> None:
 
 
 def imports_of(file: str) -> set[str]:
-    """Modules of libraries that a file of ours imports."""
+    """Library modules that a file of ours imports."""
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     found = code_digest._imports(ROOT, module) if file.endswith(".py") else ()
     return {name for name in found if name.partition(".")[0] not in code_digest._OURS}
@@ -278,8 +274,8 @@ for step, row in STEPS.items():
 
 
 @pytest.mark.slow
-def test_what_a_step_really_imports_is_covered() -> None:
-    """The imports of each step are walked by Python itself, in a process of their own."""
+def test_the_digest_covers_what_steps_import() -> None:
+    """Python itself imports each step, in its own process."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT_ALL],
         cwd=ROOT,

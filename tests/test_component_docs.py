@@ -40,14 +40,14 @@ INTERNAL = {"found_baseline", "found_files"}
 
 class Facts(NamedTuple):
     inputs: dict[str, tuple[str, bool]]
-    """Name → class of the artifact, and whether the input may be missing."""
+    """Name → class of the artifact, and whether it is optional."""
     outputs: dict[str, str]
     properties: dict[str, str]
     """Name → its default."""
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_the_example_of_a_docstring_runs(name: str) -> None:
+def test_docstring_examples_run(name: str) -> None:
     text = inspect.cleandoc(getattr(components, name).__doc__)
     example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
     said: list[str] = []
@@ -57,7 +57,7 @@ def test_the_example_of_a_docstring_runs(name: str) -> None:
 
 
 def arguments(component: Any) -> dict[str, inspect.Parameter]:
-    """Return what the constructor takes; of function components, the function."""
+    """Return the parameters of the constructor, or of a component's function."""
     made_of_function = hasattr(component, "test_call")
     function = component.test_call if made_of_function else component.__init__
     given = dict(inspect.signature(function).parameters)
@@ -98,7 +98,7 @@ def sections() -> dict[str, str]:
 
 
 def table(section: str, kind: str) -> list[list[str]]:
-    """Return the rows of the table whose first column is called `kind`."""
+    """Return the rows of the table whose first column is `kind`."""
     found = re.search(rf"^\| {kind} \|.*\n\|[-|]+\n((?:\|.*\n)*)", section, flags=re.M)
     rows = found[1].splitlines() if found else []
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
@@ -116,5 +116,5 @@ def documented(name: str) -> Facts:
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_the_documentation_names_inputs_outputs_and_properties(name: str) -> None:
+def test_docs_name_inputs_outputs_and_properties(name: str) -> None:
     assert documented(name) == facts_of(name)

@@ -1,4 +1,4 @@
-"""What other people's pipelines import: `from components import …`."""
+"""The names that other pipelines import: `from components import …`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ assert not heavy, heavy
 """
 
 
-def test_importing_names_of_configuration_loads_no_tfx() -> None:
+def test_importing_configuration_does_not_load_tfx() -> None:
     subprocess.run([sys.executable, "-c", _CHECK], cwd=ROOT, check=True, timeout=60)
 
 
-def test_type_checkers_see_the_names_that_are_looked_up() -> None:
+def test_type_checkers_see_the_lazy_names() -> None:
     tree = ast.parse(Path(components.__file__).read_text())
     seen = {
         alias.asname: node.module
@@ -39,6 +39,6 @@ def test_type_checkers_see_the_names_that_are_looked_up() -> None:
     assert dir(components) == sorted(components.__all__) == sorted(seen)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ImageTuner'"):
         _ = components.ImageTuner

@@ -1,4 +1,4 @@
-"""Whole pipelines, as a user starts them: a process, a folder of images, an output folder."""
+"""Whole pipelines, started as a user does, with a folder of images and an output folder."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def serve(model: str, files: list[bytes]) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def read_split(output: Path, split: str) -> list[tuple[bytes, bytes]]:
-    """Return image file and label of each example that the only run so far ingested."""
+    """Return the image file and label of each example of the only run so far."""
     [examples] = (output / "artifacts" / "ImageExampleGen" / "examples").iterdir()
     shards = sorted(str(path) for path in (examples / f"Split-{split}").iterdir())
     records = map(tf.train.Example.FromString, tf.data.TFRecordDataset(shards).as_numpy_iterator())
@@ -77,7 +77,7 @@ def read_split(output: Path, split: str) -> list[tuple[bytes, bytes]]:
 
 @dataclass(frozen=True)
 class First:
-    """A whole run on a small folder, in an output folder that was empty before."""
+    """A whole run on a small folder, into an empty output folder."""
 
     data: Path
     output: Path
@@ -104,7 +104,7 @@ def weights_of(outcome: Outcome) -> bytes:
 
 
 @pytest.mark.xdist_group("first run")
-def test_the_first_run_gives_a_model_that_answers_as_it_was_evaluated(first: First) -> None:
+def test_the_pushed_model_predicts_as_evaluated(first: First) -> None:
     outcome = first.outcome
     assert list(outcome.summary["nodes"]) == NODES
     assert outcome.cached() == []
@@ -176,10 +176,8 @@ def list_shards(output: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.xdist_group("first run")
-def test_another_run_in_buckets_that_fail_gives_the_same_weights_bit_for_bit(
-    first: First, tmp_path: Path
-) -> None:
-    """Under Google's names and TLS; then once more, all from the cache."""
+def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path: Path) -> None:
+    """The buckets have Google's names and TLS; a second run takes everything from the cache."""
     data = write_folder(tmp_path / "images", each=60)
     with TlsGcsServer({"data": data}) as server:
         bucket = server.add_bucket("out")
@@ -209,17 +207,17 @@ def test_another_run_in_buckets_that_fail_gives_the_same_weights_bit_for_bit(
 
 
 def list_files(folder: Path, *names: str) -> set[str]:
-    """Return the files of some folders, but those that TFX hides."""
+    """Return the files of some folders, except hidden ones."""
     found = (path for name in names for path in (folder / name).rglob("*") if path.is_file())
     paths = (path.relative_to(folder) for path in found)
     return {str(path) for path in paths if not any(part[0] == "." for part in path.parts)}
 
 
 @pytest.mark.xdist_group("first run")
-def test_the_life_of_an_output_folder(first: First) -> None:
-    """Run again, change the images, be killed, and go on; each time with what a user would check.
+def test_cache_interrupt_resume_and_compare(first: First) -> None:
+    """Run again, change the images, kill the run, resume, and compare the runs.
 
-    Last of the tests of the first run, as it changes its folders.
+    The last test of the first run, as it changes its folders.
     """
     options = ["--data", str(first.data), *OPTIONS]
     second = run(first.output, *options)
@@ -262,7 +260,7 @@ def test_the_life_of_an_output_folder(first: First) -> None:
 
 
 def kill_in(step: str, output: Path, *argv: str) -> None:
-    """Start a run, and kill it without a word when `step` begins."""
+    """Start a run, and kill it with SIGKILL when `step` begins."""
     with subprocess.Popen(command(output, *argv), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         for line in process.stdout:
@@ -321,7 +319,7 @@ def read_images(examples: Path, split: str) -> list[bytes]:
     return [r.features.feature[ENCODED].bytes_list.value[0] for r in records]
 
 
-def test_too_many_rejects_end_the_run_with_one_sentence(tmp_path: Path) -> None:
+def test_too_many_rejects_fail_with_one_sentence(tmp_path: Path) -> None:
     data = write_folder(tmp_path / "images", each=10)
     for number, path in enumerate(sorted((data / "red").iterdir())[:5]):
         path.write_bytes(b"broken" if number % 2 else b"")

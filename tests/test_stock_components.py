@@ -1,4 +1,4 @@
-"""Our components beside TFX's own, under TFX's own runners."""
+"""Our components mixed with TFX's own, under TFX's runners."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pipeline(components: Sequence[BaseComponent], folder: Path) -> Pipeline:
 
 
 def written(folder: Path, node: str, output: str) -> str:
-    """Return the URI of what a node of the only run wrote."""
+    """Return the URI of an output of the only run."""
     [artifact] = (folder / "artifacts" / node / output).iterdir()
     return str(artifact)
 
@@ -74,7 +74,7 @@ def validated(examples: Any) -> tuple[StatisticsGen, SchemaGen, ExampleValidator
 
 
 def after_our_ingest(images: Path) -> list[BaseComponent]:
-    """ImageExampleGen, then nothing but TFX's own."""
+    """ImageExampleGen, followed by TFX's own components."""
     ingest = ImageExampleGen(folder=str(images))
     examples = ingest.outputs["examples"]
     statistics, schema, validator = validated(examples)
@@ -93,7 +93,7 @@ def after_our_ingest(images: Path) -> list[BaseComponent]:
 
 
 def after_their_ingest(records: Path) -> list[BaseComponent]:
-    """ImportExampleGen of TFX, then our Transform and Trainer."""
+    """TFX's ImportExampleGen, followed by our Transform and Trainer."""
     ingest = ImportExampleGen(input_base=str(records))
     examples = ingest.outputs["examples"]
     statistics, schema, validator = validated(examples)
@@ -115,7 +115,7 @@ def anomalies(folder: Path) -> dict[str, list[str]]:
     return read_anomalies(artifact)
 
 
-def test_tfx_s_own_components_take_what_image_example_gen_writes(tmp_path: Path) -> None:
+def test_tfx_components_read_image_example_gen(tmp_path: Path) -> None:
     images = write_folder(tmp_path / "images", each=20)
     LocalDagRunner().run(pipeline(after_our_ingest(images), tmp_path))
     # With its own options TFX would allow no file names but those of the train split.
@@ -129,7 +129,7 @@ def test_tfx_s_own_components_take_what_image_example_gen_writes(tmp_path: Path)
 
 
 def write_records(folder: Path, each: int) -> Path:
-    """Write records as others do: a file, a label, and nothing else."""
+    """Write records with only an image and a label."""
     folder.mkdir()
     with tf.io.TFRecordWriter(str(folder / "images.tfrecord")) as writer:
         for number in range(each * len(COLOURS)):
@@ -144,7 +144,7 @@ def write_records(folder: Path, each: int) -> Path:
     return folder
 
 
-def test_our_transform_and_trainer_take_what_import_example_gen_writes(tmp_path: Path) -> None:
+def test_our_components_read_import_example_gen(tmp_path: Path) -> None:
     records = write_records(tmp_path / "records", each=20)
     LocalDagRunner().run(pipeline(after_their_ingest(records), tmp_path))
     index = read_index(written(tmp_path, "ImageTransform", "transformed_examples"))
@@ -160,7 +160,7 @@ def test_our_transform_and_trainer_take_what_import_example_gen_writes(tmp_path:
 
 
 @pytest.mark.parametrize("make", [after_our_ingest, after_their_ingest])
-def test_the_kubeflow_runner_of_tfx_compiles_them(make: Any, tmp_path: Path) -> None:
+def test_tfx_kubeflow_runner_compiles_our_components(make: Any, tmp_path: Path) -> None:
     config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
         default_image="registry/image", use_pipeline_spec_2_1=True
     )

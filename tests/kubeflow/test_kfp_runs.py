@@ -72,7 +72,7 @@ def states(run: installation.Run) -> dict[str, str]:
 
 
 def property_of(run: installation.Run, task: str, output: str, key: str) -> float:
-    """Return a number among the metadata of an artifact: all numbers are doubles there."""
+    """Return a number from the metadata of an artifact."""
     return float(run.tasks[task].outputs[output].custom_properties[key].double_value)
 
 
@@ -81,7 +81,7 @@ def content(artifact: Any) -> bytes:
     return bytes(fs.cat(path))
 
 
-def test_runs_under_kfp_s_own_driver_and_launcher(
+def test_runs_under_kfps_own_driver_and_launcher(
     kubeflow: installation.Installation, spec: Path, images: Path, tmp_path: Path
 ) -> None:
     """A first run; the same again; other parameters, with a baseline; other images, broken."""

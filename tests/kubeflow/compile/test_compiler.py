@@ -61,7 +61,7 @@ def spec(compiled: list[Spec]) -> Spec:
 
 
 def steps(spec: Spec) -> dict[str, Spec]:
-    """The tasks that run containers, those of all stages."""
+    """Tasks of all stages that run containers."""
     layers = Specification(spec).layers()
     return {
         name: layer.tasks[name] for layer in layers for name in layer.tasks if layer.executor(name)
@@ -78,13 +78,13 @@ def container(spec: Spec, name: str) -> Spec:
 
 
 def interface(spec: Spec, name: str) -> StepInterface:
-    """What a step is told of itself."""
+    """The interface in the command of a step."""
     arguments = container(spec, name)["args"]
     return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
 
 
 @pytest.mark.slow
-def test_kfp_itself_reads_both_documents(compiled_file: Path, compiled: list[Spec]) -> None:
+def test_kfp_sdk_parses_both_documents(compiled_file: Path, compiled: list[Spec]) -> None:
     json_format.ParseDict(compiled[0], pipeline_spec_pb2.PipelineSpec())
     kubernetes = compiled[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     for settings in kubernetes.values():
@@ -112,7 +112,7 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
         assert "AnomalyGate" in root["Transform"]["dependentTasks"]
 
 
-def test_the_dag_is_the_local_one_and_its_lookups(spec: Spec) -> None:
+def test_the_tasks_are_the_local_steps_and_lookups(spec: Spec) -> None:
     assert spec["schemaVersion"] == "2.1.0"
     assert set(steps(spec)) == {*NODES, *LOOKUPS}
     for name in steps(spec):
@@ -120,7 +120,7 @@ def test_the_dag_is_the_local_one_and_its_lookups(spec: Spec) -> None:
         assert container(spec, name)["command"][-1] == "pipeline_def.kubeflow.step.entrypoint"
 
 
-def test_a_person_sees_six_stages_that_open_into_their_steps(spec: Spec) -> None:
+def test_tasks_are_nested_in_six_stages(spec: Spec) -> None:
     root, *stages = Specification(spec).layers()
     assert {name: set(root.component(name)["dag"]["tasks"]) for name in root.tasks} == {
         "data": {
@@ -155,7 +155,7 @@ def producer_of(layer: Specification, name: str) -> set[str]:
     return {source["taskOutputArtifact"]["producerTask"] for source in sources}
 
 
-def test_a_dependency_that_nothing_implies_stays() -> None:
+def test_only_implied_dependencies_are_dropped() -> None:
     tasks: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "b", "c"]}
     dag: Spec = {name: {"dependentTasks": list(waits)} for name, waits in tasks.items()}
     output = {"producerTask": "a", "outputArtifactKey": "x"}
@@ -166,7 +166,7 @@ def test_a_dependency_that_nothing_implies_stays() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_choices_give_the_same_bytes(tmp_path: Path, compiled_file: Path) -> None:
+def test_compiling_is_deterministic(tmp_path: Path, compiled_file: Path) -> None:
     again = tmp_path / "pipeline.yaml"
     command = [sys.executable, str(ROOT / "kfp_runner.py"), *MINIMAL, "--output", str(again)]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
@@ -178,7 +178,7 @@ def test_the_same_choices_give_the_same_bytes(tmp_path: Path, compiled_file: Pat
     assert done.stderr == ""
 
 
-def test_only_lookups_are_never_cached_and_their_result_is_part_of_the_key(spec: Spec) -> None:
+def test_lookups_are_never_cached_and_part_of_the_cache_key(spec: Spec) -> None:
     for name, definition in steps(spec).items():
         enabled = definition.get("cachingOptions", {}).get("enableCache", False)
         assert enabled is (name not in LOOKUPS), name
@@ -188,7 +188,7 @@ def test_only_lookups_are_never_cached_and_their_result_is_part_of_the_key(spec:
         assert source == {"producerTask": name, "outputParameterKey": "resolved"}
 
 
-def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
+def test_run_parameters_have_defaults(spec: Spec) -> None:
     found = spec["root"]["inputDefinitions"]["parameters"]
     assert found["data"]["defaultValue"] == "gs://bucket/images"
     unseen, _ = resolve(Config(), shorter_side=96, images=0)
@@ -207,7 +207,7 @@ def test_what_may_change_from_run_to_run_has_its_default(spec: Spec) -> None:
         assert used - {None} == set(layer.given("parameters"))
 
 
-def test_kubeflows_own_artifact_types_are_named_as_its_sdk_does(spec: Spec) -> None:
+def test_system_artifact_types_are_named_as_in_the_sdk(spec: Spec) -> None:
     outputs = spec["components"]["ImageReport"]["outputDefinitions"]["artifacts"]
     titles = {name: output["artifactType"].get("schemaTitle") for name, output in outputs.items()}
     assert titles == {
@@ -294,7 +294,7 @@ def test_resources_on_vertex() -> None:
 
 
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
-    """Steps that get a secret."""
+    """Tasks that get a secret."""
     flat = {**spec, "root": {"dag": {"tasks": steps(spec)}}}
     document = platform.platform_document(SpecDocument(flat), choices, "oss")
     if document is None:
@@ -318,13 +318,13 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
         ({"store_secret": ""}, set()),
     ],
 )
-def test_the_object_stores_secret_is_asked_for_where_it_is_needed(
+def test_only_steps_that_open_the_store_get_its_secret(
     spec: Spec, options: dict[str, str], steps: set[str]
 ) -> None:
     assert with_secrets(spec, config(**options)) == steps
 
 
-def test_the_report_reads_rejected_images_where_ingest_does(spec: Spec) -> None:
+def test_the_report_gets_the_secret_for_rejected_images(spec: Spec) -> None:
     choices = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
     assert with_secrets(spec, choices) == {
         "ImageExampleGen",
@@ -347,8 +347,8 @@ def test_beam_on_other_machines_uses_remote_uris() -> None:
         compiler.compile_documents(elsewhere, target="oss", image="i")
 
 
-def test_what_tfx_compiles_by_itself_would_be_refused() -> None:
-    """The gaps are real: TFX's own result, before ours is made of it."""
+def test_tfx_alone_compiles_a_hook_that_kubeflow_ignores() -> None:
+    """The gap is real: this is TFX's own result."""
     pipeline = compiler._create_pipeline(config())
     executors = compiler._compile(pipeline, "i")["deploymentSpec"]["executors"]
     hooked = {name for name, one in executors.items() if "lifecycle" in one["container"]}
@@ -387,7 +387,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("argv", "message"), MISTAKES.items())
-def test_a_mistake_is_one_sentence_and_status_2(
+def test_mistakes_exit_with_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], message: str
 ) -> None:
     assert kfp_runner.main([*MINIMAL, "--output", str(tmp_path / "x.yaml"), *argv]) == 2
@@ -424,7 +424,7 @@ def test_help(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], text: s
 FUNCTIONS = ("run_fn", "preprocessing_fn", "preview_fn")
 
 
-def test_the_digest_of_a_step_starts_at_the_modules_that_its_component_names() -> None:
+def test_step_rows_name_the_modules_of_their_components() -> None:
     for component in compiler._create_pipeline(EVERYTHING).components:
         properties = component.exec_properties
         functions = [properties[name] for name in FUNCTIONS if properties.get(name)]

@@ -1,4 +1,4 @@
-"""The gaps between TFX and open-source Kubeflow, reproduced: when one closes, its test says so."""
+"""Gaps between TFX and open-source Kubeflow that our code closes; a test fails when TFX does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.Res
 
 
 def compile_with_tfx(*components: BaseNode) -> Spec:
-    """Compile as TFX does by itself; return the whole job."""
+    """Compile with TFX alone; return the whole job."""
     runner = dag_runner.KubeflowV2DagRunner(
         dag_runner.KubeflowV2DagRunnerConfig(default_image="i", use_pipeline_spec_2_1=True)
     )
@@ -55,7 +55,7 @@ def test_tfx_wraps_the_specification_in_a_job() -> None:
     assert {"pipelineSpec", "runtimeConfig"} <= compile_with_tfx(importer()).keys()
 
 
-def test_example_gen_has_a_hook_and_loses_its_resources() -> None:
+def test_tfx_adds_a_hook_to_example_gen_and_drops_its_resources() -> None:
     job = compile_with_tfx(example_gen().with_platform_config(Resources(cpu_limit=4)))
     [executor] = executors(job)
     assert "preCacheCheck" in executor["container"]["lifecycle"]
@@ -63,7 +63,7 @@ def test_example_gen_has_a_hook_and_loses_its_resources() -> None:
 
 
 def run_tfx_entrypoint(folder: Path, schema: str) -> None:
-    """Run TFX's own entrypoint on what KFP's driver gives, `schema` as the input's type."""
+    """Run TFX's own entrypoint with `schema` as the type of the input, as KFP's driver gives it."""
     artifact = {"name": "1", "uri": f"{folder}/in", "type": {"instanceSchema": schema}}
     executor_input = {
         "inputs": {"artifacts": {"model": {"artifacts": [artifact]}}},
@@ -81,13 +81,13 @@ def run_tfx_entrypoint(folder: Path, schema: str) -> None:
     )
 
 
-def test_tfx_crashes_of_blank_types(tmp_path: Path) -> None:
+def test_tfx_crashes_on_blank_types(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'get'"):
         run_tfx_entrypoint(tmp_path, "")
 
 
 @pytest.mark.parametrize("title", ["images.ImageRejects", "system.HTML"])
-def test_tfx_takes_the_title_of_a_type_for_a_module(tmp_path: Path, title: str) -> None:
+def test_tfx_imports_the_title_of_a_type(tmp_path: Path, title: str) -> None:
     with pytest.raises(ImportError, match=f"Could not import {title}"):
         run_tfx_entrypoint(tmp_path, f"title: {title}\n")
 

@@ -1,4 +1,4 @@
-"""Walks an Argo workflow as Argo's controller would, for as much of it as KFP's compiler writes."""
+"""Walks an Argo workflow as Argo's controller does, for the features that KFP's compiler uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSUPPORTED = ("hooks", "withItems", "withParam", "withSequence")
 
 @dataclass
 class Node:
-    """What became of a task, with the parameters that it gave."""
+    """The state of a task, and its output parameters."""
 
     state: State
     outputs: Values = field(default_factory=dict)
@@ -34,10 +34,9 @@ class Workflow:
     manifest: Mapping[str, Any]
     uid: str
     run_pod: Callable[[str, Template, Values], Node]
-    """Runs a template that is a container, given where it is in the workflow and what its places
-    stand for."""
+    """Runs a container template, given its path in the workflow and its placeholders."""
     nodes: dict[str, Node] = field(default_factory=dict)
-    """Every task that has ended, by its path in the workflow."""
+    """Path in the workflow → finished task."""
 
     def run(self) -> None:
         """Run all of it, one task after the other."""
@@ -89,7 +88,7 @@ class Workflow:
 
 
 def filled(text: str, scope: Mapping[str, str]) -> str:
-    """Put in what Argo's places stand for; a place that stands for nothing is an error."""
+    """Fill in Argo's placeholders; an unknown one is an error."""
     return _PLACE.sub(lambda match: scope[match[1]], text)
 
 

@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a run."""
+    """The result of a run."""
 
     tasks: Mapping[str, Task]
     """Steps and sub-DAGs."""
@@ -48,19 +48,19 @@ class Run:
     logs: Mapping[str, str]
 
     def log(self, task: str) -> str:
-        """Return what the pods of a task wrote: its driver, then its step."""
+        """Return the logs of a task's pods: its driver, then its step."""
         paths = [path for path in self.logs if f"/{task}-driver" in path or f"/{task}/" in path]
         return "".join(f"--- {path}\n{self.logs[path]}" for path in paths)
 
     def failure(self) -> str:
-        """Return the end of what the last pod wrote, for the message of a failed test."""
+        """Return the end of the last pod's log, for the message of a failed test."""
         path = list(self.logs)[-1]
         return f"{path}: {self.logs[path][-5000:]}"
 
 
 @dataclass(frozen=True)
 class Installation:
-    """Kubeflow Pipelines, with what it remembers between runs."""
+    """Kubeflow Pipelines, with its state between runs."""
 
     kubelet: Kubelet
     kubernetes: KubernetesApi
@@ -149,6 +149,6 @@ minio:
 
 
 def _service(name: str, port: int, *, suffix: str = "") -> dict[str, str]:
-    """Return the variables by which Kubernetes tells pods of a service."""
+    """Return the variables by which pods find a service."""
     host = {f"{name}_SERVICE_HOST": "127.0.0.1"}
     return {**host, f"{name}_SERVICE_PORT{suffix}": str(port)}

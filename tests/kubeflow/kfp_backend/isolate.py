@@ -1,4 +1,4 @@
-"""Makes a step's root directory in a new mount namespace and runs the step there.
+"""Makes a container's root directory in a new mount namespace and runs its command there.
 
 It is process 1 of that namespace, run by pod.py; system calls take it milliseconds, for
 which dozens of mount commands would need a second.
@@ -16,7 +16,7 @@ from typing import Any
 
 _RDONLY, _REMOUNT, _BIND, _REC = 1, 32, 4096, 16384
 _LOCKED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
-"""What a user may not take away from a mount; the numbers are those of mount()."""
+"""Flags that a user may not remove from a mount, as mount() takes them."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,7 +40,7 @@ def _bind(source: str, target: str, *, read_only: bool) -> None:
 
 
 def _fill(root: str, folder: str, plan: dict[str, Any]) -> None:
-    """Show what `folder` has on the host, each entry by itself, so that there may be more."""
+    """Mount the entries of the host's `folder` one by one, so that others can be added."""
     os.makedirs(root + folder, exist_ok=True)
     for entry in os.scandir(folder) if os.path.isdir(folder) else ():
         if entry.path in plan["opened"] or entry.path in plan["mounts"]:

@@ -1,4 +1,4 @@
-"""Runs the pods of a workflow: the image is this environment, the root directory the pod's own."""
+"""Runs the pods of a workflow in this environment, each with its own root directory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Manifest = Mapping[str, Any]
 
 @dataclass
 class Kubelet:
-    """What there is on the node, and the logs of the pods that ran there."""
+    """A node: what its pods can reach, and their logs."""
 
     commands: Path
     """Folder with KFP's `driver` and `launcher-v2`."""
     account: Path
-    """What a pod finds of its service account."""
+    """Folder of the service account."""
     services: Values
     """Variables by which pods find services."""
     config_maps: Objects
@@ -39,10 +39,10 @@ class Kubelet:
     volumes: Mapping[str, Path]
     """Persistent volume claim → folder."""
     logs: dict[str, str] = field(default_factory=dict)
-    """Path in the workflow → what the last pod there wrote."""
+    """Path in the workflow → log of the last pod there."""
 
     def run(self, path: str, template: Template, scope: Values) -> Node:
-        """Run the containers of a template, one after the other, and read what they give."""
+        """Run the containers of a template, one after the other, and read their outputs."""
         outputs = template.get("outputs", {}).get("parameters", [])
         files = {one["name"]: one["valueFrom"] for one in outputs}
         places = {f"outputs.parameters.{name}.path": one["path"] for name, one in files.items()}

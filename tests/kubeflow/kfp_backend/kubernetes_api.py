@@ -1,6 +1,6 @@
-"""A stand-in for the Kubernetes API, as small as KFP's driver and launcher let it be.
+"""A stub of the Kubernetes API for KFP's driver and launcher.
 
-Of a task with our settings they read config maps and secrets, no more (backend/src/v2 of 2.14.3).
+With our settings they read only config maps and secrets (backend/src/v2 of 2.14.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Objects = Mapping[str, Mapping[str, str]]
 
 
 class KubernetesApi(StubServer):
-    """Serves objects of one namespace; `account` is the folder that a pod finds its account in."""
+    """Serves objects of one namespace; `account` is the folder of the service account."""
 
     def __init__(self, folder: Path, config_maps: Objects, secrets: Objects) -> None:
         super().__init__(_Handler)
@@ -44,8 +44,8 @@ class KubernetesApi(StubServer):
     def port(self) -> int:
         return self._http.server_port
 
-    def answer(self, path: str, token: str | None) -> tuple[int, dict[str, Any]]:
-        """Return status and body of the answer to a GET."""
+    def respond(self, path: str, token: str | None) -> tuple[int, dict[str, Any]]:
+        """Return the status and body of the response to a GET."""
         self.requests.append(path.removeprefix(_ROOT))
         kind, _, name = path.removeprefix(_ROOT).partition("/")
         if token != f"Bearer {_TOKEN}":
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
 
     def do_GET(self) -> None:
-        status, body = self.stub.answer(self.path, self.headers.get("Authorization"))
+        status, body = self.stub.respond(self.path, self.headers.get("Authorization"))
         content = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

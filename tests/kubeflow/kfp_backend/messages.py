@@ -1,7 +1,6 @@
-"""The protocol messages of a release as Go code, made from the release's packages on PyPI.
+"""The protocol messages of a release as Go code, generated from the release's packages on PyPI.
 
-They are in Go modules of their own, which a release takes from its own source tree; a module proxy
-has neither that tree nor, for most releases, those modules.
+A release takes their Go modules from its own source tree, which the module proxy does not have.
 """
 
 from __future__ import annotations
@@ -22,16 +21,10 @@ PACKAGES = {
 
 
 def generate(module: str, version: str, plugin: Path, folder: Path) -> str | None:
-    """Writes the Go code of a release's messages into `folder`.
-
-    Args:
-        module: The Go module whose folders are written.
-        version: The release, as PyPI has it.
-        plugin: The program protoc-gen-go.
-        folder: Where to write to.
+    """Write the Go code of a release's messages into `folder`.
 
     Returns:
-        Why the packages cannot be had, or None where all is done.
+        Why the packages are unavailable, or None.
     """
     names = [f"{package}=={version}" for package in PACKAGES]
     target = folder / "packages"

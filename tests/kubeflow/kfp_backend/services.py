@@ -28,7 +28,7 @@ _FIELDS = {
 
 @contextmanager
 def serve(service: grpc.GenericRpcHandler) -> Iterator[int]:
-    """Answer calls, one at a time; yield the port."""
+    """Serve calls, one at a time; yield the port."""
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers((service,))
     port = server.add_insecure_port("127.0.0.1:0")

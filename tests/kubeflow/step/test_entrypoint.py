@@ -1,4 +1,4 @@
-"""The command of a step, in this process: what it writes, and what it says when it fails."""
+"""The command of a step, run in this process: its output and its error messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS = "components.contract.artifacts.Metrics"
 
 
 class Copier(base_executor.BaseExecutor):
-    """Says in the output's metadata what it was given."""
+    """Writes its input into the metadata of its output."""
 
     def Do(
         self,
@@ -45,14 +45,14 @@ class Broken(base_executor.BaseExecutor):
 
 
 class Refusing(base_executor.BaseExecutor):
-    """Meets a mistake of the user."""
+    """Reports a user's mistake."""
 
     def Do(self, *_: Any) -> None:
         raise UserError("There are no images.")
 
 
 def find(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Look things up."""
+    """Return what the lookup was given."""
     return {"span": 3, "seen": describe(properties), "model": Path(inputs["model"].uri).read_text()}
 
 
@@ -81,7 +81,7 @@ def arguments(
 
 
 def interface(name: str, **changes: Any) -> StepInterface:
-    """What the compiler says of a step whose executor is a class of this module."""
+    """The interface of a step whose executor is a class of this module."""
     fields = {"inputs": {"model": MODEL}, "outputs": {"copy": METRICS}}
     return StepInterface(executor=f"{__name__}.{name}", **(fields | changes))
 
@@ -91,7 +91,7 @@ def output(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
+def test_executor_input_and_output(tmp_path: Path) -> None:
     argv = arguments(
         tmp_path,
         interface("Copier", step="Trainer", integers=("count",)),
@@ -115,7 +115,7 @@ def test_an_executor_gets_what_tfx_gives_it_elsewhere(tmp_path: Path) -> None:
     assert copy["metadata"] == {"found": 1.0}
 
 
-def test_a_lookup_gives_a_parameter(tmp_path: Path) -> None:
+def test_a_lookup_writes_a_parameter(tmp_path: Path) -> None:
     finder = StepInterface(lookup=f"{__name__}.find", inputs={"model": MODEL}, integers=("count",))
     argv = arguments(tmp_path, finder, count=5.0, fraction=1.0)
     assert entrypoint.main(argv) == 0
@@ -128,7 +128,7 @@ def test_a_lookup_gives_a_parameter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("digest", "status"), [(code_digest("Trainer"), 0), ("0" * 16, 2)])
-def test_image_and_specification_are_of_the_same_code(
+def test_an_image_with_other_code_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: str, status: int
 ) -> None:
     argv = arguments(tmp_path, interface("Copier"), step="Trainer", code_digest=digest)
@@ -166,7 +166,7 @@ REBUILD = "build it from the code that the pipeline was compiled with."
     ],
     ids=["user", "bug", "no executor", "no artifact class", "no input"],
 )
-def test_the_last_line_of_the_log_says_what_is_wrong(
+def test_the_last_log_line_is_the_error(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     given: StepInterface,
@@ -201,7 +201,7 @@ NO_INPUT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", NO_INPUT)
-def test_what_is_no_input_is_named(
+def test_invalid_executor_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     given = NO_INPUT[name]
@@ -219,7 +219,7 @@ def test_what_is_no_input_is_named(
         ({"store_session_info": '{"Params": 7}'}, 1.0, ""),
     ],
 )
-def test_what_a_lookup_cannot_use_is_a_sentence(
+def test_invalid_lookup_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], metadata: Any, count: Any, said: str
 ) -> None:
     finder = StepInterface(lookup=f"{__name__}.find", inputs={"model": MODEL}, integers=("count",))

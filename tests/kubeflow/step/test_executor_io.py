@@ -1,4 +1,4 @@
-"""What KFP's launcher gives a step, as TFX takes it; and back."""
+"""Translation between KFP's launcher and TFX's entrypoint, both ways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SALT = "11111111-2222-3333-4444-555555555555"
 
 
 def given(**parameters: Any) -> dict[str, Any]:
-    """An executor input as KFP's driver makes it: types blank, numbers doubles, more than asked."""
+    """An executor input in the layout of KFP 2.5: blank types, doubles, extra outputs."""
     blank = {"instanceSchema": ""}
     return {
         "inputs": {
@@ -88,17 +88,17 @@ def test_types_are_restored_and_uris_are_local() -> None:
     assert model["name"] == model["uri"]
 
 
-def test_outputs_of_the_launcher_are_left_to_it() -> None:
+def test_the_launchers_own_outputs_are_dropped() -> None:
     assert set(prepare_input(given(), TRAINER)["outputs"]["artifacts"]) == {"model"}
 
 
-def test_remote_uris_stay_where_a_step_reads_them_itself() -> None:
+def test_direct_steps_keep_remote_uris() -> None:
     direct = StepInterface(inputs=TRAINER.inputs, outputs=TRAINER.outputs, direct=True)
     [model] = prepare_input(given(), direct)["outputs"]["artifacts"]["model"]["artifacts"]
     assert model["uri"] == f"{RUN}/Trainer/{SALT}/model"
 
 
-def test_what_was_given_is_not_changed() -> None:
+def test_the_input_is_not_modified() -> None:
     executor_input = given(
         storage="", training_epochs=1.0, custom_config='{"training": {"epochs": 2}}'
     )
@@ -107,7 +107,7 @@ def test_what_was_given_is_not_changed() -> None:
     assert json.dumps(executor_input) == before
 
 
-def test_a_parameter_of_the_run_goes_to_its_place() -> None:
+def test_run_parameters_replace_compiled_values() -> None:
     config = json.dumps({"training": {"epochs": 20, "seed": 1}})
     [found] = properties(custom_config=config, training_epochs=3.0).values()
     assert json.loads(found) == {"training": {"epochs": 3, "seed": 1}}
@@ -116,14 +116,14 @@ def test_a_parameter_of_the_run_goes_to_its_place() -> None:
 
 
 @pytest.mark.parametrize("written", [1, 1.0])
-def test_a_whole_number_is_a_fraction_where_one_was(written: float) -> None:
+def test_doubles_stay_doubles(written: float) -> None:
     compiled = '{"training": {"learning_rate": 0.5}}'
     found = properties(custom_config=compiled, training_learning_rate=written, fraction=written)
     assert found["custom_config"] == '{"training": {"learning_rate": 1.0}}'
     assert isinstance(found["fraction"], float)
 
 
-def test_what_a_lookup_found_becomes_execution_properties() -> None:
+def test_resolved_values_become_execution_properties() -> None:
     resolved = json.dumps({"span": 3, "version": None, "input_fingerprint": "abc"})
     assert properties(resolved=resolved) == {"span": 3, "input_fingerprint": "abc"}
     assert isinstance(properties(resolved=resolved)["span"], int)
@@ -137,12 +137,12 @@ def test_what_a_lookup_found_becomes_execution_properties() -> None:
         ("", "minio://mlpipeline/v2/artifacts/images/pushed"),
     ],
 )
-def test_where_pushed_models_go(storage: str, expected: str) -> None:
+def test_storage_folder(storage: str, expected: str) -> None:
     found = properties(pushed_models="{storage}/pushed", storage=storage)
     assert found == {"pushed_models": expected}
 
 
-def test_storage_that_cannot_be_told_is_a_sentence() -> None:
+def test_unknown_storage_is_an_error() -> None:
     elsewhere = given(pushed_models="{storage}/pushed", storage="")
     for side in ("inputs", "outputs"):
         for of_key in elsewhere[side]["artifacts"].values():
@@ -161,7 +161,7 @@ def test_storage_that_cannot_be_told_is_a_sentence() -> None:
         (f"gs://b/other/{SALT}/Trainer/model", None),
     ],
 )
-def test_the_folder_that_all_runs_of_a_pipeline_share(uri: str, folder: str | None) -> None:
+def test_pipeline_folder(uri: str, folder: str | None) -> None:
     assert pipeline_folder(uri, "images") == folder
 
 
@@ -178,9 +178,7 @@ def test_the_folder_that_all_runs_of_a_pipeline_share(uri: str, folder: str | No
         (None, None),
     ],
 )
-def test_the_clusters_store_is_noted_with_its_artifacts(
-    noted: dict[str, str] | None, endpoint: str | None
-) -> None:
+def test_noted_store_endpoint(noted: dict[str, str] | None, endpoint: str | None) -> None:
     executor_input = given()
     [examples] = executor_input["inputs"]["artifacts"]["examples"]["artifacts"]
     examples["metadata"]["store_session_info"] = json.dumps({"Provider": "minio", "Params": noted})
@@ -218,7 +216,7 @@ def test_the_span_of_a_run(compiled: int | None, run: float, found: int | None) 
 def test_the_recipe_of_a_run(
     given_to_run: dict[str, Any], training: tuple[str, int, str], flip: bool
 ) -> None:
-    """A parameter that has its compiled default, as all do that nobody gives, changes nothing."""
+    """A parameter with its compiled default, as all that the user does not set, changes nothing."""
     config = Config(training=TrainingConfig(recipe="small", epochs=20, learning_rate=0.3))
     step = replace(TRAINER, recipes=recipe_values(config, images=0))
     sections = {
@@ -234,7 +232,7 @@ def test_the_recipe_of_a_run(
     assert "training_recipe" not in properties(step, **values)
 
 
-def test_a_recipe_that_there_is_not() -> None:
+def test_unknown_recipe() -> None:
     step = replace(TRAINER, recipes={"small": {}, "cifar": {}})
     with pytest.raises(UserError, match="is 'large': it must be one of cifar, small"):
         properties(step, custom_config="{}", training_recipe="large")
@@ -254,12 +252,12 @@ def test_a_recipe_that_there_is_not() -> None:
         ({"other": 10**400}, "other is a number of 1329 bits"),
     ],
 )
-def test_values_of_other_code_are_a_sentence(parameters: dict[str, Any], said: str | None) -> None:
+def test_values_that_do_not_fit_are_errors(parameters: dict[str, Any], said: str | None) -> None:
     with pytest.raises(UserError, match=said) if said else contextlib.nullcontext():
         properties(**parameters)
 
 
-def test_an_input_that_is_missing_is_a_sentence() -> None:
+def test_missing_input_artifact() -> None:
     nothing = given()
     nothing["inputs"]["artifacts"]["examples"]["artifacts"] = []
     with pytest.raises(UserError, match="no artifact 'examples'"):
@@ -267,18 +265,18 @@ def test_an_input_that_is_missing_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("uri", ["gs://b/x", "minio://b/x/y", "s3://b/x"])
-def test_local_paths_and_back(uri: str) -> None:
+def test_local_paths_and_remote_uris(uri: str) -> None:
     assert local_path(uri) == "/" + uri.replace("gs://", "gcs/").replace("://", "/")
     assert remote_uri(local_path(uri)) == uri
 
 
-def test_a_store_that_the_launcher_does_not_copy_is_a_sentence() -> None:
+def test_unsupported_store() -> None:
     with pytest.raises(UserError, match="oci://image is not on gs://, s3:// or minio://"):
         local_path("oci://image")
 
 
 def finished(kind: dict[str, str], *, direct: bool = False, **metadata: Any) -> dict[str, Any]:
-    """What is handed back of an output of a type, where TFX wrote some metadata."""
+    """An output artifact of a type after TFX wrote metadata, as the launcher gets it."""
     given = {"outputs": {"artifacts": {"x": {"artifacts": [{"type": kind}]}}}}
     written = {"name": "7", "uri": "/minio/b/x", "metadata": metadata}
     output = {"artifacts": {"x": {"artifacts": [written]}}}
@@ -295,6 +293,6 @@ def test_output_has_remote_uris_and_no_null() -> None:
     assert finished({}, direct=True)["uri"] == "/minio/b/x"
 
 
-def test_what_the_interface_draws_holds_nothing_of_tfx() -> None:
+def test_drawn_artifacts_hide_tfx_metadata() -> None:
     metrics = finished({"schemaTitle": "system.Metrics"}, accuracy=0.9, tfx_version="1.16.0")
     assert metrics["metadata"] == {"accuracy": 0.9}

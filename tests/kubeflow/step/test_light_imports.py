@@ -1,4 +1,4 @@
-"""What a step's process imports before its own work; a pod of seconds must not take fifteen."""
+"""Imports of a step before its own work: a pod that works for seconds must start fast."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODEL_ANALYSIS = "tensorflow_model_analysis.api"
 
 
 def modules_after(script: str) -> set[str]:
-    """Return what a process has imported at the end of `script`."""
+    """Return the modules that a process has imported after `script`."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _START + script + _END],
         cwd=ROOT,
@@ -59,7 +59,7 @@ def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Evaluator", "Trainer"])
-def test_a_step_imports_nothing_that_no_step_uses(compiled: list[Spec], name: str) -> None:
+def test_steps_skip_unused_libraries(compiled: list[Spec], name: str) -> None:
     step: StepInterface = interface(compiled[0], name)
     found = modules_after(_EXECUTOR.format(path=step.executor))
     unused = _NEVER - ({"matplotlib.pyplot"} if name == "Trainer" else set())
@@ -70,7 +70,7 @@ def test_a_step_imports_nothing_that_no_step_uses(compiled: list[Spec], name: st
 
 
 @pytest.mark.slow
-def test_a_lazy_package_gives_what_the_package_defines() -> None:
+def test_lazy_packages_still_provide_their_names() -> None:
     found = modules_after(
         "from pipeline_def import light_imports\n"
         "light_imports.import_libraries()\n"

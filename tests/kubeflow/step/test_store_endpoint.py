@@ -1,4 +1,4 @@
-"""What the configuration of Kubeflow Pipelines in a cluster says of its object store."""
+"""The address of the object store in the configuration of Kubeflow Pipelines."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ minio:
         pytest.param({"providers": "minio"}, None, id="not a mapping"),
     ],
 )
-def test_the_address_in_the_configuration(config: dict[str, str], endpoint: str | None) -> None:
+def test_configured_endpoint(config: dict[str, str], endpoint: str | None) -> None:
     assert endpoint_of(config) == endpoint
 
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KubernetesServer]:
-    """The cluster of the pod that this process is taken for."""
+    """A cluster, with this process in the place of a pod."""
     with KubernetesServer() as server:
         cluster = server.cluster(tmp_path)
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         yield server
 
 
-def test_a_step_without_inputs_takes_the_configured_store(
+def test_steps_without_inputs_use_the_configured_store(
     kubernetes: KubernetesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubernetes.role.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]})

@@ -32,7 +32,7 @@ Job = dict[str, Any]
 
 
 class KubernetesServer(StubServer):
-    """The server's state, what was asked of it, and the faults it is told to have."""
+    """The server's state, its requests, and the faults it is told to have."""
 
     def __init__(self) -> None:
         super().__init__(_Handler)
@@ -72,10 +72,10 @@ class KubernetesServer(StubServer):
         }
         self.logs[pod] = [(f"2026-11-22T{at}.5Z", line) for line in lines]
 
-    def answer(
+    def respond(
         self, method: str, path: str, query: dict[str, str], body: Any
     ) -> tuple[int, dict[str, Any] | str]:
-        """Return status and body of an answer."""
+        """Return the status and body of a response."""
         if self.failures:
             self.failures -= 1
             return _status(503, "etcdserver: leader changed")
@@ -85,7 +85,7 @@ class KubernetesServer(StubServer):
         if path.startswith(_JOBS):
             if not self.installed:
                 return 404, "404 page not found\n"
-            return self._answer_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
+            return self._respond_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
         if path.startswith(_CONFIG_MAPS):
             name = path.rpartition("/")[2]
             if name not in self.config_maps:
@@ -103,7 +103,7 @@ class KubernetesServer(StubServer):
             return 200, {"metadata": {"name": POD, "uid": "f3c1"}, "spec": spec}
         return _status(404, f'pods "{name}" not found')
 
-    def _answer_jobs(self, method: str, name: str, body: Any) -> tuple[int, dict[str, Any] | str]:
+    def _respond_jobs(self, method: str, name: str, body: Any) -> tuple[int, dict[str, Any] | str]:
         if method == "POST":
             name = body["metadata"]["name"]
             if name in self.jobs:
@@ -152,7 +152,7 @@ def docs_role() -> list[dict[str, list[str]]]:
 
 
 def _right(method: str, path: str) -> tuple[str, str, str]:
-    """Return verb, resource and group of API that a request needs the right to."""
+    """Return the verb, resource and API group that a request needs."""
     root = next(root for root in (_JOBS, _CONFIG_MAPS, _PODS) if path.startswith(root))
     group = "kubeflow.org" if root == _JOBS else ""
     name, _, part = path.removeprefix(root).strip("/").partition("/")
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(*_status(401, "Unauthorized"))
             return
         body = json.loads(content) if content else None
-        self._send(*self.stub.answer(self.command, target.path, query, body))
+        self._send(*self.stub.respond(self.command, target.path, query, body))
 
     def _send(self, status: int, body: dict[str, Any] | str) -> None:
         content = (body if isinstance(body, str) else json.dumps(body)).encode()

@@ -1,4 +1,4 @@
-"""The manifest of a TFJob, against the schema of the resource, and what its status says."""
+"""The manifest of a TFJob against the schema of the resource, and its conditions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def jsonschema() -> Any:
 
 
 @pytest.mark.parametrize("settings", [StepConfig(), FULL], ids=["nothing", "everything"])
-def test_the_manifest_is_one_of_the_resource(settings: StepConfig, jsonschema: Any) -> None:
+def test_manifests_match_the_schema(settings: StepConfig, jsonschema: Any) -> None:
     job = manifest(settings)
     jsonschema.validate(job, closed(TF_JOB))
     # By hand: the operator's own definition, which describes whole pods, is not ours to keep.
@@ -76,14 +76,14 @@ def test_the_manifest_is_one_of_the_resource(settings: StepConfig, jsonschema: A
         ({"template": {"spec": {}}}, "'containers' is a required property"),
     ],
 )
-def test_the_schema_refuses_mistakes(change: Manifest, message: str, jsonschema: Any) -> None:
+def test_the_schema_rejects_mistakes(change: Manifest, message: str, jsonschema: Any) -> None:
     job = manifest(FULL)
     workers(job).update(change)
     with pytest.raises(jsonschema.ValidationError, match=message):
         jsonschema.validate(job, closed(TF_JOB))
 
 
-def test_each_worker_gets_what_the_step_would_get() -> None:
+def test_workers_get_the_settings_of_the_step() -> None:
     container = pod(manifest(FULL))["containers"][0]
     assert workers(manifest(FULL))["replicas"] == 4
     assert container["image"] == "registry/image:1"
@@ -110,16 +110,16 @@ def test_each_worker_gets_what_the_step_would_get() -> None:
     assert pod(manifest(FULL))["serviceAccountName"] == "pipeline-runner"
 
 
-def test_the_operator_writes_tf_config_into_a_container_of_this_name() -> None:
+def test_container_name_for_tf_config() -> None:
     assert [one["name"] for one in pod(manifest(StepConfig()))["containers"]] == ["tensorflow"]
 
 
-def test_kubernetes_leaves_the_command_as_it_is() -> None:
+def test_dollar_signs_are_escaped() -> None:
     [container] = pod(manifest(StepConfig(), "python", '{"a": "$(HOME) $$"}'))["containers"]
     assert container["command"] == ["python", '{"a": "$$(HOME) $$$$"}']
 
 
-def test_a_job_goes_with_the_pod_that_started_it() -> None:
+def test_the_job_is_owned_by_the_step_pod() -> None:
     assert manifest(StepConfig())["metadata"]["ownerReferences"] == [
         {"apiVersion": "v1", "kind": "Pod", "name": OWNER.name, "uid": OWNER.uid}
     ]
@@ -142,5 +142,5 @@ def conditions(*found: tuple[str, str]) -> dict[str, Any]:
         (conditions(("Succeeded", "True"), ("Failed", "True")), "Succeeded"),
     ],
 )
-def test_the_state_of_a_job(job: dict[str, Any], state: str) -> None:
+def test_job_condition(job: dict[str, Any], state: str) -> None:
     assert condition(job) == (state, f"It is {state}." if state else "")

@@ -36,7 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesServer]:
 
 
 class Step:
-    """The step as KFP's launcher starts it, its artifacts in a store at `/minio`."""
+    """The step as KFP's launcher starts it, with artifacts in a store mounted at `/minio`."""
 
     def __init__(self, server: KubernetesServer, folder: Path) -> None:
         self.server, self.folder = server, folder
@@ -78,7 +78,7 @@ def step(server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def option(job: Job, name: str) -> Any:
-    """An option of the workers' command."""
+    """Return an option of the workers' command."""
     [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     command = [word.replace("$$", "$") for word in container["command"]]
     assert command[:3] == ["python", "-m", "pipeline_def.kubeflow.step.entrypoint"]
@@ -86,7 +86,7 @@ def option(job: Job, name: str) -> Any:
 
 
 def train(job: Job) -> None:
-    """Do what the chief does: read the input, write the model and the executor output."""
+    """Act as the chief: read the input, write the model and the executor output."""
     given = json.loads(option(job, "--executor_input"))
     [examples] = given["inputs"]["artifacts"]["examples"]["artifacts"]
     [model] = given["outputs"]["artifacts"]["model"]["artifacts"]
@@ -98,7 +98,7 @@ def train(job: Job) -> None:
     written.write_text(json.dumps(output))
 
 
-def test_workers_get_the_artifacts_and_give_theirs_back(step: Step) -> None:
+def test_artifacts_are_exchanged_with_workers(step: Step) -> None:
     step.server.on_create = train
     assert step.run() == {
         "artifacts": {
@@ -125,7 +125,7 @@ def test_workers_run_the_steps_own_command(step: Step) -> None:
     assert job["metadata"]["ownerReferences"][0]["uid"] == "f3c1"
 
 
-def test_on_gs_artifacts_stay_where_they_are(
+def test_artifacts_on_gs_are_used_in_place(
     step: Step, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = json.loads(json.dumps(step.given).replace("minio://b", f"{tmp_path}/minio/b"))
@@ -138,7 +138,7 @@ def test_on_gs_artifacts_stay_where_they_are(
     assert sent["inputs"]["artifacts"] == given["inputs"]["artifacts"]
 
 
-def test_the_state_and_the_chiefs_log_are_passed_on(
+def test_the_state_and_the_log_of_the_chief_are_printed(
     step: Step, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = ["", "Created", "Running", "Running", "Running", "Succeeded"]
@@ -158,9 +158,7 @@ def test_the_state_and_the_chiefs_log_are_passed_on(
     ]
 
 
-def test_the_worker_that_failed_first_is_named(
-    step: Step, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_failure_is_reported(step: Step, capsys: pytest.CaptureFixture[str]) -> None:
     step.server.script = deque(["Running", "Failed"])
     lost = "Trainer: failed: Connection reset"
     step.server.fail_worker(step.chief, lost, at="10:00:05")
@@ -175,26 +173,26 @@ def test_the_worker_that_failed_first_is_named(
     assert not step.server.jobs
 
 
-def test_a_worker_that_was_killed_says_how(step: Step) -> None:
+def test_a_killed_worker_is_reported_with_its_reason(step: Step) -> None:
     step.server.script = deque(["Running", "Failed"])
     step.server.fail_worker(f"{step.name}-worker-1", "epoch 3", code=137, reason="OOMKilled")
     with pytest.raises(ServiceError, match=r"-worker-1 ended with status 137 \(OOMKilled\)\.$"):
         step.run()
 
 
-def test_a_job_that_fails_without_pods_says_what_the_operator_says(step: Step) -> None:
+def test_a_failure_without_pods_has_the_operators_message(step: Step) -> None:
     step.server.script = deque(["Failed"])
     with pytest.raises(ServiceError, match=f"failed: TFJob {step.name} is Failed."):
         step.run()
 
 
-def test_a_job_that_was_removed_ends_the_step(step: Step) -> None:
+def test_a_removed_job_fails_the_step(step: Step) -> None:
     step.server.on_create = lambda job: step.server.jobs.clear()
     with pytest.raises(ServiceError, match="was removed while its workers trained"):
         step.run()
 
 
-def test_a_cancelled_step_leaves_nothing(step: Step) -> None:
+def test_a_cancelled_step_cleans_up(step: Step) -> None:
     step.server.script = deque(["Running"])
     before = signal.getsignal(signal.SIGTERM)
     threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
@@ -208,7 +206,7 @@ def test_a_cancelled_step_leaves_nothing(step: Step) -> None:
 
 
 class Finalized:
-    """Asks for the step's end while it is finalized, where Python drops exceptions."""
+    """Sends SIGTERM while it is finalized, when Python drops exceptions."""
 
     def __del__(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -216,7 +214,7 @@ class Finalized:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_step_that_is_cancelled_in_a_finalizer_ends_too(step: Step) -> None:
+def test_cancelling_in_a_finalizer(step: Step) -> None:
     step.server.script = deque(["Running"])
     log = LogReader.write_new
 
@@ -236,7 +234,7 @@ def test_a_step_that_is_cancelled_in_a_finalizer_ends_too(step: Step) -> None:
 
 
 def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:
-    """By the same name, as run and task are the same; two jobs would write the same outputs."""
+    """Both have the same name, as two jobs would write the same outputs."""
     left = step.volume / "models" / "workers" / step.name
     left.mkdir(parents=True)
     (left / "executor_output.json").write_text("of the attempt before")
@@ -248,7 +246,7 @@ def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:
     assert not left.exists()
 
 
-def test_an_api_that_is_away_for_a_while_ends_nothing(
+def test_a_short_outage_of_the_api_is_tolerated(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_for_a_while(job: Job) -> None:
@@ -262,7 +260,7 @@ def test_an_api_that_is_away_for_a_while_ends_nothing(
         step.run()
 
 
-def test_a_job_that_cannot_be_removed_hides_no_result(
+def test_a_failed_removal_does_not_hide_the_result(
     step: Step, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse_to_delete(job: Job) -> None:
@@ -285,9 +283,7 @@ def test_a_job_that_cannot_be_removed_hides_no_result(
         ({"role": docs_role()[:1]}, f"does not let .* read its own pod {POD} .*the role"),
     ],
 )
-def test_a_cluster_that_refuses_is_a_sentence(
-    step: Step, fault: dict[str, Any], message: str
-) -> None:
+def test_refused_requests_are_one_sentence(step: Step, fault: dict[str, Any], message: str) -> None:
     vars(step.server).update(fault)
     with pytest.raises(ServiceError, match=message) as raised:
         step.run()
@@ -295,7 +291,7 @@ def test_a_cluster_that_refuses_is_a_sentence(
     assert "\n" not in str(raised.value)
 
 
-def test_no_pod_is_a_sentence(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_a_pod(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     interface = StepInterface(
         pipeline="images",
@@ -313,16 +309,14 @@ def test_no_pod_is_a_sentence(step: Step, monkeypatch: pytest.MonkeyPatch) -> No
         ("gs://bucket/models", "cannot read artifacts that are not on gs://"),
     ],
 )
-def test_a_storage_of_the_run_that_workers_cannot_share(
-    step: Step, storage: str, message: str
-) -> None:
+def test_storage_that_workers_cannot_share(step: Step, storage: str, message: str) -> None:
     step.given["inputs"]["parameterValues"]["storage"] = storage
     with pytest.raises(ConfigurationError, match=message):
         step.run()
     assert not step.server.created
 
 
-def test_names_of_jobs_differ_between_runs_and_not_between_attempts(step: Step) -> None:
+def test_job_names_differ_between_runs_but_not_attempts(step: Step) -> None:
     name = step.name
     text = json.dumps(step.given)
     assert job_name("Trainer", json.loads(text)) == name

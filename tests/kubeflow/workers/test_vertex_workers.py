@@ -1,4 +1,4 @@
-"""The custom job of Vertex AI: its pools, and how TFX's own extension makes a job of them."""
+"""The custom job of Vertex AI: its worker pools, and how TFX's extension starts it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_pools_do_not_share_what_tfx_writes_into_each() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [STEP, StepConfig()], ids=["GPUs", "none"])
-def test_the_job_is_one_of_googles_message(step: StepConfig) -> None:
+def test_the_job_matches_googles_message(step: StepConfig) -> None:
     """Importing google-cloud-aiplatform takes seconds."""
     from google.cloud.aiplatform_v1.types import CustomJobSpec
     from google.protobuf import json_format
@@ -61,7 +61,7 @@ def test_the_job_is_one_of_googles_message(step: StepConfig) -> None:
 
 
 class JobService:
-    """Google's client, with a job that ends at once."""
+    """Stub of Google's client whose jobs end at once."""
 
     def __init__(self, **_: Any) -> None:
         self.jobs: list[Any] = []
@@ -119,7 +119,7 @@ def test_tfx_starts_our_trainer_in_every_pool(service: JobService, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_job_that_failed_is_a_sentence(service: JobService) -> None:
+def test_a_failed_job_is_one_sentence(service: JobService) -> None:
     from pipeline_def.kubeflow.workers.vertex_trainer import VertexTrainer
 
     service.state = "JOB_STATE_FAILED"

@@ -1,4 +1,4 @@
-"""What is compiled for several workers, and what is refused."""
+"""Compiling for several workers, and the configurations that are rejected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def interface(spec: Spec, step: str = "Trainer") -> StepInterface:
     return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
 
 
-def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
+def test_the_step_starts_workers_from_a_small_machine() -> None:
     choices = config(pipeline_root=ROOT, steps=STEPS)
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
     assert interface(spec).workers == WorkerGroup(
@@ -82,7 +82,7 @@ def test_the_step_is_told_of_its_workers_and_waits_on_a_small_machine() -> None:
     assert interface(spec, "Transform").workers is None
 
 
-def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
+def test_one_worker_is_the_step_itself(compiled: list[Spec]) -> None:
     assert interface(compiled[0]).workers is None
     assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
 
@@ -95,7 +95,7 @@ def test_one_worker_is_the_steps_own_pod(compiled: list[Spec]) -> None:
         ("vertex", "in a custom job", "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"),
     ],
 )
-def test_what_the_docs_say_compiles(
+def test_examples_of_the_docs_compile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, printed: str, executor: str
 ) -> None:
     text = (Path(__file__).parents[3] / "docs" / "how-to" / "kubeflow.md").read_text()
@@ -107,7 +107,7 @@ def test_what_the_docs_say_compiles(
     assert interface(spec).executor == executor
 
 
-def test_on_vertex_the_step_is_tfxs_own_extension() -> None:
+def test_on_vertex_the_step_starts_a_custom_job() -> None:
     choices = config(pipeline_root=ROOT, project="p", region="r")
     [spec] = compiler.compile_documents(choices, target="vertex", image="i")
     assert interface(spec).executor == "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"
@@ -165,7 +165,7 @@ def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> N
         ({"project": "p"}, "workers", "vertex", "also needs kubeflow.region."),
     ],
 )
-def test_what_workers_need(
+def test_requirements_of_workers(
     kubeflow: dict[str, Any], accelerator: Any, target: Target, message: str
 ) -> None:
     choices = dataclasses.replace(
@@ -175,7 +175,7 @@ def test_what_workers_need(
         check_workers(choices, target)
 
 
-def test_no_worker_at_all_is_refused() -> None:
+def test_zero_workers_are_rejected() -> None:
     with pytest.raises(
         ConfigurationError, match="workers is 0: it must be a whole number of at least 1"
     ):

@@ -1,4 +1,4 @@
-"""What each worker runs, and the whole step with two of them, one after the other."""
+"""The executor of each worker, and the whole step with two workers, one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN_FN = f"{__name__}.train"
 
 
 def train(fn_args: Any) -> None:
-    """Write what a worker was given; only the chief into the outputs, as Trainer's run_fn does."""
+    """Write the worker's input; only the chief writes to the outputs, as Trainer's run_fn does."""
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     facts = {"task": task["index"], "config": fn_args.custom_config, "epochs": 3}
     if task["index"]:
@@ -88,9 +88,7 @@ def step_arguments(folder: Path, examples: Path, parameters: dict[str, Any]) -> 
     return [*own, "--executor_input", json.dumps(given)]
 
 
-def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_fn_does_not_see_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", tf_config(0))
     found, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
     found.uri, found.split_names = str(examples(tmp_path)), '["train"]'
@@ -108,7 +106,7 @@ def test_what_tells_tfx_of_the_job_is_nothing_of_run_fns(
 
 
 def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last worker ends after the chief, and must not replace what the chief has written."""
+    """The last worker ends after the chief and must not replace its output."""
 
     def operate(job: Job) -> None:
         [container] = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]

@@ -1,4 +1,4 @@
-"""The part of the TFJob resource's schema that our manifests use, and a check against it.
+"""The part of the TFJob resource's schema that our manifests use.
 
 Taken from kubeflow/training-operator 1.9.0, manifests/base/crds/kubeflow.org_tfjobs.yaml; values in
 `enum` are of pkg/apis/kubeflow.org/v1 and of Kubernetes, which the file itself leaves open.
@@ -104,7 +104,7 @@ TF_JOB = _object(
 
 
 def closed(schema: Schema) -> Schema:
-    """Return a schema that refuses unknown fields, as Kubernetes' strict validation does."""
+    """Return a schema that rejects unknown fields, as Kubernetes' strict validation does."""
     made = dict(schema)
     if "properties" in made:
         made["properties"] = {name: closed(part) for name, part in made["properties"].items()}
