@@ -83,7 +83,7 @@ def test_another_library_version_invalidates_its_steps(
 def test_the_other_set_of_libraries_invalidates_all_steps(
     copy_of_the_code: Path, original: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step compares its digest with the compiled one, so an image of the other set is rejected."""
+    """A step compares its digest with the compiled one: the other set of libraries is rejected."""
     here = code_digest._environment()
     other = "3.13" if here["python_version"] == "3.11" else "3.11"
     there = {**here, "python_version": other, "python_full_version": f"{other}.99"}
