@@ -1,14 +1,14 @@
 """The executor of ImageEvaluator: chooses the split, evaluates, writes predictions and verdict.
 
-Beam workers run the models over whole batches and count the predictions (`inference`). This module
-writes TFMA's files from the sums, so that evaluation costs little more than the models themselves.
+Beam workers run the models over whole batches (`inference`). This module counts the predictions in
+batches and writes TFMA's files from the sums, so evaluation costs little more than the models.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,10 +40,11 @@ from components.evaluation.config import EvaluationConfig
 from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite.measurement import measure_lite
 from components.evaluation.lite.result import write_results as write_lite_results
+from components.evaluation.metrics.counts import ModelCounts
+from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.metrics.slice_metrics import measure_slice_areas
-from components.evaluation.prediction_file import read_predictions
+from components.evaluation.prediction_file import read_prediction_batches, read_predictions
 from components.evaluation.prediction_parts import join_parts
-from components.evaluation.shard_counts import ShardCounts, read_counts
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
 from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
@@ -94,12 +95,12 @@ class Executor(BaseBeamExecutor):
         )
         models = find_models(input_dict)
         paths = [_path(model) for model in models]
-        job = Job(paths, evaluation.uri, slicings=config.slices, total=total)
+        job = Job(paths, evaluation.uri, total)
         with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
             with self._make_beam_pipeline() as pipeline:
                 predict_shards(pipeline, list_shards(examples.uri, split), job)
-            counts = read_counts(evaluation.uri)
             join_parts(evaluation.uri)
+            counts = ModelCounts.of(_read_batches(evaluation.uri, config))
             smoke_failure = smoke_test.find_failure(
                 lambda names: read_predictions(evaluation.uri, only=names)
             )
@@ -168,10 +169,18 @@ def _start_smoke_test(
     return SmokeTest(model, images, seconds=config.smoke_seconds)
 
 
+def _read_batches(evaluation_uri: str, config: EvaluationConfig) -> Iterator[Evaluated]:
+    """Yield the predictions with readable names of the configured slices."""
+    for batch in read_prediction_batches(evaluation_uri):
+        yield replace(
+            batch, slices={name: make_readable(batch.slices[name]) for name in config.slices}
+        )
+
+
 def _write_results(
     evaluation_uri: str,
     config: EvaluationConfig,
-    counts: ShardCounts,
+    counts: ModelCounts,
     *,
     paths: list[str],
     with_auc: bool,
@@ -183,9 +192,7 @@ def _write_results(
     if measures_auc(config, with_auc=with_auc):
         evaluated = read_predictions(evaluation_uri)
         predictions = filter(None, (evaluated.candidate, evaluated.baseline))
-        slices: dict[str, list[str]] = {
-            name: make_readable(evaluated.slices[name]) for name in config.slices
-        }
+        slices = {name: make_readable(evaluated.slices[name]) for name in config.slices}
         areas = [measure_slice_areas(of_model, slices) for of_model in predictions]
     models = [
         MeasuredModel(spec.name, path, of_model, measure_values(of_model, area))

@@ -1,4 +1,4 @@
-"""Batch inference: runs the models over a shard of examples, and counts their predictions.
+"""Batch inference: runs the models over a shard of examples.
 
 A Beam element is a shard, never an image. Nothing is shuffled: results are files named after their
 shards, so any runner will do, and a repeated shard replaces its earlier results.
@@ -6,6 +6,7 @@ shards, so any runner will do, and a repeated shard replaces its earlier results
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,15 +23,13 @@ from components.contract.example import (
     FORMAT,
     HEIGHT,
     LABEL,
-    LABEL_ID,
     LUMINANCE,
     WIDTH,
 )
 from components.contract.progress import add_progress
-from components.evaluation.metrics.predictions import Ints, PredictionStats, Scores
+from components.evaluation.metrics.predictions import Scores
 from components.evaluation.prediction_parts import open_part
-from components.evaluation.shard_counts import ShardCounts, write_counts
-from components.evaluation.slices import describe_slices, encode_text, make_readable
+from components.evaluation.slices import describe_slices, encode_text
 
 BATCH = 64
 """Examples per call of a model, as many as Transform decodes at once. With 128 images of 192
@@ -55,9 +54,7 @@ class Job:
     models: Sequence[str]
     """Paths of the candidate and, if there is one, the model in use."""
     evaluation_uri: str
-    """Folder for the parts of predictions and counts."""
-    slicings: Sequence[str]
-    """Slicings to count predictions by."""
+    """Folder for the parts of the predictions."""
     total: int
     """Number of all examples, for the progress display."""
 
@@ -91,16 +88,12 @@ class _ServedModel:
         # Signatures alone do not keep the model's variables alive.
         self._model = tf.saved_model.load(path)
 
-    def predict(self, examples: tf.Tensor) -> tuple[Ints, Scores]:
-        """Return true columns, [examples], -1 if unknown; and probabilities, [examples, classes].
-
-        Args:
-            examples: string [examples], serialized.
-        """
-        signatures = self._model.signatures
-        scores = signatures["serving_examples"](examples=examples)["probabilities"]
-        ids = signatures["transform_features"](examples=examples)[LABEL_ID]
-        return ids.numpy().reshape(-1), scores.numpy()
+    def predict(self, examples: tf.Tensor) -> Scores:
+        """Return probabilities, [examples, classes]; `examples` is string [examples]."""
+        scores: Scores = self._model.signatures["serving_examples"](examples=examples)[
+            "probabilities"
+        ].numpy()
+        return scores
 
     def read_labels(self, examples: tf.Tensor) -> list[bytes]:
         """Return the labels of the columns, which come with the prediction of an image."""
@@ -131,27 +124,22 @@ class PredictShard(beam.DoFn):
         )
 
     def process(self, shard: str) -> Iterator[None]:
-        """Write the predictions of a shard and, after them, its counts."""
+        """Write the predictions of a shard."""
         batches = read_batches(shard)
         first = next(batches, None)
         if first is None:
             return
-        name = os.path.basename(shard)
         labels = [model.read_labels(first[0]) for model in self._models]
-        with open_part(self._job.evaluation_uri, name, labels) as part:
-            counts = [self._predict(part, *first)]
-            counts += [self._predict(part, *batch) for batch in batches]
-        write_counts(self._job.evaluation_uri, name, ShardCounts.add_up(counts))
+        with open_part(self._job.evaluation_uri, os.path.basename(shard), labels) as part:
+            for examples, features in itertools.chain([first], batches):
+                self._predict(part, examples, features)
         yield from ()
 
-    def _predict(self, part: Any, examples: Any, features: dict[str, Any]) -> ShardCounts:
-        ids, probabilities = zip(*(model.predict(examples) for model in self._models), strict=True)
-        slices = describe_slices(features)
+    def _predict(self, part: Any, examples: Any, features: dict[str, Any]) -> None:
+        probabilities = [model.predict(examples) for model in self._models]
         texts = {"filename": features[FILENAME].tolist(), "label": features[LABEL].tolist()}
+        slices = describe_slices(features)
         texts |= {name: list(map(encode_text, of)) for name, of in slices.items()}
         part.add(texts, probabilities)
-        stats = [PredictionStats.of(*of_model) for of_model in zip(ids, probabilities, strict=True)]
         done, total = len(texts["label"]), self._job.total
         add_progress(self._job.evaluation_uri, done, total=total, unit="images")
-        counted = {name: make_readable(slices[name]) for name in self._job.slicings}
-        return ShardCounts.of(stats, counted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,39 @@ WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
-    """Read the predictions of an evaluation.
+    """Read the predictions of an evaluation into memory.
 
     Args:
         evaluation_uri: output folder of the Evaluator.
-        only: names of the images to read; None: all. Their probabilities must fit into memory.
+        only: names of the images to read; None: all.
     """
-    table = _read(os.path.join(evaluation_uri, PREDICTIONS_FILE), only)
+    return _parse(pa.concat_tables(list(_read_groups(evaluation_uri, only))))
+
+
+def read_prediction_batches(evaluation_uri: str) -> Iterator[Evaluated]:
+    """Yield all predictions of an evaluation in batches."""
+    return map(_parse, _read_groups(evaluation_uri, None))
+
+
+def _read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[Any]:
+    """Yield the row groups of the file, with the images named in `only` if it is not None."""
+    parquet = pq.ParquetFile(_source(os.path.join(evaluation_uri, PREDICTIONS_FILE)))
+    groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+    if only is None:
+        return groups
+    names = pa.array(map(encode_text, only), pa.binary())
+    return (group.filter(pc.is_in(group["filename"], value_set=names)) for group in groups)
+
+
+def _source(path: str) -> Any:
+    """Return what pyarrow can read by row groups; files in object stores are read whole."""
+    if on_disk(path):
+        return path
+    with open_file(path, "rb") as file:
+        return pa.BufferReader(file.read())
+
+
+def _parse(table: Any) -> Evaluated:
     facts = table.schema.metadata
     texts = _texts(table, "label")
     baseline = None
@@ -51,26 +77,6 @@ def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -
         candidate=_predictions(table, PROBABILITIES, facts[LABELS], texts),
         baseline=baseline,
     )
-
-
-def _read(path: str, only: Collection[str] | None) -> Any:
-    if only is None:
-        with open_file(path, "rb") as file:
-            return pq.read_table(pa.BufferReader(file.read()))
-    names = pa.array(map(encode_text, only), pa.binary())
-    parquet = pq.ParquetFile(_source(path))
-    groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-    return pa.concat_tables(
-        [group.filter(pc.is_in(group["filename"], value_set=names)) for group in groups]
-    )
-
-
-def _source(path: str) -> Any:
-    """Return what pyarrow can read by row groups; files in object stores are read whole."""
-    if on_disk(path):
-        return path
-    with open_file(path, "rb") as file:
-        return pa.BufferReader(file.read())
 
 
 def _texts(table: Any, name: str) -> tuple[str, ...]:

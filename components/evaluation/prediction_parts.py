@@ -95,16 +95,9 @@ def open_part(
     facts = zip((LABELS, BASELINE_LABELS), map(_dump, labels), strict=False)
     buffer = pa.BufferOutputStream()
     pq.write_table(writer.table().replace_schema_metadata(dict(facts)), buffer)
-    write_file(path + _TEXTS, buffer.getvalue().to_pybytes())
-
-
-def write_file(path: str, content: bytes) -> None:
-    """Write a file atomically, replacing an earlier one."""
-    unfinished = f"{path}.{uuid.uuid4().hex}"
-    make_folders(os.path.dirname(path))
-    with open_file(unfinished, "wb") as file:
-        file.write(content)
-    move(unfinished, path)
+    with open_file(unfinished, "wb") as texts:
+        texts.write(buffer.getvalue().to_pybytes())
+    move(unfinished, path + _TEXTS)
 
 
 def _dump(labels: Iterable[bytes]) -> bytes:

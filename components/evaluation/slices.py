@@ -50,9 +50,9 @@ def encode_text(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")
 
 
-def make_readable(values: Sequence[str]) -> list[str]:
+def make_readable(values: Sequence[str]) -> tuple[str, ...]:
     """Replace invalid bytes: names may hold any, and TFMA takes only text."""
-    return [value.encode("utf-8", "replace").decode() for value in values]
+    return tuple(value.encode("utf-8", "replace").decode() for value in values)
 
 
 def _bin(values: NDArray[Any], bounds: tuple[int, ...]) -> NDArray[np.str_]:

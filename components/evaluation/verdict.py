@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics.counts import ModelCounts
 from components.evaluation.metrics.intervals import (
     Interval,
     Z,
     paired_interval_of_counts,
     proportion_interval,
 )
-from components.evaluation.shard_counts import ShardCounts
 from components.evaluation.thresholds import ThresholdCheck
 from components.storage.artifact_files import open_file
 
@@ -59,7 +59,7 @@ class MeasuredAccuracy:
     """Fraction of the images that exactly one of the two models is right about."""
 
 
-def measure_accuracy(counts: ShardCounts, majority_accuracy: float) -> MeasuredAccuracy:
+def measure_accuracy(counts: ModelCounts, majority_accuracy: float) -> MeasuredAccuracy:
     """Return the accuracy of the candidate, compared with the model in use if there is one.
 
     Args:

@@ -1,4 +1,4 @@
-"""Counts: from batches to all slices at once, and the files that shards leave."""
+"""Counts of batches and slices, and the prediction file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.counts import OVERALL, Counts, SlicedCounts
+from components.evaluation.metrics.counts import OVERALL, Counts, ModelCounts, SlicedCounts
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.intervals import paired_interval, paired_interval_of_counts
-from components.evaluation.metrics.predictions import Predictions, PredictionStats
+from components.evaluation.metrics.predictions import Evaluated, Predictions, PredictionStats
 from components.evaluation.metrics.slice_metrics import measure_slice_areas
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts, open_part
-from components.evaluation.shard_counts import ShardCounts, read_counts, write_counts
 from components.evaluation.slices import SLICINGS
-from tests.evaluation.predictions_sample import TABLE, draw_predictions
+from tests.evaluation.predictions_sample import TABLE, as_evaluated, draw_predictions
 
 
 def make_slices(examples: int) -> dict[str, list[str]]:
@@ -70,27 +69,29 @@ def test_no_examples_have_no_scalars() -> None:
     assert np.isnan(list(Counts.of(empty).scalars().values())).all()
 
 
-def test_files_of_counts_keep_who_is_right(tmp_path: Path) -> None:
+def test_counts_of_two_models_in_batches() -> None:
     candidate, baseline = (draw_predictions([30, 20, 10], seed=0, sureness=s) for s in (2, 1))
-    slices = make_slices(60)
-    parts = [
-        ShardCounts.of(
-            [stats_of(candidate, rows), stats_of(baseline, rows)],
+    slices = {name: tuple(texts) for name, texts in make_slices(60).items()}
+    whole = as_evaluated(candidate, baseline, slices)
+    batches = [
+        Evaluated(
+            whole.filenames[rows],
             {name: texts[rows] for name, texts in slices.items()},
+            *(
+                Predictions(model.labels, model.ids[rows], model.probabilities[rows])
+                for model in (candidate, baseline)
+            ),
         )
         for rows in (slice(0, 50), slice(50, 60))
     ]
-    for number, part in enumerate(parts):
-        write_counts(str(tmp_path), f"shard {number}", part)
-    # A runner that repeats a shard does not count it twice.
-    write_counts(str(tmp_path), "shard 1", parts[1])
-    found, expected = read_counts(str(tmp_path)), ShardCounts.add_up(parts)
-    right, before = stats_of(candidate).right, stats_of(baseline).right
-    assert paired_interval_of_counts(60, found.gained, found.lost) == paired_interval(right, before)
+    found, expected = ModelCounts.of(batches), ModelCounts.of([whole])
+    interval = paired_interval(candidate.stats.right, baseline.stats.right)
+    for counts in (found, expected):
+        assert paired_interval_of_counts(60, counts.gained, counts.lost) == interval
     for model, wanted in zip(found.models, expected.models, strict=True):
         assert model.slices == wanted.slices
         for name in ("cells", "bins", "top", "loss"):
-            np.testing.assert_array_equal(getattr(model, name), getattr(wanted, name))
+            np.testing.assert_allclose(getattr(model, name), getattr(wanted, name), rtol=1e-12)
 
 
 def test_areas_of_slices() -> None:

@@ -1,12 +1,11 @@
 """Counts from which metrics follow: over a set of examples, and over all slices of it at once.
 
-A batch is counted in a few NumPy calls, however many slices its examples fall into. The counts of
-batches, shards and machines add up.
+A batch is counted in a few NumPy calls, however many slices its examples fall into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -14,7 +13,13 @@ from typing import TypeAlias
 import numpy as np
 
 from components.evaluation.metrics.metric_table import METRICS, TOP
-from components.evaluation.metrics.predictions import EDGES, Floats, Ints, PredictionStats
+from components.evaluation.metrics.predictions import (
+    EDGES,
+    Evaluated,
+    Floats,
+    Ints,
+    PredictionStats,
+)
 
 _BINS = len(EDGES) - 1
 
@@ -195,3 +200,28 @@ def _count_cells(row: Ints, truth: Ints, predicted: Ints, examples: Ints) -> Int
     row, truth = np.divmod(rest, most)
     total = np.bincount(columns, examples, len(keys)).astype(np.int64)
     return np.stack([row, truth - 1, predicted - 1, total])
+
+
+@dataclass(frozen=True)
+class ModelCounts:
+    """Counts of all models on the same examples."""
+
+    models: tuple[SlicedCounts, ...]
+    """Of the candidate and, if there is one, the model in use."""
+    gained: int
+    """Examples that only the candidate is right about."""
+    lost: int
+    """Examples that only the model in use is right about."""
+
+    @classmethod
+    def of(cls, batches: Iterable[Evaluated]) -> ModelCounts:
+        """Count the examples of at least one batch."""
+        counts, gained, lost = [], 0, 0
+        for batch in batches:
+            stats = [model.stats for model in (batch.candidate, batch.baseline) if model]
+            counts.append([SlicedCounts.of(of_model, batch.slices) for of_model in stats])
+            right, before = stats[0].right, stats[-1].right
+            gained += int(np.count_nonzero(right & ~before))
+            lost += int(np.count_nonzero(before & ~right))
+        models = zip(*counts, strict=True)
+        return cls(tuple(SlicedCounts.add_up(of_model) for of_model in models), gained, lost)
