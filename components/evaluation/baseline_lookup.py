@@ -24,12 +24,7 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
-    """Return the newest version in `pushed_models` other than `candidate`, or "".
-
-    Args:
-        pushed_models: folder of versions, named by number.
-        candidate: folder of the SavedModel to evaluate.
-    """
+    """Return the newest version in `pushed_models` other than `candidate`, or ""."""
     versions = list(whole_versions(pushed_models)) if pushed_models else []
     same = model_digest(candidate) if versions else ""
     return next((version for version in versions if model_digest(version) != same), "")

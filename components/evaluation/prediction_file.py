@@ -33,12 +33,7 @@ WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
-    """Read the predictions of an evaluation into memory.
-
-    Args:
-        evaluation_uri: output folder of the Evaluator.
-        only: names of the images to read; None: all.
-    """
+    """Read the predictions of an evaluation into memory."""
     return _parse(pa.concat_tables(list(_read_groups(evaluation_uri, only))))
 
 

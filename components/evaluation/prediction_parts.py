@@ -79,11 +79,6 @@ def open_part(
     """Open the part of a shard, which appears whole or not at all.
 
     If a distributed runner gives the same shard to two workers, the last one wins.
-
-    Args:
-        evaluation_uri: output folder of the Evaluator.
-        name: name of the shard.
-        labels: column labels of the candidate and, if there is one, of the model in use.
     """
     path = os.path.join(evaluation_uri, FOLDER, name)
     unfinished = f"{path}.{uuid.uuid4().hex}"

@@ -38,14 +38,7 @@ def check_thresholds(
     *,
     majority_accuracy: float,
 ) -> ThresholdCheck:
-    """Compare the metrics of a model with its thresholds, as TFMA does.
-
-    Args:
-        config: the thresholds.
-        candidate: metrics of the model.
-        baseline: metrics of the model in use, if there is one, on the same examples.
-        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
-    """
+    """Compare the metrics of a model with its thresholds, as TFMA does."""
     failures: set[tuple[SliceKey, str]] = set()
     missing: set[str] = set()
     thresholds = list_thresholds(config)
@@ -86,15 +79,7 @@ def explain_failures(
     change: float | None,
     majority_accuracy: float,
 ) -> Iterator[str]:
-    """Say which bounds a metric misses, on which slice, and by how much.
-
-    Args:
-        threshold: of the metric.
-        key: the slice.
-        value: of the metric; NaN if it is not defined.
-        change: value minus that of the model in use, if there is one.
-        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
-    """
+    """Say which bounds a metric misses, on which slice, and by how much."""
     least, most, worsening = threshold.at_least, threshold.at_most, threshold.max_worsening
     metric = METRICS[threshold.metric]
     subject = metric.text if key == OVERALL else f"{metric.text} on {'='.join(key)}"

@@ -60,12 +60,7 @@ class MeasuredAccuracy:
 
 
 def measure_accuracy(counts: ModelCounts, majority_accuracy: float) -> MeasuredAccuracy:
-    """Return the accuracy of the candidate, compared with the model in use if there is one.
-
-    Args:
-        counts: of all examples.
-        majority_accuracy: accuracy of always predicting the most frequent class, 0 to 1.
-    """
+    """Return the accuracy of the candidate, compared with the model in use if there is one."""
     of_candidate = counts.models[0].select(0)
     examples, right = of_candidate.examples, int(of_candidate.per_class[2].sum())
     measured = MeasuredAccuracy(
@@ -96,12 +91,6 @@ def decide(
     The comparison with the model in use is a test of non-inferiority: the whole interval of the
     difference has to lie above the largest drop allowed (Piaggio et al. 2012, "Reporting of
     Noninferiority and Equivalence Randomized Trials").
-
-    Args:
-        measured: result of `measure_accuracy`.
-        config: largest drop allowed, and whether intervals decide.
-        check: result of `check_thresholds`.
-        smoke_failure: why the exported model failed its smoke test; "" if it passed.
     """
     max_drop = config.max_accuracy_drop
     doubts = _find_doubts(measured, max_drop)
@@ -172,10 +161,7 @@ def _find_doubts(measured: MeasuredAccuracy, max_drop: float) -> list[tuple[str,
 def estimate_images_needed(spread: float, distance: float, images: int) -> str:
     """Say how many images would decide if the value stayed the same; "" if that is unknown.
 
-    Args:
-        spread: variance of the value of one image.
-        distance: of the mean from the bound.
-        images: number of images, which do not decide.
+    `spread` is the variance of a single image, `distance` that of the mean from the bound.
     """
     if distance <= 0 or spread <= 0:
         return ""

@@ -54,13 +54,7 @@ _STEPS = 3
 def gather_facts(
     given: Mapping[str, PropertiesLike], *, properties: Mapping[str, Any], model: str = ""
 ) -> ReportFacts:
-    """Read everything that the report shows.
-
-    Args:
-        given: the inputs of ImageReport.
-        properties: `pipeline`, `code` and `preview_fn`, a dotted path.
-        model: folder of the SavedModel, if there is one.
-    """
+    """Read everything that the report shows."""
     evaluation, examples = given["evaluation"], given["examples"]
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
     _progress(0, "reading predictions")

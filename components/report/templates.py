@@ -15,13 +15,7 @@ def load_templates(
     escape: Callable[[object], Markup],
     filters: dict[str, Callable[..., Any]],
 ) -> Environment:
-    """Load the templates of a folder.
-
-    Args:
-        folder: folder of the templates; of several, the first that has the template wins.
-        escape: turns any value into markup, and leaves markup unchanged.
-        filters: name → function that templates may call.
-    """
+    """Load the templates of a folder."""
     environment = Environment(
         loader=FileSystemLoader(folder),
         # Blocks and macros return markup; anything that bypasses `escape` is escaped too.

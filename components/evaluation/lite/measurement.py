@@ -55,15 +55,7 @@ def measure_lite(
     *,
     max_drop: float,
 ) -> list[LiteResult]:
-    """Measure the small versions that Trainer exported, if any.
-
-    Args:
-        model_uri: URI of the model artifact.
-        examples_uri: URI of ImageExampleGen's examples.
-        split: split to evaluate on.
-        read: returns the predictions of the model on it; called only if there are small versions.
-        max_drop: how far the accuracy of a version may lie below that of the model.
-    """
+    """Measure the small versions that Trainer exported, if any."""
     folder = os.path.join(model_uri, LITE_FOLDER)
     try:
         with open_file(os.path.join(folder, MANIFEST_FILE)) as file:

@@ -144,12 +144,7 @@ def _confuse(stats: PredictionStats, classes: int) -> Ints:
 
 
 def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
-    """Measure the candidate and the baseline on the same examples.
-
-    Args:
-        evaluated: at least one example; the models may differ in labels and in their order.
-        seed: seed of the bootstrap.
-    """
+    """Measure the candidate and the baseline on the same examples."""
     candidate, baseline = evaluated.candidate, evaluated.baseline
     metrics = measure(candidate)
     intervals, changes = estimate_intervals(candidate, baseline, seed=seed)

@@ -47,13 +47,7 @@ class ConfusedPair:
 def measure_slices(
     slices: Mapping[str, tuple[str, ...]], right: Flags, baseline: Flags | None
 ) -> tuple[SliceMetrics, ...]:
-    """Measure the accuracy on every slice, in the order of slicings, then of values.
-
-    Args:
-        slices: slicing → value of each example.
-        right: [examples], whether the model is right.
-        baseline: [examples], whether the model in use is right.
-    """
+    """Measure the accuracy on every slice, in the order of slicings, then of values."""
     measured: list[SliceMetrics] = []
     for slicing, texts in slices.items():
         rows: dict[str, list[int]] = {}
@@ -86,12 +80,7 @@ def _order(value: str) -> tuple[list[tuple[str, int]], str]:
 def measure_slice_areas(
     predictions: Predictions, slices: Mapping[str, Sequence[str]]
 ) -> dict[SliceKey, float]:
-    """Return `mean_auc`, which does not follow from counts, overall and on each slice.
-
-    Args:
-        predictions: of a model.
-        slices: slicing → value of each example.
-    """
+    """Return `mean_auc`, which does not follow from counts, overall and on each slice."""
     areas = {OVERALL: mean_auc(predictions.ids, predictions.probabilities)}
     for slicing, texts in slices.items():
         values, of_example = np.unique(np.array(texts, object), return_inverse=True)

@@ -24,13 +24,7 @@ _OUTPUTS = ("labels", "probabilities")
 
 
 def predict(model: str, images: str, predictions: str) -> None:
-    """Predict images; write labels, [classes], and probabilities, [images, classes].
-
-    Args:
-        model: folder of the SavedModel, a path or a URL.
-        images: file to read.
-        predictions: JSON file to write.
-    """
+    """Predict images; write labels, [classes], and probabilities, [images, classes]."""
     with open(images, encoding="utf-8") as file:
         encoded = [base64.b64decode(text) for text in json.load(file)]
     from tensorflow.python.client import session

@@ -70,11 +70,7 @@ class SmokeTest:
         self._folder.cleanup()
 
     def find_failure(self, read: Callable[[Sequence[str]], Evaluated]) -> str:
-        """Wait for the predictions; return what is wrong with them, as a clause, or "".
-
-        Args:
-            read: returns the Evaluator's predictions for images of these names.
-        """
+        """Wait for the predictions; return what is wrong with them, as a clause, or ""."""
         if self._process is None:
             return ""
         try:
@@ -115,13 +111,7 @@ def _start(model: str, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def compare(predicted: Mapping[str, Any], names: list[str], evaluated: Evaluated) -> str:
-    """Say how predictions differ from those of the evaluation; "" if they do not.
-
-    Args:
-        predicted: `labels`, [classes], and `probabilities`, [images, classes].
-        names: names of the images.
-        evaluated: predictions of the evaluation for at least these images.
-    """
+    """Say how predictions differ from those of the evaluation; "" if they do not."""
     expected = evaluated.candidate
     if tuple(predicted["labels"]) != expected.labels:
         return "the exported model has other labels than in the evaluation"

@@ -26,12 +26,7 @@ metric_types.register_metric(CountedMetric)
 
 
 def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> config_pb2.EvalConfig:
-    """Measure every metric on all slices; bless by the thresholds of `config`.
-
-    Args:
-        config: thresholds and slices.
-        with_auc: whether to measure the AUC even if no threshold needs it.
-    """
+    """Measure every metric on all slices; bless by the thresholds of `config`."""
     thresholds = list_thresholds(config)
     names = [name for name in METRICS if name != AUC or measures_auc(config, with_auc=with_auc)]
     metrics = [

@@ -48,12 +48,7 @@ class MeasuredModel:
 def measure_values(
     counts: SlicedCounts, areas: Mapping[SliceKey, float] | None
 ) -> dict[SliceKey, dict[str, float]]:
-    """Return slice → metric → value.
-
-    Args:
-        counts: of a model.
-        areas: slice → mean ROC AUC; None if it is not measured.
-    """
+    """Return slice → metric → value."""
     values = {}
     for index, key in enumerate(counts.slices):
         of_slice = counts.select(index)
@@ -64,12 +59,7 @@ def measure_values(
 
 
 def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_pb2.EvalConfig:
-    """Name the models of a configuration; without a baseline, drop the thresholds of changes.
-
-    Args:
-        config: result of `make_eval_config`.
-        compared: whether there is a model in use.
-    """
+    """Name the models of a configuration; without a baseline, drop the thresholds of changes."""
     # Without it TFMA rejects thresholds of changes on a first run.
     return tfma.utils.update_eval_config_with_defaults(
         config, has_baseline=compared, rubber_stamp=True
@@ -79,13 +69,7 @@ def resolve_config(config: config_pb2.EvalConfig, *, compared: bool) -> config_p
 def write_results(
     evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[MeasuredModel]
 ) -> None:
-    """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
-
-    Args:
-        evaluation_uri: folder to write to.
-        config: result of `resolve_config`.
-        models: the candidate and, if there is one, the model in use, on the same examples.
-    """
+    """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read."""
     make_folders(evaluation_uri)
     validations = []
     with (

@@ -57,14 +57,7 @@ def compare_runs(
     most: int,
     read_pictures: ReadPictures,
 ) -> ComparisonFacts:
-    """Compare the second run with the first, on the images that both evaluated.
-
-    Args:
-        runs: the two runs.
-        evaluations: their predictions.
-        most: number of changed images to show in each direction.
-        read_pictures: called once for each direction.
-    """
+    """Compare the second run with the first, on the images that both evaluated."""
     pairs = pair(*evaluations)
     paired = None
     if pairs.overlap.shared:

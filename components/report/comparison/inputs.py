@@ -21,11 +21,6 @@ _NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
 def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evaluation:
     """Read the predictions of a run, and the digest of each image from its examples.
 
-    Args:
-        evaluation_uri: output folder of the Evaluator.
-        examples_uri: folder of ImageExampleGen's examples.
-        split: the evaluated split.
-
     Raises:
         OSError: a file cannot be read.
         StorageError: the files are damaged, or do not belong together.

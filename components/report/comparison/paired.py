@@ -88,14 +88,7 @@ class Paired:
 def measure_pairs(
     evaluations: tuple[Evaluation, Evaluation], pairs: Pairs, most: int, read: ReadPictures
 ) -> Paired:
-    """Measure both models on the shared images.
-
-    Args:
-        evaluations: of the first and the second run.
-        pairs: at least one image.
-        most: changed images to show in each direction.
-        read: called once for each direction.
-    """
+    """Measure both models on the shared images."""
     first, second = evaluations
     before, after = _take(first.predictions, pairs.first), _take(second.predictions, pairs.second)
     right, now_right = before.stats.right, after.stats.right

@@ -39,17 +39,7 @@ def gather_pictures(
     preview_fn: str,
     model: str = "",
 ) -> dict[str, Any]:
-    """Return the fields of `ReportFacts` that hold pictures.
-
-    Args:
-        given: the inputs of ImageReport.
-        evaluated: the predictions.
-        metrics: metrics of the new model.
-        split: the evaluated split.
-        config: configuration that the model was trained with.
-        preview_fn: dotted path of the function that shows images as the model sees them.
-        model: folder of the SavedModel, for heat maps; "": no heat maps.
-    """
+    """Return the fields of `ReportFacts` that hold pictures."""
     examples_uri, rejects_uri = given["examples"].uri, given["rejects"].uri
     root = given["examples"].get_string_custom_property(FOLDER_PROPERTY)
     samples = _sample(given["transformed_examples"].uri, evaluated, metrics, config, preview_fn)
@@ -110,10 +100,6 @@ def _sample(
 
 def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Picture]:
     """Draw a heat map over each image as the model saw it.
-
-    Args:
-        saved_model: path or URL of the model, whose signature `explain` computes the heat maps.
-        files: name → encoded image.
 
     Returns:
         Name → picture; none if the model has no such signature, and none for a batch that fails.

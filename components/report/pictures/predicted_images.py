@@ -107,13 +107,6 @@ def show(
 ) -> tuple[tuple[PredictedImage, ...], tuple[PredictedImage, ...]]:
     """Read the pictures of the chosen examples, all in one pass.
 
-    Args:
-        evaluated: the predictions.
-        chosen: examples to show.
-        examples_uri: URI of ImageExampleGen's examples.
-        split: the evaluated split.
-        explain: draws the heat maps of the mistakes.
-
     Returns:
         Mistakes and images, in the order of `chosen`.
     """

@@ -34,11 +34,6 @@ _TOTAL_SECONDS = 60.0
 def show_rejects(rejects_uri: str, root: str, *, most: int) -> tuple[Reject, ...]:
     """Show the first `most` rejected files, in the order of their paths.
 
-    Args:
-        rejects_uri: URI of ImageExampleGen's rejects.
-        root: folder that was ingested, a path or URL without placeholders.
-        most: how many to show.
-
     Returns:
         Rejects, with pictures if anything is readable and `root` can be read in a minute.
     """
