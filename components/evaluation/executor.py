@@ -192,7 +192,9 @@ def _write_results(
     if measures_auc(config, with_auc=with_auc):
         evaluated = read_predictions(evaluation_uri)
         predictions = filter(None, (evaluated.candidate, evaluated.baseline))
-        slices = {name: make_readable(evaluated.slices[name]) for name in config.slices}
+        slices: dict[str, tuple[str, ...]] = {
+            name: make_readable(evaluated.slices[name]) for name in config.slices
+        }
         areas = [measure_slice_areas(of_model, slices) for of_model in predictions]
     models = [
         MeasuredModel(spec.name, path, of_model, measure_values(of_model, area))

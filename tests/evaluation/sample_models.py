@@ -68,24 +68,6 @@ class Model(tf.Module):
         return artifact
 
 
-class ColourModel(Model):
-    """Classifies pictures as blue, green or red by their mean, and dark ones as blue."""
-
-    def __init__(self, *, dark: float = 101.0) -> None:
-        super().__init__(("red", "blue", "green"))
-        self.dark = dark
-
-    def scores(self, encoded: tf.Tensor) -> tf.Tensor:
-        def mean(data: tf.Tensor) -> tf.Tensor:
-            image = tf.io.decode_image(data, channels=3, expand_animations=False)
-            return tf.reduce_mean(tf.cast(image, tf.float32), [0, 1])
-
-        colours = tf.map_fn(mean, encoded, fn_output_signature=tf.TensorSpec([3], tf.float32))
-        red, green, blue = tf.unstack(colours, axis=1)
-        dark = tf.where(tf.reduce_mean(colours, axis=1) < self.dark, 200.0, 0.0)
-        return tf.nn.softmax(tf.stack([red, blue + dark, green], axis=1) / 50)
-
-
 def write_examples(folder: Path, split: str, predictions: Predictions) -> types.Artifact:
     """Write two shards of examples for which `Model` returns `predictions`, and a train split."""
     shards = {}
@@ -102,12 +84,7 @@ def write_examples(folder: Path, split: str, predictions: Predictions) -> types.
     write_index(str(folder), {split: shards}, labels={split: counts, "train": train})
     artifact = standard_artifacts.Examples()
     artifact.uri = str(folder)
-    return describe(artifact, ["train", split])
-
-
-def describe(artifact: types.Artifact, splits: list[str]) -> types.Artifact:
-    """Set the properties of examples as ImageExampleGen does."""
-    artifact.split_names = artifact_utils.encode_split_names(splits)
+    artifact.split_names = artifact_utils.encode_split_names(["train", split])
     examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
     examples_utils.set_file_format(artifact, "tfrecords_gzip")
     return artifact
