@@ -83,6 +83,27 @@ def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sectio
     return _apply_recipe(config, recipe), recipe
 
 
+def resolve_each(
+    config: Sections, *, shorter_side: int, images: int
+) -> tuple[Sections, dict[str, dict[str, Any]]]:
+    """Resolve the configuration for images that are not known yet, such as those of a later run.
+
+    Returns:
+        The complete configuration, and recipe → `section.field` → value of each option in which the
+        recipes differ; the user's own choices are the same in all of them.
+    """
+    resolved, chosen = resolve(config, shorter_side=shorter_side, images=images)
+    each = {chosen.name: resolved}
+    for name in _RECIPES.keys() - each:
+        changed: dict[str, Any] = {"recipe": name}
+        changed = {"training": dataclasses.replace(config.training, **changed)}
+        other = dataclasses.replace(config, **changed)
+        each[name], _ = resolve(other, shorter_side=shorter_side, images=images)
+    every = {key for recipe in _RECIPES.values() for key in recipe(images)}
+    keys = [key for key in sorted(every) if len({_value(one, key) for one in each.values()}) > 1]
+    return resolved, {name: {key: _value(one, key) for key in keys} for name, one in each.items()}
+
+
 def _choose_network(config: _Sections, *, shorter_side: int, images: int) -> tuple[str, int]:
     """Return the name of the network and its image size, pixels."""
     model, wanted = config.model, config.transform.size
@@ -147,29 +168,6 @@ def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
         # From here on it does not matter who chose a value.
         changed["given"] = []
     return dataclasses.replace(config, **changed)
-
-
-def recipe_values(config: _Sections, *, images: int) -> dict[str, dict[str, Any]]:
-    """Return, for each recipe, the values that a resolved configuration would have with it.
-
-    A field that has neither the value of its own recipe nor the default was set by the user, and no
-    recipe changes it.
-
-    Args:
-        config: output of `resolve`.
-        images: number of training images; 0 if unknown.
-    """
-    every = {name: recipe(images) for name, recipe in _RECIPES.items()}
-    compiled, defaults = config.training.recipe, type(config)()
-    own = every.get(compiled, {})
-    found: dict[str, dict[str, Any]] = {name: {} for name in (*every, compiled)}
-    for key in sorted({key for values in every.values() for key in values}):
-        value, default = _value(config, key), _value(defaults, key)
-        if value not in (default, own.get(key, default)):
-            continue
-        for name, values in found.items():
-            values[key] = value if name == compiled else every[name].get(key, default)
-    return found
 
 
 def _value(config: _Sections, key: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from components.contract.error_messages import did_you_mean
 from components.contract.errors import ConfigurationError, StorageError
@@ -11,7 +12,7 @@ from components.storage.artifact_files import on_disk
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import NATIVE_SIZES
-from pipeline_def.config.recipes import resolve
+from pipeline_def.config.recipes import resolve_each
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_options import Parser, add_target
 from pipeline_def.steps import EXAMPLE_GEN, PREDICTOR
@@ -54,11 +55,11 @@ def compile_(arguments: list[str]) -> int:
         own, rest = parser.parse_known_args(arguments)
     hidden = {"output", "working_copy"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
-    config = _resolve_for_cluster(config)
+    config, recipes = _resolve_for_cluster(config)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
-    documents = compile_documents(config, target=own.target, image=own.image)
+    documents = compile_documents(config, recipes, target=own.target, image=own.image)
     try:
         Path(own.output).write_text(dump_documents(documents), encoding="utf-8")
     except OSError as error:
@@ -72,8 +73,12 @@ def compile_(arguments: list[str]) -> int:
     return 0
 
 
-def _resolve_for_cluster(config: Config) -> Config:
-    """Check requirements of a cluster, and choose what a local run derives from the images."""
+def _resolve_for_cluster(config: Config) -> tuple[Config, dict[str, dict[str, Any]]]:
+    """Check requirements of a cluster, and choose what a local run derives from the images.
+
+    Returns:
+        The complete configuration, and the values of the recipes that a run may choose from.
+    """
     if config.data is None:
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
@@ -95,7 +100,7 @@ def _resolve_for_cluster(config: Config) -> Config:
             "taken for images: choose another folder."
         )
     side = _ASSUMED_SIDE[config.model.weights != "none" or config.model.name in NATIVE_SIZES]
-    return resolve(config, shorter_side=side, images=0)[0]
+    return resolve_each(config, shorter_side=side, images=0)
 
 
 def check(arguments: list[str]) -> int:

@@ -18,6 +18,10 @@ RESOLVED_PARAMETER = "resolved"
 """Output of a lookup and input of its step: the execution properties it found, as JSON."""
 
 
+Recipes = Mapping[str, Mapping[str, Any]]
+"""Training recipe → `section.field` → value."""
+
+
 @dataclass(frozen=True)
 class WorkerGroup:
     """Workers that train together, which the step starts instead of training itself."""
@@ -55,9 +59,8 @@ class StepInterface:
     integers: Sequence[str] = ()
     """Execution properties that are integers; the launcher has only doubles."""
 
-    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Recipe → `section.field` → value, for the fields that the user has left open. Empty: the step
-    does not train."""
+    recipes: Recipes = field(default_factory=dict)
+    """What the parameter `training_recipe` chooses from; empty: the step does not take it."""
 
     direct: bool = False
     """Whether the step uses remote URIs as they are, instead of the launcher's local copies."""

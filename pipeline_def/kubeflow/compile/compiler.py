@@ -16,7 +16,6 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
-from pipeline_def.config.recipes import recipe_values
 from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
 from pipeline_def.kubeflow.compile.run_values import add_run_parameters
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
@@ -26,6 +25,7 @@ from pipeline_def.kubeflow.compile.workers import add_workers, check_workers
 from pipeline_def.kubeflow.run_parameters import STORAGE
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.step_interface import Recipes
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -45,11 +45,15 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def compile_documents(config: Config, *, target: Target, image: str) -> list[Spec]:
+def compile_documents(
+    config: Config, recipes: Recipes | None = None, *, target: Target, image: str
+) -> list[Spec]:
     """Return the specification and, if steps use features of Kubernetes, the platform's document.
 
     Args:
         config: resolved, as for `create_pipeline`; its `output` is not used.
+        recipes: values that the parameter `training_recipe` of a run chooses from; None: the run
+            has no such parameter.
         target: open-source Kubeflow Pipelines, or Vertex AI.
         image: container image with this repository.
 
@@ -63,15 +67,13 @@ def compile_documents(config: Config, *, target: Target, image: str) -> list[Spe
     document = SpecDocument(_compile(pipeline, image))
     for component in pipeline.components:
         add_lookup(document, component)
-    add_run_parameters(document, config)
+    add_run_parameters(document, config, recipes)
     _check_steps(document, config)
-    # Compiling happens before anybody has seen the images.
-    recipes = recipe_values(config, images=0)
     for component in pipeline.components:
         replace_commands(
             document,
             component,
-            recipes=recipes,
+            recipes=recipes or {},
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import read_descriptions
+from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
 from pipeline_def.kubeflow.run_parameters import (
     RECIPE_PARAMETER,
@@ -14,6 +14,7 @@ from pipeline_def.kubeflow.run_parameters import (
     STORAGE_PARAMETER,
     RunParameter,
 )
+from pipeline_def.kubeflow.step_interface import Recipes
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
@@ -30,13 +31,13 @@ _TEXTS = {
 _SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
 
 
-def add_run_parameters(document: SpecDocument, config: Config) -> None:
+def add_run_parameters(document: SpecDocument, config: Config, recipes: Recipes | None) -> None:
     """Add all parameters of the run, with their defaults, and give them to their tasks."""
     for parameter in RUN_PARAMETERS:
         tasks = [task for task in document.tasks if step_of(task) == parameter.step]
         properties = document.constants(parameter.step)
         default = parameter.read(properties[parameter.place[0]])
-        _add(document, parameter.name, default, tasks, _describe(parameter, config))
+        _add(document, parameter.name, default, tasks, _describe(parameter))
         if len(parameter.place) == 1:
             for task in tasks:
                 document.unbind(task, parameter.place[0])
@@ -46,12 +47,13 @@ def add_run_parameters(document: SpecDocument, config: Config) -> None:
         if any(STORAGE in str(value) for value in document.constants(task).values())
     ]
     _add(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
-    _add(document, RECIPE_PARAMETER, config.training.recipe, [TRAINER.id])
+    if recipes:
+        _add(document, RECIPE_PARAMETER, config.training.recipe, [TRAINER.id])
 
 
-def _describe(parameter: RunParameter, config: Config) -> str:
-    section = getattr(config, _SECTIONS[parameter.step])
-    return _TEXTS.get(parameter.name) or read_descriptions(type(section))[parameter.place[-1]]
+def _describe(parameter: RunParameter) -> str:
+    option = f"{_SECTIONS[parameter.step]}.{parameter.place[-1]}"
+    return _TEXTS.get(parameter.name) or list_options()[option].text
 
 
 def _add(

@@ -15,7 +15,7 @@ from components.contract.configuration import to_json
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
 from pipeline_def.kubeflow.run_parameters import RUN_PARAMETERS
 from pipeline_def.kubeflow.specification import Spec
-from pipeline_def.kubeflow.step_interface import COMMAND, RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.step_interface import COMMAND, RESOLVED_PARAMETER, Recipes, StepInterface
 from pipeline_def.steps import TRAINER
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
@@ -74,7 +74,7 @@ def replace_commands(
     document: SpecDocument,
     component: Any,
     *,
-    recipes: Mapping[str, Mapping[str, Any]],
+    recipes: Recipes,
     direct: bool,
     beam_args: list[str],
 ) -> None:

@@ -25,7 +25,7 @@ from pipeline_def.kubeflow.run_parameters import (
     is_integer,
     set_value,
 )
-from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER, StepInterface
+from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER, Recipes, StepInterface
 
 _TFX_VERSION = "tfx_version"
 
@@ -101,7 +101,7 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     return properties | {key: value for key, value in resolved.items() if value is not None}
 
 
-def _recipe_changes(wanted: str, recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _recipe_changes(wanted: str, recipes: Recipes) -> dict[str, Any]:
     if wanted not in recipes:
         raise ConfigurationError(
             f"The parameter {RECIPE_PARAMETER} is {wanted!r}: it must be one of "

@@ -12,7 +12,7 @@ import pytest
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import recipe_values
+from pipeline_def.config.recipes import resolve_each
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.executor_input import local_path, pipeline_folder, remote_uri
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input
@@ -217,8 +217,9 @@ def test_the_recipe_of_a_run(
     given_to_run: dict[str, Any], training: tuple[str, int, str], flip: bool
 ) -> None:
     """A parameter with its compiled default, as all that the user does not set, changes nothing."""
-    config = Config(training=TrainingConfig(recipe="small", epochs=20, learning_rate=0.3))
-    step = replace(TRAINER, recipes=recipe_values(config, images=0))
+    given = Config(training=TrainingConfig(recipe="small", learning_rate=0.3))
+    config, recipes = resolve_each(given, shorter_side=32, images=0)
+    step = replace(TRAINER, recipes=recipes)
     sections = {
         name: to_dict(getattr(config, name)) for name in ("training", "augmentation", "model")
     }
