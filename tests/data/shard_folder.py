@@ -1,9 +1,9 @@
-"""What Transform would have written for a few pictures, and what is in it."""
+"""Shards as Transform would write them for a few pictures, and their content."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,19 @@ class ShardFolder:
         )
 
 
+def canonical_picture(number: int) -> bytes:
+    color = sorted(COLOURS)[number % 3]
+    return encode(picture(number, colour=color, height=SIZE, width=SIZE), "JPEG", quality=95)
+
+
 def write_shards(
-    path: Path, *, labels: Mapping[str, list[int]] | None = None, **splits: Sequence[int]
+    path: Path,
+    *,
+    labels: Mapping[str, list[int]] | None = None,
+    image: Callable[[int], bytes] = canonical_picture,
+    **splits: Sequence[int],
 ) -> ShardFolder:
-    """Write shards of so many records each; `evaluation` becomes the split eval.
+    """Write shards with these numbers of records; `evaluation` becomes the split eval.
 
     Records take the `labels` of their split, or the three label ids in turn.
     """
@@ -78,7 +87,7 @@ def write_shards(
     for seed, (name, counts) in enumerate(splits.items()):
         split = {"evaluation": "eval"}.get(name, name)
         numbers = range(1000 * seed, 1000 * seed + sum(counts))
-        folder.images[split] = [_image(number) for number in numbers]
+        folder.images[split] = [image(number) for number in numbers]
         in_turn = [number % 3 for number in numbers]
         folder.labels[split] = (labels or {}).get(split, in_turn)
         records = [
@@ -92,11 +101,6 @@ def write_shards(
             records = records[count:]
     write_index(str(path), index, labels={})
     return folder
-
-
-def _image(number: int) -> bytes:
-    colour = sorted(COLOURS)[number % 3]
-    return encode(picture(number, colour=colour, height=SIZE, width=SIZE), "JPEG", quality=95)
 
 
 def examples(batches: tf.data.Dataset) -> Iterator[tuple[bytes, int]]:

@@ -49,7 +49,7 @@ Stream = list[tuple[bytes, int]]
 First = Callable[[InputConfig, TrainingOrder], Stream]
 
 
-# What differs from another one in where its pixels are kept only.
+# They differ from others only in where pixels are kept.
 SLOW_READERS = ("decoded in memory, streamed", "file")
 
 
@@ -65,7 +65,7 @@ def options(request: pytest.FixtureRequest) -> InputConfig:
 
 @pytest.fixture(scope="module")
 def first_examples(shard_folder: ShardFolder) -> First:
-    """The examples of the first 30 batches of training."""
+    """Read the examples of the first 30 batches of training."""
 
     @functools.cache
     def first(options: InputConfig, order: TrainingOrder) -> Stream:
@@ -82,7 +82,7 @@ def rare_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
     return write_shards(tmp_path_factory.mktemp("rare"), labels={"train": labels}, train=[13, 11])
 
 
-def test_the_examples_in_the_docstrings_hold() -> None:
+def test_docstring_examples() -> None:
     failed, tried = doctest.testmod(read_plan)
     assert (failed, tried) == (0, 6)
 
@@ -94,7 +94,7 @@ def test_evaluation_reads_every_example_once_in_order(
     assert found == shard_folder.stored("eval")
 
 
-def test_each_epoch_of_training_reads_every_example_once_in_its_own_order(
+def test_each_epoch_reads_every_example_once_in_a_new_order(
     shard_folder: ShardFolder, first_examples: First, options: InputConfig
 ) -> None:
     stream, expected = first_examples(options, TrainingOrder(seed=3)), shard_folder.stored("train")
@@ -104,7 +104,7 @@ def test_each_epoch_of_training_reads_every_example_once_in_its_own_order(
     assert first != expected
 
 
-def test_training_goes_on_with_the_examples_it_would_have_seen_whatever_the_parallelism(
+def test_resumed_training_reads_the_same_examples_with_any_parallelism(
     shard_folder: ShardFolder, first_examples: First, options: InputConfig
 ) -> None:
     start = 17  # in the second epoch
@@ -131,17 +131,17 @@ def test_the_seed_decides_the_order_and_a_cache_does_not(first_examples: First) 
 
 
 @pytest.mark.parametrize("reader", ["indexed", "streamed"])
-def test_not_deterministic_still_reads_every_example_once(
+def test_a_nondeterministic_order_still_reads_every_example_once(
     shard_folder: ShardFolder, first_examples: First, reader: Literal["indexed", "streamed"]
 ) -> None:
     options = InputConfig(cache="none", reader=reader, deterministic=False)
-    # Batches may change places, at an epoch's end too, so that only the first ones count.
+    # Batches may swap, also between epochs, so only the first ones are compared.
     found = first_examples(options, TrainingOrder())[: 6 * BATCH]
     assert len(set(found)) == 6 * BATCH
     assert set(found) <= set(shard_folder.stored("train"))
 
 
-def test_each_step_of_several_workers_has_the_examples_that_one_would_have_had(
+def test_several_workers_read_the_examples_of_one_worker_in_each_step(
     first_examples: First,
 ) -> None:
     options = READERS["indexed"]
@@ -163,7 +163,7 @@ EVERY_RECORD = {"indexed", "encoded in memory", "decoded in memory", "decoded in
         for n in sorted(EVERY_RECORD)
     ],
 )
-def test_a_balanced_order_has_all_classes_equally_often(
+def test_a_balanced_order_takes_all_classes_equally_often(
     rare_folder: ShardFolder, name: str
 ) -> None:
     dataset = rare_folder.dataset("train", options=READERS[name], order=BALANCED)
@@ -176,19 +176,6 @@ def test_a_balanced_order_has_all_classes_equally_often(
     assert list(examples(rest)) == stream[4 * BATCH :]
 
 
-def test_workers_share_a_balanced_order(rare_folder: ShardFolder) -> None:
-    def stream(order: TrainingOrder, batches: int) -> Stream:
-        dataset = rare_folder.dataset("train", options=READERS["indexed"], order=order)
-        return list(examples(dataset.take(batches)))
-
-    alone = stream(BALANCED, 4)
-    first, second = (
-        stream(dataclasses.replace(BALANCED, pipelines=2, pipeline=i), 2) for i in range(2)
-    )
-    shared = [*first[:BATCH], *second[:BATCH], *first[BATCH:], *second[BATCH:]]
-    assert shared == alone
-
-
 def test_the_streamed_reader_cannot_balance(rare_folder: ShardFolder) -> None:
     with pytest.raises(
         ConfigurationError, match=r"training.balance is 'sampling'.*are read in seq"
@@ -196,11 +183,11 @@ def test_the_streamed_reader_cannot_balance(rare_folder: ShardFolder) -> None:
         rare_folder.dataset("train", options=READERS["streamed"], order=BALANCED)
 
 
-def test_labels_are_those_of_the_records_with_an_index_and_without(
+def test_labels_come_from_the_index_or_from_the_records(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shards = shard_folder.shards("train")
-    # Nothing of a record is read while there is an index.
+    # With an index, records are not parsed.
     assert read_labels(shards, {}).tolist() == shard_folder.labels["train"]
     monkeypatch.setattr("components.records.record_index.FOLDER", "nowhere")
     assert read_labels(shards, FEATURE_SPEC).tolist() == shard_folder.labels["train"]
@@ -239,7 +226,7 @@ def test_the_streamed_reader_shuffles_under_the_seed_that_training_sets(
     assert epoch != shard_folder.stored("train")[: len(epoch)]
 
 
-def test_the_streamed_reader_opens_an_epoch_before_the_one_before_it_ends() -> None:
+def test_the_streamed_reader_opens_one_epoch_ahead() -> None:
     length = 1000
     opened = tf.Variable(tf.zeros([4], tf.bool))
 
@@ -267,7 +254,7 @@ def test_the_streamed_reader_needs_no_python(shard_folder: ShardFolder) -> None:
 
 
 def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
-    """Every window of an image, mirrored or not → where it lies."""
+    """Map every window of an image, mirrored or not, to its position."""
     found = {}
     for top, left in itertools.product(range(len(image) - side + 1), repeat=2):
         window = image[top : top + side, left : left + side]
@@ -286,7 +273,7 @@ def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
         pytest.param("decoded in memory", 8, marks=pytest.mark.slow),
     ],
 )
-def test_windows_and_flips_are_random_in_training_and_neither_in_evaluation(
+def test_windows_and_flips_are_random_in_training_only(
     shard_folder: ShardFolder, name: str, margin: int
 ) -> None:
     side = SIZE - margin
@@ -311,7 +298,7 @@ def test_windows_and_flips_are_random_in_training_and_neither_in_evaluation(
     assert [known[pixels] for pixels, _ in examples(again.take(5))] == found[24:64]
 
 
-def test_a_file_cache_is_used_again_while_the_shards_are_the_same(
+def test_a_file_cache_is_reused_for_the_same_shards(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:
     options = InputConfig(cache="file", cache_folder=str(tmp_path / "pixels"))
@@ -332,10 +319,10 @@ def test_a_file_cache_is_used_again_while_the_shards_are_the_same(
     assert len(cached()) == 2
 
 
-def test_a_file_cache_lies_in_the_users_own_folder(shard_folder: ShardFolder) -> None:
+def test_the_default_file_cache_keeps_pixels_in_use(shard_folder: ShardFolder) -> None:
     kept = shard_folder.dataset("eval", options=READERS["file"])
     assert [path.name for path in file_cache.default_folder().glob("eval-*/*")]
-    # What the dataset reads stays, whatever else is asked for.
+    # Pixels in use stay, whatever else is cached.
     little = dataclasses.replace(READERS["file"], cache_file_gib=0.0003)
     with pytest.raises(StorageError, match="are in use"):
         shard_folder.dataset("train", options=little)
@@ -350,7 +337,7 @@ def test_a_file_cache_lies_in_the_users_own_folder(shard_folder: ShardFolder) ->
         (InputConfig(cache="file", cache_file_gib=1e-5), "input.cache_file_gib is 1e-05: raise"),
     ],
 )
-def test_a_cache_that_does_not_fit_is_refused(
+def test_a_cache_that_does_not_fit_is_an_error(
     shard_folder: ShardFolder,
     monkeypatch: pytest.MonkeyPatch,
     options: InputConfig,
@@ -362,7 +349,7 @@ def test_a_cache_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(("available", "expected"), [(10**9, "decoded"), (10**5, "none")])
-def test_auto_keeps_pixels_that_take_less_than_half_of_the_memory(
+def test_auto_caches_pixels_that_take_less_than_half_of_the_memory(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, available: int, expected: str
 ) -> None:
     monkeypatch.setattr(cache, "available_memory", lambda: available)
@@ -381,7 +368,7 @@ def test_shards_without_an_index_are_streamed(
             shard_folder.dataset("eval", options=options)
 
 
-def test_the_indexed_reader_asks_for_local_shards() -> None:
+def test_the_indexed_reader_needs_local_shards() -> None:
     shards = Shards("gs://bucket/examples", "train", {"data": 10})
     options = InputConfig(cache="none", reader="indexed")
     with pytest.raises(ConfigurationError, match="but these are at gs://bucket/examples: choose"):
@@ -389,7 +376,7 @@ def test_the_indexed_reader_asks_for_local_shards() -> None:
 
 
 @pytest.mark.parametrize("most", [1024, 20])
-def test_moments_are_those_of_the_first_training_images(
+def test_moments_of_the_first_training_images(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr("pipeline_def.data.split_statistics._IMAGES", most)
@@ -400,7 +387,7 @@ def test_moments_are_those_of_the_first_training_images(
 
 
 def test_moments_are_exact() -> None:
-    # Sums of squares for which 32 bits are too few.
+    # Sums of squares that need more than 32 bits.
     white = np.full((2, 256, 256, 3), 255, np.uint8)
     batches = tf.data.Dataset.from_tensors((white, [0, 0]))
     assert pixel_moments(batches) == ([255.0] * 3, [0.0] * 3)

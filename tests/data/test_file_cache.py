@@ -16,7 +16,7 @@ from pipeline_def.data.file_cache import default_folder, open_pixels
 
 SHAPE = (4, 8, 8, 3)
 SIZE = 4 * 8 * 8 * 3
-# Of files with their headers of 128 bytes: two sets of pixels, not three.
+# Room for two sets of pixels with headers of 128 bytes, not three.
 TWO = 2 * (SIZE + 128) + SIZE // 2
 
 
@@ -25,11 +25,11 @@ def fill(pixels: Any, labels: Any) -> None:
 
 
 def never(pixels: Any, labels: Any) -> None:
-    raise AssertionError("the pixels are there")
+    raise AssertionError("the pixels are cached")
 
 
 def cached(folder: Path, name: str, *, limit: int = TWO, fill: Any = fill) -> Any:
-    # Entries are told apart by when they were last used: the clock must go on in between.
+    # Entries are ordered by last use, so the clock must advance.
     time.sleep(0.01)
     return open_pixels(folder / name, SHAPE, limit=limit, fill=fill)[0]
 
@@ -45,13 +45,13 @@ def test_pixels_are_written_once_and_then_mapped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(labels, np.arange(4))
 
 
-def test_those_unused_for_longest_go_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_pixels_go_first(tmp_path: Path) -> None:
     for name in ("a", "b", "a", "c"):
         cached(tmp_path, name)
     assert names(tmp_path) == {"a", "c"}
 
 
-def test_pixels_in_use_stay_and_what_cannot_fit_is_an_error(tmp_path: Path) -> None:
+def test_pixels_in_use_stay(tmp_path: Path) -> None:
     a, b = cached(tmp_path, "a"), cached(tmp_path, "b")
     with pytest.raises(StorageError, match=r"in .* are in use, .* choose another"):
         cached(tmp_path, "c")
@@ -78,13 +78,13 @@ def test_another_process_keeps_what_it_uses(tmp_path: Path) -> None:
         for name in ("b", "c"):
             cached(tmp_path, name)
         assert names(tmp_path) == {"a", "c"}
-        # However it ends: a lock that outlived its process would fill the disk.
+        # A lock that outlived its process would fill the disk.
         other.kill()
     cached(tmp_path, "d", limit=SIZE + 200)
     assert names(tmp_path) == {"d"}
 
 
-def test_what_a_killed_process_left_is_written_anew_or_removed(tmp_path: Path) -> None:
+def test_pixels_of_a_killed_process_are_rewritten_or_removed(tmp_path: Path) -> None:
     def killed(pixels: Any, labels: Any) -> None:
         raise KeyboardInterrupt
 
@@ -96,7 +96,7 @@ def test_what_a_killed_process_left_is_written_anew_or_removed(tmp_path: Path) -
     assert names(tmp_path) == {"a", "c"}
 
 
-def test_a_full_disk_is_an_error_and_makes_room_first(
+def test_a_full_disk_evicts_pixels_and_then_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached(tmp_path, "a")
@@ -113,7 +113,7 @@ def test_a_full_disk_is_an_error_and_makes_room_first(
         cached(tmp_path, "c")
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file/pixels cannot be used: .* Choose another"):
         cached(tmp_path / "file" / "pixels", "a")

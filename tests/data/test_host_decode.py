@@ -50,12 +50,12 @@ FILES = {
     "gray": jpeg("L"),
     "progressive": jpeg(progressive=True),
     "low quality": jpeg(quality=5),
-    "with a warning: ends too early": jpeg()[:-40],
+    "with a warning: truncated": jpeg()[:-40],
 }
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_jpegs_give_the_pixels_of_the_served_graph(name: str) -> None:
+def test_jpegs_have_the_pixels_of_the_served_graph(name: str) -> None:
     config = TransformConfig(size=SIZE)
     files = [FILES[name], FILES["4:2:0"]]
     try:
@@ -69,7 +69,7 @@ def test_jpegs_give_the_pixels_of_the_served_graph(name: str) -> None:
 
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
 @pytest.mark.parametrize("margin", [0, 9])
-def test_every_storage_gives_the_pixels_of_the_served_graph(
+def test_every_storage_has_the_pixels_of_the_served_graph(
     storage: Literal["jpeg", "png", "raw"], margin: int
 ) -> None:
     config = TransformConfig(size=SIZE - margin, margin=margin, storage=storage)
@@ -83,19 +83,19 @@ def test_every_storage_gives_the_pixels_of_the_served_graph(
 
 @pytest.mark.parametrize("size", [16, 64])
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
-def test_another_size_is_refused(storage: Literal["jpeg", "png", "raw"], size: int) -> None:
+def test_another_size_is_an_error(storage: Literal["jpeg", "png", "raw"], size: int) -> None:
     image = picture(2, height=size, width=size)
     file = image.tobytes() if storage == "raw" else encode(image, storage.upper())
     with pytest.raises(ValueError, match=r"33|reshape"):
         decode_all([file], TransformConfig(size=SIZE, storage=storage))
 
 
-def test_what_is_no_image_is_refused() -> None:
+def test_an_unreadable_image_is_an_error() -> None:
     with pytest.raises(ValueError, match="a stored image is unreadable, not 33 x 33"):
         decode_all([b"no image at all"], TransformConfig(size=SIZE, storage="png"))
 
 
-def test_a_tensor_that_took_a_batch_over_keeps_its_pixels() -> None:
+def test_a_tensor_that_took_over_a_batch_keeps_its_pixels() -> None:
     memory = BatchMemory()
 
     def batch(number: Any) -> Any:
@@ -112,7 +112,7 @@ def test_a_tensor_that_took_a_batch_over_keeps_its_pixels() -> None:
     assert len(memory._memory) < 400
 
 
-def test_windows_are_cut_into_memory_that_no_batch_lies_in() -> None:
+def test_windows_are_cut_into_unused_memory() -> None:
     pixels = np.asarray(picture(3, height=9, width=9))[np.newaxis]
     memory = BatchMemory()
 
@@ -123,10 +123,16 @@ def test_windows_are_cut_into_memory_that_no_batch_lies_in() -> None:
     first, second = cut(1, 2, 0), cut(3, 0, 1)
     np.testing.assert_array_equal(first[0], pixels[0, 1:6, 2:7])
     np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
-    address = first.ctypes.data
+    assert second.ctypes.data % 64 == 0
+    address, part = first.ctypes.data, first[0, 1:2]
     del first
+    # A view of it is still in use.
+    assert cut(0, 0, 0).ctypes.data != address
+    np.testing.assert_array_equal(part, pixels[0, 2:3, 2:7])
+    del part
     assert cut(0, 0, 0).ctypes.data == address
     np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
+    assert memory.take((5, 8)).shape == (5, 8)
 
 
 def test_pillow_agrees() -> None:

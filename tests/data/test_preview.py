@@ -37,7 +37,7 @@ def canonical(config: TransformConfig, count: int = 40) -> list[bytes]:
     return found
 
 
-def test_seen_is_what_the_model_is_given(shard_folder: ShardFolder) -> None:
+def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
     seen, augmented = preview(shard_folder.images["eval"], custom_config(**OFF))
     np.testing.assert_array_equal(seen, shard_folder.pixels("eval"))
     assert augmented is seen
@@ -45,7 +45,7 @@ def test_seen_is_what_the_model_is_given(shard_folder: ShardFolder) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("storage", ["jpeg", "raw"])
-def test_with_a_margin_training_sees_other_windows(storage: Any) -> None:
+def test_a_margin_gives_random_windows(storage: Any) -> None:
     config = TransformConfig(size=24, margin=9, storage=storage)
     files = canonical(config)
     seen, augmented = preview(files, custom_config(transform=config, **OFF))
@@ -58,7 +58,7 @@ def test_with_a_margin_training_sees_other_windows(storage: Any) -> None:
     assert {top for top, _ in corners} == {left for _, left in corners} == set(range(10))
 
 
-def test_about_half_are_mirrored_by_a_flip() -> None:
+def test_flip_mirrors_about_half() -> None:
     seen, augmented = preview(canonical(TransformConfig(size=32)), custom_config(flip=True, **OFF))
     mirrored = (augmented == seen[:, :, ::-1]).all((1, 2, 3))
     kept = (augmented == seen).all((1, 2, 3))
@@ -66,7 +66,7 @@ def test_about_half_are_mirrored_by_a_flip() -> None:
     assert 10 <= mirrored.sum() <= 30
 
 
-def test_a_batch_changes_as_in_a_step_of_training() -> None:
+def test_a_batch_is_augmented_as_in_a_training_step() -> None:
     files = canonical(TransformConfig(size=32))[:8]
     options: dict[str, Any] = {"shift": 0.2, "rotation": 10.0, "brightness": 0.4, "cutout": 0.3}
     seen, augmented = preview(files, custom_config(seed=3, **options))
@@ -89,7 +89,7 @@ def test_policies_are_shown() -> None:
 
 
 @pytest.mark.parametrize("option", [{"mixup": 1.0}, {"cutmix": 1.0}], ids=["mixup", "cutmix"])
-def test_neighbours_of_one_class_are_mixed_with_other_classes(option: dict[str, Any]) -> None:
+def test_images_are_mixed_across_classes(option: dict[str, Any]) -> None:
     # Twenty black images, then twenty white ones.
     config = TransformConfig(size=8, storage="raw")
     files = [bytes(192)] * 20 + [b"\xff" * 192] * 20
@@ -108,8 +108,8 @@ def test_the_seed_decides() -> None:
     assert (first != other).any()
 
 
-def test_no_two_images_of_many_are_changed_alike() -> None:
-    # More than are augmented at once: each batch has random numbers of its own.
+def test_every_image_is_augmented_differently() -> None:
+    # More than one batch, each with its own random numbers.
     files = [encode(picture(7, height=32, width=32), "JPEG")] * 64
     _, augmented = preview(files, custom_config(shift=0.5, rotation=90.0))
     assert len(np.unique(augmented.reshape(64, -1), axis=0)) == 64

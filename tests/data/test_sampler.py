@@ -19,7 +19,7 @@ COUNTS = [23, 17, 20, 31, 9]
 STARTS = np.cumsum([0, *COUNTS])
 
 
-def test_the_examples_in_the_docstrings_hold() -> None:
+def test_docstring_examples() -> None:
     failed, tried = doctest.testmod(sampler)
     assert (failed, tried) == (0, 7)
 
@@ -29,14 +29,14 @@ def epochs(*, mixed: int, seed: int = 3) -> list[list[int]]:
     return [epoch.tolist() for epoch in found.reshape(3, 100)]
 
 
-def test_each_epoch_holds_every_record_once_in_an_order_of_its_own() -> None:
+def test_each_epoch_takes_every_record_once_in_a_new_order() -> None:
     first, second, third = epochs(mixed=2)
     assert sorted(first) == sorted(second) == sorted(third) == list(range(100))
     assert len({tuple(first), tuple(second), tuple(third), tuple(range(100))}) == 4
     assert epochs(mixed=2, seed=4)[0] != first
 
 
-def test_shards_are_read_so_many_at_a_time() -> None:
+def test_shards_are_mixed_two_at_a_time() -> None:
     for epoch in epochs(mixed=2):
         shards = np.searchsorted(STARTS, epoch, side="right") - 1
         open_shards: set[int] = set()
@@ -56,7 +56,7 @@ def test_workers_take_the_batches_of_one_in_turn() -> None:
     assert np.stack(parts, axis=1).ravel().tolist() == alone
 
 
-# Records of three classes lie anywhere; 11, 3 and 1 of them, and no label id 2.
+# Records of three classes in random order: 11, 3 and 1 of them, and no label id 2.
 LABELS = np.random.default_rng(0).permutation([0] * 11 + [1] * 3 + [3])
 
 
@@ -64,16 +64,16 @@ def balanced(positions: int = 600, *, seed: int = 3) -> Int64Array:
     return ClassBalancedSampler(LABELS, seed=seed).at(np.arange(positions))
 
 
-def test_classes_come_by_turns_each_in_an_order_of_its_own() -> None:
+def test_each_round_takes_every_class_in_random_order() -> None:
     turns = [tuple(turn) for turn in LABELS[balanced()].reshape(-1, 3).tolist()]
     assert all(sorted(turn) == [0, 1, 3] for turn in turns)
-    # All six orders, 33 times each on the average.
+    # All six orders, 33 times each on average.
     counts = Counter(turns)
     assert len(counts) == 6
     assert min(counts.values()) > 15
 
 
-def test_within_a_class_each_record_comes_equally_often_to_within_one() -> None:
+def test_a_class_cycles_through_its_records() -> None:
     records = balanced()
     for label, of_class in ((0, 11), (1, 3), (3, 1)):
         stream = records[LABELS[records] == label]
@@ -95,14 +95,14 @@ def test_the_seed_decides_and_the_epochs_differ() -> None:
 @pytest.mark.parametrize(
     "order", [ClassBalancedSampler(LABELS, seed=1), ShuffledSampler([9, 6], mixed=1, seed=1)]
 )
-def test_any_position_can_be_asked_for(order: Sampler) -> None:
+def test_samplers_have_random_access(order: Sampler) -> None:
     whole = order.at(np.arange(5000))
     asked = np.random.default_rng(0).integers(0, 5000, (7, 40))
     assert order.at(asked).tolist() == whole[asked].tolist()
 
 
-def test_classes_do_not_share_their_random_numbers() -> None:
-    # Two classes of ten: were they shuffled alike, one would follow from the other.
+def test_classes_have_independent_random_numbers() -> None:
+    # Two classes of ten must not be shuffled alike.
     order = ClassBalancedSampler([0] * 10 + [1] * 10, seed=0)
     records = order.at(np.arange(2000))
     first, second = records[records < 10], records[records >= 10] - 10

@@ -9,7 +9,7 @@ from pipeline_def.data.shards import Shards, map_shards
 
 
 @pytest.mark.parametrize(("at_random", "most"), [(False, 64), (True, 200)])
-def test_shards_are_mapped_and_few_stay_open_unless_all_are_read_at_a_time(
+def test_few_shards_stay_mapped_except_for_random_access(
     tmp_path: Path, at_random: bool, most: int
 ) -> None:
     paths = []
@@ -24,7 +24,7 @@ def test_shards_are_mapped_and_few_stay_open_unless_all_are_read_at_a_time(
     assert most // 2 < kept <= most
 
 
-def test_examples_of_tfx_s_own_transform_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_examples_of_tfx_transform_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "Split-train").mkdir()
     with pytest.raises(DataError, match="ImageTransform has not written these examples"):
         Shards.of_pattern(f"{tmp_path}/Split-train/*")

@@ -16,7 +16,7 @@ def jpeg(mode: str = "RGB", **options: Any) -> bytes:
     return encode(picture(1, height=HEIGHT, width=WIDTH).convert(mode), "JPEG", **options)
 
 
-# What a frame says beside the size: rows of a unit, and whether rows come one after the other.
+# File, rows of a coded unit, and whether the JPEG is sequential.
 FILES = {
     "4:4:4": (jpeg(subsampling=0), 8, True),
     "4:2:2": (jpeg(subsampling=1), 8, True),
@@ -29,7 +29,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_upper_rows_have_the_pixels_of_the_whole(name: str) -> None:
+def test_the_upper_rows_have_the_same_pixels(name: str) -> None:
     file, unit_rows, sequential = FILES[name]
     frame = read_frame(memoryview(file))
     assert frame is not None
@@ -55,11 +55,11 @@ def test_the_upper_rows_have_the_pixels_of_the_whole(name: str) -> None:
     ],
     ids=["empty", "start only", "PNG", "no start", "cut off", "filled up", "arithmetic"],
 )
-def test_what_has_no_plain_frame_is_left_to_others(file: bytes) -> None:
+def test_files_without_a_plain_frame(file: bytes) -> None:
     assert read_frame(file) is None
 
 
-def test_a_frame_of_no_rows_is_none() -> None:
+def test_a_frame_without_rows() -> None:
     file = bytearray(jpeg())
     frame = read_frame(bytes(file))
     assert isinstance(frame, Frame)

@@ -55,7 +55,7 @@ def test_an_upright_jpeg_is_kept_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_all_else_becomes_a_jpeg_of_what_a_person_sees(name: str) -> None:
+def test_other_files_become_a_jpeg_as_a_person_sees_them(name: str) -> None:
     file = CHANGED[name]
     opened = Image.open(io.BytesIO(file))
     seen = as_seen(opened, orientation=opened.getexif().get(0x0112, 1))
@@ -63,14 +63,14 @@ def test_all_else_becomes_a_jpeg_of_what_a_person_sees(name: str) -> None:
     assert kept != file
     pixels = simplejpeg.decode_jpeg(kept, "RGB")
     assert pixels.shape == seen.shape
-    # Encoded once; another turn, or CMYK taken for RGB, would be tens of levels.
+    # Encoded once; a wrong rotation, or CMYK taken for RGB, would be tens of levels off.
     assert np.abs(pixels.astype(int) - seen).mean() < 4
     np.testing.assert_array_equal(pixels, decode_file(tf.constant(kept)))
     assert keep_original(kept, CONFIG) is kept
 
 
 @pytest.mark.parametrize(("chroma", "expected"), [("full", "444"), ("half", "420")])
-def test_quality_and_colours_are_those_of_transform(chroma: Any, expected: str) -> None:
+def test_quality_and_chroma_follow_the_configuration(chroma: Any, expected: str) -> None:
     config = TransformConfig(storage="originals", chroma=chroma, quality=30)
     kept = keep_original(CHANGED["PNG"], config)
     assert simplejpeg.decode_jpeg_header(kept)[3] == expected
@@ -86,12 +86,12 @@ def test_a_huge_image_is_shrunk_once(monkeypatch: pytest.MonkeyPatch, file: byte
     assert np.abs(pixels.astype(int) - expected).mean() < 3
 
 
-def test_a_line_is_no_longer_than_a_jpeg_may_be() -> None:
+def test_a_line_is_shortened_to_the_limit_of_jpeg() -> None:
     file = encode(Image.new("RGB", (70_000, 1), "red"), "PNG")
     assert simplejpeg.decode_jpeg(keep_original(file, CONFIG), "RGB").shape == (1, 65_500, 3)
 
 
 @pytest.mark.parametrize("damage", [KEPT["4:2:0"][:-300], b"no image at all"])
-def test_what_is_broken_stops_the_step(damage: bytes) -> None:
+def test_a_broken_file_is_an_error(damage: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         keep_original(damage, CONFIG)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from components.images.picture import Picture
-from components.images.thumbnails import make_thumbnail, picture_of
+from components.images.thumbnails import SMALLEST_HEAT_MAP, lay_over, make_thumbnail, picture_of
 from tests.pictures import encode, picture
 
 WIDTH, HEIGHT = 300, 200
@@ -39,7 +39,7 @@ def half_transparent() -> Image.Image:
 
 def rotated() -> bytes:
     exif = Image.Exif()
-    exif[0x0112] = 6  # Turned by a quarter: left is up.
+    exif[0x0112] = 6  # A quarter turn: left is up.
     return encode(photograph(), "JPEG", exif=exif)
 
 
@@ -67,8 +67,9 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize(("encoded", "left", "right"), SEEN.values(), ids=SEEN.keys())
-def test_a_thumbnail_shows_what_a_person_sees(encoded: bytes, left: Any, right: Any) -> None:
+@pytest.mark.parametrize("name", SEEN)
+def test_a_thumbnail_shows_what_a_person_sees(name: str) -> None:
+    encoded, left, right = SEEN[name]
     pixels = pixels_of(make_thumbnail(encoded))
     assert pixels.shape == (64, 96, 3)
     np.testing.assert_allclose(pixels[32, 20], left, atol=6)
@@ -87,7 +88,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png_of(width: int, height: int) -> bytes:
-    """Say that it has that many pixels, and end."""
+    """Return a PNG that states a size, without pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + data
@@ -104,11 +105,11 @@ NOTHING_TO_SEE = {
 }
 
 
-@pytest.mark.parametrize("data", NOTHING_TO_SEE.values(), ids=NOTHING_TO_SEE.keys())
-def test_what_cannot_be_shown_has_no_thumbnail(
-    data: bytes, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", NOTHING_TO_SEE)
+def test_unreadable_and_huge_files_have_no_thumbnail(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whoever asks for memory for so many pixels has not looked at the header.
+    # The header must be checked before memory is allocated.
     create, asked = vars(Image)["core"].new, [0]
 
     def new(mode: str, size: tuple[int, int]) -> Any:
@@ -116,7 +117,7 @@ def test_what_cannot_be_shown_has_no_thumbnail(
         return create(mode, size)
 
     monkeypatch.setattr("PIL.Image.core.new", new)
-    assert make_thumbnail(data) is None
+    assert make_thumbnail(NOTHING_TO_SEE[name]) is None
     assert max(asked) <= 40e6
 
 
@@ -141,23 +142,19 @@ BROKEN_OFF = {
 }
 
 
-@pytest.mark.parametrize(("kind", "options"), BROKEN_OFF.values(), ids=BROKEN_OFF.keys())
-def test_of_a_truncated_image_the_part_before_is_shown(kind: str, options: Any) -> None:
+@pytest.mark.parametrize("name", BROKEN_OFF)
+def test_the_readable_part_of_a_broken_image_is_shown(name: str) -> None:
+    kind, options = BROKEN_OFF[name]
     data = encode(noise(), kind, **options)
+    damaged = bytearray(data)
+    damaged[len(data) * 9 // 10] ^= 0xFF
     whole = pixels_of(make_thumbnail(data))
-    part = pixels_of(make_thumbnail(data[: len(data) * 7 // 10]))
-    assert part.shape == whole.shape
-    # The colours of a GIF are all there, those of a progressive JPEG at first only roughly.
-    top = np.abs(part - whole)[: len(whole) // 4].mean()
-    assert top < (50 if "progressive" in options else 3)
-
-
-def test_what_is_damaged_in_the_middle_is_shown_up_to_there() -> None:
-    data = bytearray(encode(noise(), "PNG"))
-    data[len(data) * 9 // 10] ^= 0xFF
-    whole = pixels_of(make_thumbnail(encode(noise(), "PNG")))
-    part = pixels_of(make_thumbnail(bytes(data)))
-    assert np.abs(part - whole)[: len(whole) // 4].mean() < 3
+    for broken in (data[: len(data) * 7 // 10], *([bytes(damaged)] if name == "PNG" else [])):
+        part = pixels_of(make_thumbnail(broken))
+        assert part.shape == whole.shape
+        # A GIF starts with all colors, a progressive JPEG with rough ones.
+        top = np.abs(part - whole)[: len(whole) // 4].mean()
+        assert top < (50 if "progressive" in options else 3)
 
 
 SIZES = {
@@ -169,18 +166,14 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(("size", "shown"), SIZES.values(), ids=SIZES.keys())
-def test_the_longer_side_is_limited(size: tuple[int, int], shown: tuple[int, int]) -> None:
+@pytest.mark.parametrize("name", SIZES)
+def test_the_longer_side_is_limited(name: str) -> None:
+    size, shown = SIZES[name]
     for kind in ("JPEG", "PNG"):
         found = make_thumbnail(encode(Image.new("RGB", size, "red"), kind))
         assert found is not None
         assert (found.width, found.height) == shown
         np.testing.assert_allclose(pixels_of(found)[0, 0], RED, atol=6)
-
-
-def test_the_same_image_gives_the_same_bytes() -> None:
-    data = encode(noise(), "JPEG")
-    assert make_thumbnail(data) == make_thumbnail(data)
 
 
 def test_small_images_stay_sharp() -> None:
@@ -194,3 +187,17 @@ def test_a_thumbnail_of_a_photograph_is_small() -> None:
     shown = make_thumbnail(encode(picture(1, height=600, width=800), "JPEG"))
     assert shown is not None
     assert len(shown.jpeg) < 5_000
+
+
+def test_hot_is_bright_and_cold_is_dark() -> None:
+    heat = np.zeros((8, 8), np.float32)
+    heat[:, 4:] = 1
+    shown = lay_over(heat, np.full((8, 8, 3), 128, np.uint8))
+    assert shown.shape == (SMALLEST_HEAT_MAP, SMALLEST_HEAT_MAP, 3)
+    cold, hot = shown[:, :24].mean(), shown[:, -24:].mean()
+    assert hot > 2 * cold
+    # The image shows through both.
+    lighter = lay_over(heat, np.full((8, 8, 3), 255, np.uint8))
+    assert (lighter.astype(int) - shown > 20).all()
+    large = np.zeros((200, 200, 3), np.uint8)
+    assert lay_over(heat, large).shape == large.shape

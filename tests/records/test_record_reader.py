@@ -16,13 +16,13 @@ from components.records.shard_files import list_shards, write_index
 from components.records.tfrecord import RecordWriter, Value, serialize
 from pipeline_def.data.shards import RecordTable, Shards
 
-# Sizes around the lengths that need one byte more to be written down.
+# Sizes at which the encoded length grows by a byte.
 IMAGES = [b"", b"x", b"x" * 127, b"x" * 128, b"x" * 16_384, random.Random(0).randbytes(3_000_000)]
 NAMES = ["a/1.png", "größer/猫.jpg", "byte \udcff.jpg", "x" * 300, "", "b"]
 
 
 def record(data: bytes) -> bytes:
-    """Frame what need not be an example."""
+    """Frame data that need not be an example."""
     return len(data).to_bytes(8, "little") + bytes(4) + data + bytes(4)
 
 
@@ -42,7 +42,7 @@ def make_features(number: int) -> dict[str, Value]:
 
 
 def write_shard(path: Path) -> list[bytes]:
-    """Write a record for each image; return the names as they are stored."""
+    """Write a record for each image; return the stored names."""
     with RecordWriter(str(path)) as writer:
         for number in range(len(IMAGES)):
             writer.write(serialize(make_features(number)))
@@ -59,7 +59,7 @@ def test_features_read_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [3_000_000, 5, -1])
-def test_a_file_that_is_cut_off_is_one_sentence(tmp_path: Path, left: int) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path, left: int) -> None:
     path = tmp_path / "shard"
     write_shard(path)
     path.write_bytes(path.read_bytes()[:left])
@@ -67,7 +67,7 @@ def test_a_file_that_is_cut_off_is_one_sentence(tmp_path: Path, left: int) -> No
         list(read_features(str(path), (b"image/filename",)))
 
 
-def test_a_shortened_record_is_one_of_the_shorter_image(tmp_path: Path) -> None:
+def test_a_shortened_record_equals_one_of_the_shortened_image(tmp_path: Path) -> None:
     write_shard(tmp_path / "shard")
     read = list(read_shortened(str(tmp_path / "shard"), "image/encoded", 8))
     expected = [
@@ -78,7 +78,7 @@ def test_a_shortened_record_is_one_of_the_shorter_image(tmp_path: Path) -> None:
     assert [length for _, length in read] == [len(image) for image in IMAGES]
 
 
-def test_a_record_without_the_feature_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_record_without_the_feature_is_unchanged(tmp_path: Path) -> None:
     write_shard(tmp_path / "shard")
     read = list(read_shortened(str(tmp_path / "shard"), "image", 8))
     whole = [b"".join(serialize(make_features(number))) for number in range(len(IMAGES))]
@@ -94,10 +94,10 @@ INDEX = "records/train/shard.npy"
 ROWS = np.array([[12, 5, 0]])
 DAMAGE = {
     "another wire type": ("Split-train/shard", record(b"\x08\x01")),
-    "a field that ends beyond its record": ("Split-train/shard", record(b"\x0a\x7f" + b"x" * 9)),
+    "a field ends beyond its record": ("Split-train/shard", record(b"\x0a\x7f" + b"x" * 9)),
     "a length without an end": ("Split-train/shard", record(b"\x0a" + b"\xff" * 99)),
     "nothing in a record": ("Split-train/shard", record(b"\x0a")),
-    "no array": (INDEX, b"\x93NUMPY"),
+    "not an array": (INDEX, b"\x93NUMPY"),
     "an archive of arrays": (INDEX, b"PK\3\4" + bytes(99)),
     "an array of objects": (INDEX, saved(np.array([None]))),
     "an array of another shape": (INDEX, saved(ROWS[:, :2])),
@@ -116,8 +116,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_one_sentence(tmp_path: Path, damage: str) -> None:
-    """Whichever reader meets it first; a file that is as it was written is read by all."""
+def test_a_damaged_file_is_an_error(tmp_path: Path, damage: str) -> None:
+    """Whichever reader finds it first; all of them read intact files."""
     uri = str(tmp_path)
     write_indexed_shard(
         uri, "train", "shard", [{"image/encoded": b"x" * 20, "image/class/label": 0}]
@@ -138,7 +138,7 @@ def test_a_split_without_shards_has_no_records(tmp_path: Path) -> None:
 
 
 def read_all(uri: str) -> None:
-    """Read the shards and the indexes that are there, as the steps of the pipeline do."""
+    """Read shards and indexes as the pipeline does."""
     for shard in list_shards(uri, "train"):
         RecordTable.read(Shards.of_pattern(f"{uri}/Split-train/*"))
         list(read_features(shard, (b"image/encoded",)))

@@ -11,7 +11,7 @@ from components.records.shard_work import ConcurrentDoFn
 
 
 class Work(ConcurrentDoFn):
-    """Element → seconds that it takes; a negative one fails."""
+    """Elements are durations in seconds; negative ones fail."""
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
@@ -39,7 +39,7 @@ def do(work: Work, *elements: float) -> None:
     work.finish_bundle()
 
 
-def test_a_bundle_is_done_when_all_its_elements_are() -> None:
+def test_a_bundle_ends_when_all_its_elements_are_done() -> None:
     work = Work(2)
     do(work, 0.03, 0.0, 0.02, 0.01)
     assert sorted(work.written) == [0.0, 0.01, 0.02, 0.03]
@@ -58,7 +58,7 @@ def test_nothing_is_written_after_a_failure_is_reported(elements: tuple[float, .
     assert work.written == [*reported, 0.0]
 
 
-def test_beam_adds_nothing_to_a_sentence_for_the_user() -> None:
+def test_beam_does_not_change_messages_for_users() -> None:
     arguments = ["--runner=FnApiRunner", "--direct_running_mode=in_memory"]
     with pytest.raises(DataError) as caught, beam.Pipeline(argv=arguments) as pipeline:
         _ = pipeline | beam.Create([1], reshuffle=False) | beam.ParDo(Mistake(1))

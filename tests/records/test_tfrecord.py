@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from components.records.tfrecord import RecordWriter, Value, serialize
 
-# Sizes around the lengths that need one byte more to be written down.
+# Sizes at which the encoded length grows by a byte.
 BYTES = [
     b"",
     b"x",
@@ -24,7 +24,7 @@ TEXTS: list[Value] = ["", "cat", "Katze, größer", "猫"]
 
 
 def reference(features: dict[str, Value]) -> bytes:
-    """The same record by TensorFlow's own classes."""
+    """Serialize with TensorFlow's own classes."""
     example = tf.train.Example()
     for name, value in features.items():
         feature = example.features.feature[name]
@@ -38,7 +38,7 @@ def reference(features: dict[str, Value]) -> bytes:
 
 
 @pytest.mark.parametrize("value", [*BYTES, *NUMBERS, *TEXTS], ids=lambda v: str(v)[:12])
-def test_same_bytes_as_tensorflows_own_class(value: Value) -> None:
+def test_bytes_match_those_of_tensorflow(value: Value) -> None:
     features: dict[str, Value] = {"z": value, "image/encoded": b"\xff\xd8" * 500, "a/b": 7}
     assert b"".join(serialize(features)) == reference(features)
 
@@ -48,7 +48,7 @@ def test_bytes_are_not_copied() -> None:
     assert any(part is value for part in serialize({"image/encoded": value}))
 
 
-def test_names_that_are_no_utf8_keep_their_bytes() -> None:
+def test_names_that_are_not_utf8_keep_their_bytes() -> None:
     record = b"".join(serialize({"name": os.fsdecode(b"caf\xe9.jpg")}))
     feature = tf.train.Example.FromString(record).features.feature["name"]
     assert feature.bytes_list.value[0] == b"caf\xe9.jpg"
@@ -59,14 +59,12 @@ def test_tensorflow_reads_the_file(tmp_path: Path) -> None:
     with RecordWriter(str(tmp_path / "shard")) as writer:
         for record in records:
             writer.write([record[:1], record[1:]])
-    # It checks the checksums of every record.
+    # It verifies all checksums.
     read = tf.data.TFRecordDataset(str(tmp_path / "shard")).as_numpy_iterator()
     assert list(read) == records
 
 
-def test_a_file_system_that_takes_a_part_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "writev", lambda file, parts: write(file, b"".join(parts)[:7]))
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:1000]))

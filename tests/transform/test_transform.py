@@ -19,13 +19,13 @@ from pipeline_def.data.shards import RecordTable, Shards
 from tests import nodes
 from tests.conftest import SIZE
 
-# One process makes what they share.
+# One process builds the shared fixtures.
 pytestmark = [pytest.mark.xdist_group("transformed"), pytest.mark.slow]
 
 CONFIG = TransformConfig(size=SIZE)
 
 
-def test_one_shard_out_for_each_shard_in_with_its_records_in_order(
+def test_each_input_shard_gives_one_output_shard_with_its_records_in_order(
     ingested: nodes.Ingested, transformed: nodes.Transformed
 ) -> None:
     assert read_index(transformed.examples.uri) == read_index(ingested.examples.uri)
@@ -40,7 +40,7 @@ def test_one_shard_out_for_each_shard_in_with_its_records_in_order(
         assert new == raw
 
 
-def test_records_hold_what_readers_need(transformed: nodes.Transformed) -> None:
+def test_records_hold_the_features_for_readers(transformed: nodes.Transformed) -> None:
     [first, *_] = nodes.read_examples(transformed.examples, "train")
     assert set(first.features.feature) == {example.ENCODED, example.FILENAME, example.LABEL_ID}
     spec = tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec()
@@ -64,7 +64,7 @@ def test_the_served_graph_letterboxes_as_transform_does(
 ) -> None:
     config = TransformConfig(size=SIZE, fit="letterbox", storage="raw")
     stored = nodes.transform(ingested, tmp_path, config=config)
-    # As `serving/signatures.py` applies it, to the bytes alone.
+    # As `serving/signatures.py` applies it, to the bytes only.
     graph = tft.TFTransformOutput(stored.graph.uri).transform_savedmodel_dir
     serve = SavedModelLoader(graph).apply_transform_model
     for raw, record in zip(
@@ -79,12 +79,12 @@ def test_the_served_graph_letterboxes_as_transform_does(
         [served] = serve({example.ENCODED: tf.constant([[encoded]])})[example.ENCODED].numpy()
         assert served == kept
         pixels = decode(tf.constant([served]), config).numpy()[0]
-        # The pictures are 24 x 32: a bar of 4 rows above and below, of one colour.
+        # The pictures are 24 x 32, so there are bars of 4 rows above and below, of one color.
         bars = np.concatenate([pixels[:4], pixels[-4:]]).reshape(-1, 3)
         assert len(np.unique(bars, axis=0)) == 1
 
 
-def test_originals_are_kept_for_training_and_nothing_else_changes(
+def test_originals_are_kept_in_the_train_split_only(
     ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     config = TransformConfig(size=SIZE, storage="originals")
@@ -107,14 +107,14 @@ def test_originals_are_kept_for_training_and_nothing_else_changes(
     assert read_index(kept.examples.uri) == read_index(transformed.examples.uri)
 
 
-def test_same_bytes_with_one_worker_and_with_several(
+def test_one_worker_and_several_write_the_same_bytes(
     ingested: nodes.Ingested, transformed: nodes.Transformed, tmp_path: Path
 ) -> None:
     again = nodes.transform(ingested, tmp_path, config=CONFIG, beam_args=nodes.TWO_WORKERS)
     assert nodes.shard_bytes(again.examples) == nodes.shard_bytes(transformed.examples)
 
 
-def test_the_index_says_where_each_image_lies(transformed: nodes.Transformed) -> None:
+def test_the_record_index_locates_each_image(transformed: nodes.Transformed) -> None:
     shards = Shards.of_pattern(f"{transformed.examples.uri}/Split-train/*")
     table = RecordTable.read(shards)
     records = nodes.read_examples(transformed.examples, "train")
