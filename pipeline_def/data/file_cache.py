@@ -14,14 +14,17 @@ import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from components.contract.errors import StorageError
 from components.contract.machine import gib
-from pipeline_def.data.host_calls import Pixels
 from pipeline_def.data.sampler import Int64Array
+
+if TYPE_CHECKING:
+    # TensorFlow takes seconds to load.
+    from pipeline_def.data.host_calls import Pixels
 
 # Labels are written last: pixels without them are incomplete.
 _PIXELS, _LABELS = "pixels.npy", "labels.npy"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import cv2
@@ -80,32 +80,16 @@ def case_name(options: dict[str, Any]) -> str:
 
 every_case = pytest.mark.parametrize("options", CASES, ids=case_name)
 
-Way = Callable[[AugmentationConfig, Array, Array], tuple[tf.Tensor, tf.Tensor]]
 
+def test_a_graph_gives_the_same_as_eager_calls() -> None:
+    config = dataclasses.replace(OFF, **EVERYTHING)
 
-def in_a_function(config: AugmentationConfig, images: Array, labels: Array) -> Any:
     @tf.function(autograph=False, jit_compile=False)
     def step(images: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> Any:
         return augment(images, labels, seed=seed, config=config, classes=CLASSES)
 
-    return step(tf.constant(images), tf.constant(labels), tf.constant([0, 1], tf.int64))
-
-
-def under_a_strategy(config: AugmentationConfig, images: Array, labels: Array) -> Any:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    return strategy.run(in_a_function, (config, images, labels))
-
-
-@pytest.mark.parametrize("options", CASES[-1:], ids=case_name)
-@pytest.mark.parametrize(
-    "way",
-    [in_a_function, pytest.param(under_a_strategy, marks=pytest.mark.slow)],
-)
-def test_every_way_to_call_it_gives_the_same(way: Way, options: dict[str, Any]) -> None:
-    config = dataclasses.replace(OFF, **options)
-    images, labels = way(config, SMOOTH, LABELS)
-    expected_images, expected_labels = run(SMOOTH, labels=LABELS, **options)
-    assert images.shape == SMOOTH.shape
+    images, labels = step(tf.constant(SMOOTH), tf.constant(LABELS), tf.constant([0, 1], tf.int64))
+    expected_images, expected_labels = run(SMOOTH, labels=LABELS, **EVERYTHING)
     np.testing.assert_array_equal(images, expected_images)
     np.testing.assert_allclose(labels, expected_labels, atol=1e-6)
 

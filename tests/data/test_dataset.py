@@ -153,16 +153,9 @@ def test_several_workers_read_the_examples_of_one_worker_in_each_step(
 
 
 BALANCED = TrainingOrder(seed=3, balanced=True)
-EVERY_RECORD = {"indexed", "encoded in memory", "decoded in memory", "decoded in memory, streamed"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=[] if n in ("indexed", "decoded in memory") else [pytest.mark.slow])
-        for n in sorted(EVERY_RECORD)
-    ],
-)
+@pytest.mark.parametrize("name", ["indexed", "decoded in memory"])
 def test_a_balanced_order_takes_all_classes_equally_often(
     rare_folder: ShardFolder, name: str
 ) -> None:
@@ -211,12 +204,9 @@ def test_more_streaming_workers_than_shards_is_an_error(shard_folder: ShardFolde
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_streamed_reader_shuffles_under_the_seed_that_training_sets(
-    shard_folder: ShardFolder, seed: int
-) -> None:
-    options, order = READERS["streamed"], TrainingOrder(seed=seed)
-    tf.random.set_seed(seed)
+def test_the_streamed_reader_shuffles_with_a_global_seed_of_0(shard_folder: ShardFolder) -> None:
+    options, order = READERS["streamed"], TrainingOrder(seed=0)
+    tf.random.set_seed(0)
     try:
         batches = shard_folder.dataset("train", options=options, order=order)
         epoch = list(examples(batches.take(len(shard_folder.stored("train")) // BATCH)))
@@ -269,7 +259,6 @@ def windows(image: Any, side: int) -> dict[bytes, tuple[int, int, bool]]:
         ("indexed", 8),
         pytest.param("indexed", 0, marks=pytest.mark.slow),
         pytest.param("streamed", 8, marks=pytest.mark.slow),
-        pytest.param("decoded in memory", 0, marks=pytest.mark.slow),
         pytest.param("decoded in memory", 8, marks=pytest.mark.slow),
     ],
 )

@@ -204,12 +204,12 @@ def test_pixels_of_originals_are_not_cached(folder: ShardFolder, cache: Any) -> 
 
 @pytest.mark.slow
 def test_the_report_shows_crops_beside_the_images_of_evaluation(folder: ShardFolder) -> None:
-    files = folder.images["train"]
+    files = folder.images["train"][:12]
     choices = TrainerConfig(
         transform=CONFIG, augmentation=AugmentationConfig(shift=0.0, min_crop_area=0.2)
     )
     seen, augmented = preview(files, dataclasses.asdict(choices))
     expected = decode(canonicalize(tf.constant(files), CONFIG), CONFIG)
     np.testing.assert_array_equal(seen, expected)
-    assert (seen != augmented).any((1, 2, 3)).sum() > 30
+    assert (seen != augmented).any((1, 2, 3)).sum() > 9
     np.testing.assert_array_equal(augmented, preview(files, dataclasses.asdict(choices))[1])

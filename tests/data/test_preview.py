@@ -44,9 +44,8 @@ def test_images_are_those_of_evaluation(shard_folder: ShardFolder) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("storage", ["jpeg", "raw"])
-def test_a_margin_gives_random_windows(storage: Any) -> None:
-    config = TransformConfig(size=24, margin=9, storage=storage)
+def test_a_margin_gives_random_windows() -> None:
+    config = TransformConfig(size=24, margin=9, storage="raw")
     files = canonical(config)
     seen, augmented = preview(files, custom_config(transform=config, **OFF))
     np.testing.assert_array_equal(seen, decode(tf.constant(files), config))
