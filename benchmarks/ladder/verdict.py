@@ -14,9 +14,8 @@ import yaml
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
 from benchmarks.measuring.results import Figures
 from benchmarks.measuring.spread import NOISE, Spread, ratio
-from components.contract.machine import available_memory, gib
+from components.contract.machine import available_memory, fits_in_memory, gib
 from components.storage.artifact_files import on_disk
-from pipeline_def.data.cache import fits_in_memory
 
 _OWN_RATE = "reader indexed"
 _STREAMED = "+ prefetch: reader streamed"

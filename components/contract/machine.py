@@ -25,6 +25,11 @@ def available_memory() -> int:
     return max(0, min([available, *_limits("memory", _unused_memory)]))
 
 
+def fits_in_memory(size: int, available: int) -> bool:
+    """Return whether `size` bytes leave half of the `available` memory for everything else."""
+    return size <= available / 2
+
+
 def process_memory() -> int:
     """Return the resident set size in bytes."""
     fields = dict(line.split(":", 1) for line in (_PROC / "self/status").read_text().splitlines())

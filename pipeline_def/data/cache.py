@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
-from components.contract.machine import available_memory, gib
+from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
 from components.images.canonical import CHANNELS
 from components.transform.config import TransformConfig
@@ -25,9 +25,7 @@ from pipeline_def.data.shards import Shards
 
 _LOGGER = logging.getLogger(__name__)
 
-# Largest fractions of the available memory, for `auto` and for an explicit choice: training, its
-# model and other processes need memory, too.
-_AUTO_FRACTION = 0.5
+# Largest fraction of the available memory for an explicit choice: training and its model need some.
 _MOST_FRACTION = 0.8
 
 
@@ -67,11 +65,6 @@ def resolve_cache(
             f"{options.cache_file_gib:g}: raise it, or choose input.cache none."
         )
     return dataclasses.replace(options, cache=cache)
-
-
-def fits_in_memory(size: int, available: int) -> bool:
-    """Return whether `size` bytes leave enough of the `available` memory for everything else."""
-    return size <= _AUTO_FRACTION * available
 
 
 def pixel_bytes(shards: Shards, config: TransformConfig) -> int:

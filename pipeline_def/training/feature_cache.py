@@ -15,10 +15,9 @@ import numpy.typing as npt
 import tensorflow as tf
 import tf_keras
 
-from components.contract.machine import available_memory, gib
+from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
 from pipeline_def.config.input import InputConfig
-from pipeline_def.data.cache import fits_in_memory
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.host_calls import empty_aligned
 from pipeline_def.data.read_plan import ReadPlan

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.configuration import to_dict
-from components.contract.machine import available_memory, gib
+from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.model_files import (
     HISTORY_FILE,
     INPUT_FILE,
@@ -27,7 +27,7 @@ from components.contract.model_files import (
 )
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.data.cache import fits_in_memory, pixel_bytes
+from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.calibration import Calibration
 from pipeline_def.training.log import TrainingLog

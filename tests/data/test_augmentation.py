@@ -55,7 +55,7 @@ def pixels(images: Array, **options: Any) -> Array:
     return run(images, **options)[0]
 
 
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "shift": 0.1,
     "flip": True,
     "min_crop_area": 0.5,
