@@ -129,11 +129,9 @@ def read_task_log(api: Api, run_id: str, task: str) -> str:
         raise ConfigurationError(
             f"The run {run_id} has started no task {task}; it has started: {started}."
         )
-    view = read_view(run, [task]).tasks[0]
-    if view.state in ("", "PENDING", "CACHED", "SKIPPED"):
-        raise ConfigurationError(
-            f"{task} has no log in the run {run_id}: it is {view.state or 'not started'}."
-        )
+    state = {view.name: view.state for view in read_view(run, [task]).tasks}[task]
+    if state in ("PENDING", "CACHED", "SKIPPED"):
+        raise ConfigurationError(f"{task} has no log in the run {run_id}: it is {state}.")
     return read_log(api, run, pods[task])
 
 

@@ -25,7 +25,7 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
 
     Args:
         run: Response of the API.
-        tasks: Names of the steps, in the order of the specification.
+        tasks: Names of the steps. They are returned in the order in which they started.
     """
     details = list(_details(run))
     named = {detail["display_name"]: detail for detail in details}
@@ -34,6 +34,7 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     drivers = (name.removesuffix(_DRIVER) for name in named if name.endswith(_DRIVER))
     failed = {name for name in drivers if _state(named[f"{name}{_DRIVER}"]) == "FAILED"}
     names += sorted(failed - set(names))
+    names.sort(key=lambda name: _times(named.get(name, {}))[0] or float("inf"))
     pods = [detail for detail in details if detail["display_name"].startswith("executor")]
     waiting = {_times(pod)[0] for pod in pods if _state(pod) == "PENDING"}
     views = (_task_view(name, named, waiting, failed=name in failed) for name in names)
@@ -63,7 +64,7 @@ def _task_view(
 
 
 def find_pods(run: Details) -> dict[str, str]:
-    """Return the Argo node of each task's pod: its last attempt, or that of its driver.
+    """Return the Argo node of the last pod of each started task, or of its failed driver.
 
     A node refers to others by ID, a hash of a whole name such as
     `images-g9nxq(0).root(0).Trainer(0).executor(0)`, so the names are rebuilt from the root.
@@ -72,11 +73,12 @@ def find_pods(run: Details) -> dict[str, str]:
     details = list(_details(run))
     ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
     titles = sorted({_ATTEMPT.sub("", detail["display_name"]) for detail in details})
+    failed = {detail["display_name"] for detail in details if _state(detail) == "FAILED"}
     drivers, pods = {}, {}
     for workflow, _ in Counter(node.rpartition("-")[0] for node in ids).most_common(1):
         for name in _node_names(workflow, titles, ids):
             *_, parent, title = (_ATTEMPT.sub("", part) for part in ["", *name.split(".")])
-            if title.endswith(_DRIVER):
+            if title.endswith(_DRIVER) and title in failed:
                 drivers[title.removesuffix(_DRIVER)] = node_id(workflow, name)
             elif title == "executor":
                 pods[parent] = node_id(workflow, name)

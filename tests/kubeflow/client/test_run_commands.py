@@ -347,7 +347,8 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
 
 def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> None:
     say("run")
-    server.script.append(listed(both(Task("CACHED"), Task("RUNNING")) | {"Pusher": Task("")}))
+    more = {"Pusher": Task(""), "Afail": Task("", driver="FAILED")}
+    server.script.append(listed(both(Task("CACHED"), Task("RUNNING")) | more))
     server.pods["-system-container-impl-".join(POD.rsplit("-", 1))] = "epoch 1\nepoch 2"
     assert say("logs", "Train") == (0, "epoch 1\nepoch 2\n")
     server.pods.clear()
@@ -357,8 +358,7 @@ def test_the_log_of_a_task_of_the_newest_run(server: KfpServer, say: Say) -> Non
     assert f"artifact {POD} not found" in said
     for task, message in (
         ("Gen", "Gen has no log in the run run_id-1: it is CACHED"),
-        ("Pusher", "Pusher has no log in the run run_id-1: it is not started"),
-        ("Trian", "has started no task Trian; it has started: Gen, Pusher, Train"),
+        ("Pusher", "has started no task Pusher; it has started: Afail, Gen, Train."),
     ):
         status, said = say("logs", task)
         assert (status, message in said) == (2, True)

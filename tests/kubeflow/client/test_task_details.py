@@ -44,9 +44,9 @@ def test_states_and_pods_of_all_tasks(outcome: str, nested: bool, repeated: bool
     run = listed(given, state, repeated=repeated)
     view = read_view(run, TASKS)
     assert view.state == state
-    assert [(task.name, task.state) for task in view.tasks] == [
-        (name, task.state) for name, task in tasks.items()
-    ]
+    assert {task.name: task.state for task in view.tasks} == {
+        name: task.state for name, task in tasks.items()
+    }
     assert {task.seconds for task in view.tasks} == {
         "first": {20.0},
         "cached": {20.0, None},
@@ -68,11 +68,17 @@ def test_states_and_pods_of_all_tasks(outcome: str, nested: bool, repeated: bool
     ],
 )
 def test_retries_of_a_task(attempts: tuple[str, ...], state: str, last: int) -> None:
-    """The last attempt has the state of the task and its log."""
+    """The last attempt has the log. Tasks are in the order in which they started."""
     task = Task("RUNNING" if state == "PENDING" else state, 10, attempts=attempts)
-    run = listed({"Trainer": task, "Pusher": Task("RUNNING", 300), "Transform": done()})
-    view = read_view(run, ("Trainer", "Pusher", "Transform"))
-    assert [one.state for one in view.tasks] == [state, "RUNNING", "SUCCEEDED"]
+    run = listed(
+        {"Trainer": task, "Pusher": Task("RUNNING", 300), "Transform": Task(start=20, end=30)}
+    )
+    view = read_view(run, ("Pusher", "Trainer", "Transform"))
+    assert [(one.name, one.state) for one in view.tasks] == [
+        ("Trainer", state),
+        ("Transform", "SUCCEEDED"),
+        ("Pusher", "RUNNING"),
+    ]
     assert find_pods(run)["Trainer"] == pod_of("Trainer", attempt=last)
 
 
