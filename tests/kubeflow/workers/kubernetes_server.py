@@ -6,10 +6,11 @@ conditions, names and labels of pods those of training-operator 1.9.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ TOKEN = "secret-token"
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 Job = dict[str, Any]
 
@@ -52,7 +54,8 @@ class KubernetesServer(StubServer):
         self.pods: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, list[tuple[str, str]]] = {}
         """Pod → its lines, each with the time."""
-        self.config_maps: dict[str, dict[str, str]] = {}
+        self.config_maps: dict[str, Mapping[str, str]] = {}
+        self.secrets: dict[str, Mapping[str, str]] = {}
         self.requests: list[str] = []
 
     def cluster(self, folder: Path) -> Cluster:
@@ -87,10 +90,9 @@ class KubernetesServer(StubServer):
                 return 404, "404 page not found\n"
             return self._respond_jobs(method, path.removeprefix(_JOBS).strip("/"), body)
         if path.startswith(_CONFIG_MAPS):
-            name = path.rpartition("/")[2]
-            if name not in self.config_maps:
-                return _status(404, f'configmaps "{name}" not found')
-            return 200, {"metadata": {"name": name}, "data": self.config_maps[name]}
+            return _object("ConfigMap", path.rpartition("/")[2], self.config_maps)
+        if path.startswith(_SECRETS):
+            return _object("Secret", path.rpartition("/")[2], self.secrets)
         name, _, part = path.removeprefix(_PODS).strip("/").partition("/")
         if part == "log":
             return self._log(name, query)
@@ -153,7 +155,7 @@ def docs_role() -> list[dict[str, list[str]]]:
 
 def _right(method: str, path: str) -> tuple[str, str, str]:
     """Return the verb, resource and API group that a request needs."""
-    root = next(root for root in (_JOBS, _CONFIG_MAPS, _PODS) if path.startswith(root))
+    root = next(root for root in (_JOBS, _CONFIG_MAPS, _SECRETS, _PODS) if path.startswith(root))
     group = "kubeflow.org" if root == _JOBS else ""
     name, _, part = path.removeprefix(root).strip("/").partition("/")
     verb = {"POST": "create", "DELETE": "delete", "GET": "get" if name else "list"}[method]
@@ -165,8 +167,22 @@ def _allows(rule: dict[str, list[str]], right: tuple[str, str, str]) -> bool:
     return verb in rule["verbs"] and resource in rule["resources"] and group in rule["apiGroups"]
 
 
+def _object(
+    kind: str, name: str, objects: Mapping[str, Mapping[str, str]]
+) -> tuple[int, dict[str, Any]]:
+    if name not in objects:
+        return _status(404, f'{kind} "{name}" not found')
+    data = dict(objects[name])
+    if kind == "Secret":
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return 200, {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}
+
+
 def _status(code: int, message: str) -> tuple[int, dict[str, Any]]:
-    return code, {"kind": "Status", "status": "Failure", "message": message, "code": code}
+    reason = "NotFound" if code == 404 else "Failure"
+    status = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason}
+    return code, {**status, "message": message, "code": code}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -197,6 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: dict[str, Any] | str) -> None:
         content = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
