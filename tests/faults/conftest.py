@@ -1,4 +1,4 @@
-"""A run that nothing disturbs, made once, for all others to be compared with."""
+"""An undisturbed run, to compare all others with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.outputs import Names, Result, count_running, name_live, read_r
 from tests.faults.programs import Program
 from tests.pictures import write_folder
 
-# As little as a run can do.
+# The smallest useful run.
 OPTIONS = ["--transform.size", "16", "--model.name", "cnn", "--training.epochs", "2"]
 
 
@@ -23,9 +23,9 @@ class Undisturbed:
     result: Result
     names: Names
     seconds: dict[str, float]
-    """Step → how long it takes."""
+    """Step → its seconds."""
     whole: float
-    """Seconds that all of the run takes."""
+    """Seconds of the whole run."""
 
     def arguments(self, output: Path) -> list[str]:
         """Return the command line of the same run into another folder."""

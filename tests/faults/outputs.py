@@ -1,4 +1,4 @@
-"""What an output folder holds after faults, in a form that two of them can be compared by."""
+"""Describe an output folder so that it can be compared with another."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LIVE = "SELECT uri FROM Artifact WHERE state = 2"
 _RUNNING = "SELECT id FROM Execution WHERE last_known_state = 2"
 
 Names = dict[str, frozenset[str]]
-"""`step/output` → names of its files, without what differs from run to run."""
+"""`step/output` → names of its files, without the parts that differ between runs."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What must be the same whatever has happened on the way."""
+    """What faults must not change."""
 
     shards: dict[str, str]
     """`step/output/file` of all examples → SHA-256."""
@@ -35,7 +35,7 @@ class Result:
     metrics: dict[str, float | None]
     versions: int
     lineage: dict[str, Any]
-    """Step → the settings that it follows, and the steps that it used."""
+    """Step → its settings, and the steps that it used."""
 
 
 def read_result(output: Path) -> Result:
@@ -74,7 +74,7 @@ def _digest_files(folder: Path) -> dict[str, str]:
 
 
 def list_live(output: Path) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield `step/output` and the names of files of each artifact that may be used."""
+    """Yield `step/output` and the file names of each live artifact."""
     layout = Layout(str(output))
     for [uri] in _ask(layout, _LIVE):
         step, key = os.path.relpath(uri, layout.artifacts).split(os.sep)[:2]
@@ -82,18 +82,18 @@ def list_live(output: Path) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def name_live(output: Path) -> Names:
-    """Return what the artifacts of an undisturbed run hold."""
+    """Return the files of the live artifacts."""
     return dict(list_live(output))
 
 
 def check_live(output: Path, expected: Names) -> None:
-    """Every artifact that may be used is whole."""
+    """Every live artifact is complete."""
     for artifact, names in list_live(output):
         assert names == expected[artifact], artifact
 
 
 def list_leftovers(output: Path) -> set[str]:
-    """Return `step/output` of each folder of results that ML Metadata does not know."""
+    """Return `step/output` of each folder unknown to ML Metadata."""
     layout = Layout(str(output))
     known = {uri for [uri] in _ask(layout, "SELECT uri FROM Artifact")}
     folders = Path(layout.artifacts).glob("[!.]*/[!.]*/*")
@@ -105,21 +105,21 @@ def list_leftovers(output: Path) -> set[str]:
 
 
 def check_result(output: Path, expected: Result, names: Names) -> None:
-    """What is there is what an undisturbed run leaves, and nothing else."""
+    """The output is exactly that of an undisturbed run."""
     assert read_result(output) == expected
     check_live(output, names)
     assert count_running(output) == 0
-    # TensorBoard shows there what the training did before it was stopped.
+    # TensorBoard shows there the training before it was stopped.
     assert list_leftovers(output) <= {"Trainer/model_run"}
 
 
 def count_running(output: Path) -> int:
-    """Return the executions that ML Metadata takes for running."""
+    """Return the number of running executions in ML Metadata."""
     return len(_ask(Layout(str(output)), _RUNNING))
 
 
 def _ask(layout: Layout, query: str) -> list[tuple[Any, ...]]:
-    """Query ML Metadata; a run may not have come as far as to make it."""
+    """Query ML Metadata, which a stopped run may not have created."""
     if not os.path.exists(layout.metadata):
         return []
     with contextlib.closing(sqlite3.connect(layout.metadata)) as store:
@@ -131,5 +131,5 @@ def _ask(layout: Layout, query: str) -> list[tuple[Any, ...]]:
 def _name_files(place: Path) -> frozenset[str]:
     paths = [place] if place.is_file() else place.rglob("*")
     names = (str(path.relative_to(place.parent)) for path in paths if path.is_file())
-    # Numbers are of executions, times and processes. A training that goes on begins another log.
+    # Numbers name executions, times and processes. A resumed training begins another log.
     return frozenset(re.sub(r"\d+", "N", name) for name in names if "tfevents" not in name)

@@ -1,4 +1,4 @@
-"""What the server of `programs` imports before it forks: everything that a run imports."""
+"""Import everything that a run imports, for the server of `programs`."""
 
 from __future__ import annotations
 

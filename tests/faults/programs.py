@@ -1,6 +1,6 @@
-"""Runs of `local_runner.py`, each a process of its own, whose output is watched.
+"""Run `local_runner.py` in processes whose output is watched.
 
-A server that has imported everything forks them: importing anew would cost each 7 s.
+Forks of a server that has imported everything start 7 s sooner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline_def.startup import quick_imports
 
 ROOT = Path(__file__).parents[2]
 EXECUTE, PUBLISH = "_run_executor", "_publish_successful_execution"
-"""What the launcher of a step does: all that the step does, and to note it in ML Metadata."""
+"""Methods of a step's launcher: run the executor, and record the result in ML Metadata."""
 
 _POLL = 0.002
 _PATIENCE = 240.0
@@ -38,14 +38,14 @@ class Program:
         before: str = PUBLISH,
         in_processes: bool = False,
     ) -> None:
-        """Start it.
+        """Start the program.
 
         Args:
-            arguments: of the command line.
-            folder: for what it prints.
-            held: the step that waits until it is killed or let go.
-            before: what it does next, then.
-            in_processes: ingest starts processes, however few the files are.
+            arguments: command line.
+            folder: folder for the output of the program.
+            held: step that waits until it is killed or let go.
+            before: method before which it waits.
+            in_processes: ingest starts processes however few files there are.
         """
         folder.mkdir(exist_ok=True)
         self._paths = [folder / name for name in ("stdout", "stderr", "held", "free")]
@@ -59,21 +59,21 @@ class Program:
 
     @property
     def out(self) -> str:
-        """What it has printed."""
+        """Standard output so far."""
         return self._read(0)
 
     @property
     def err(self) -> str:
-        """What it has printed to the standard error."""
+        """Standard error so far."""
         return self._read(1)
 
     @property
     def is_held(self) -> bool:
-        """Whether it has come to where it waits."""
+        """Whether the held step is waiting."""
         return self._paths[2].exists()
 
     def let_go(self) -> None:
-        """Let it go on."""
+        """Release the held step."""
         self._paths[3].touch()
 
     def _read(self, number: int) -> str:
@@ -81,7 +81,7 @@ class Program:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def wait_until(self, reached: Callable[[], bool]) -> bool:
-        """Return True as soon as `reached` does, False when the process has ended before."""
+        """Return True as soon as `reached` does, False if the process ends first."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             if reached():
@@ -93,13 +93,13 @@ class Program:
         raise TimeoutError(self.out + self.err)
 
     def stop(self, number: int) -> int:
-        """Send a signal; return the status with which the process has ended, as `wait` does."""
+        """Send a signal, and return the exit status."""
         if self.process.is_alive():
             os.kill(self.process.pid or 0, number)
         return self.wait()
 
     def wait(self) -> int:
-        """Return the status: that of exit, or the signal that has killed it, negative."""
+        """Return the exit status, or minus the signal that has killed the process."""
         self.process.join(_PATIENCE)
         if self.process.exitcode is None:
             self.process.kill()
@@ -123,7 +123,7 @@ def _run(
 
 
 def _hold(step: str, before: str, reached: Path, free: Path) -> None:
-    """Have a step wait before a method of its launcher."""
+    """Make a step wait before a method of its launcher."""
     with quick_imports():
         from tfx.orchestration.portable.launcher import Launcher
 

@@ -1,17 +1,20 @@
-"""Runs whose disk is full from the beginning of a step on, and which go on when it is not.
+"""Fill the disk when a step begins, and resume the run once there is space.
 
-The images lie on another file system, which is read-only.
+The images are on another file system, which is read-only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import re
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.conftest import Undisturbed
-from tests.faults.full_disk import fill, make_space, read_only, small_disk
 from tests.faults.outputs import check_live, check_result
 from tests.faults.programs import EXECUTE, PUBLISH, Program
 from tests.nodes import NODES
@@ -23,15 +26,62 @@ _SENTENCE = re.compile(
     r"Make space and run again: finished steps are kept\.\n"
 )
 
+_BALLAST = "ballast"
+_BLOCK = b"\0" * 4096
 
-# When each begins to work, and when nothing but the note of it is missing.
+
+@contextlib.contextmanager
+def small_disk(folder: Path, *, mib: int) -> Iterator[Path]:
+    """Mount a disk at `folder` while the context is open; skip the test if that is forbidden."""
+    folder.mkdir()
+    with _mounted(folder, "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs"):
+        yield folder
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Make a folder read-only, even for the superuser."""
+    with _mounted(folder, "--bind", str(folder)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+        yield
+
+
+@contextlib.contextmanager
+def _mounted(folder: Path, *what: str) -> Iterator[None]:
+    try:
+        subprocess.run(["mount", *what, str(folder)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Fill the disk."""
+    with (disk / _BALLAST).open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(_BLOCK)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def make_space(disk: Path) -> None:
+    """Free the disk."""
+    (disk / _BALLAST).unlink()
+
+
+# When each step begins, and when only the record of the last one is missing.
 MOMENTS = [*((step, EXECUTE) for step in NODES), ("Pusher", PUBLISH)]
 
 
 def run_with_full_disk(
     arguments: list[str], folder: Path, *, step: str, before: str, disk: Path
 ) -> str:
-    """Fill the disk at a moment of `step`; return what the run prints to standard error."""
+    """Fill the disk at a moment of `step`; return the run's standard error."""
     program = Program(arguments, folder, held=step, before=before)
     assert program.wait_until(lambda: program.is_held), program.err
     fill(disk)

@@ -1,17 +1,17 @@
-"""Runs that are killed and stopped in every step, at moments that their output tells.
+"""Kill and stop runs in every step, at moments that their output tells.
 
-With `KILLS=N` every signal is sent at every moment, and N more follow at random ones, which `SEED`
-chooses.
+`KILLS=N` sends every signal at every moment, and N more at random moments, which `SEED` chooses.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,18 +27,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
 KILLS, SEED = (int(os.environ.get(name, "0")) for name in ("KILLS", "SEED"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-# Of the time of a whole run: what is stopped soon is stopped often, wherever it goes on.
+# Of the time of a whole run: short fractions stop a run often, wherever it resumes.
 FRACTIONS = (1, 1 / 4, 1 / 8)
 STOPPED = "local_runner.py: stopped; what is finished is kept.\n"
 
 
 def wait_for_start(program: Program, output: Path, step: str, seconds: float) -> None:
-    """Return when the run says that a step begins."""
+    """Wait until the run says that a step begins."""
     assert program.wait_until(lambda: f"] {step} …" in program.out), program.err
 
 
 def wait_for_middle(program: Program, output: Path, step: str, seconds: float) -> None:
-    """Return when half of the time is over that a step takes, or it has written a file."""
+    """Wait for half of the time that a step takes, or until it has written a file."""
     wait_for_start(program, output, step, seconds)
     folder, before, half = output / "artifacts" / step, time.time(), time.time() + seconds / 2
 
@@ -49,43 +49,47 @@ def wait_for_middle(program: Program, output: Path, step: str, seconds: float) -
 
 
 def wait_for_end(program: Program, output: Path, step: str, seconds: float) -> None:
-    """Return when a step has written all that it writes, and ML Metadata knows nothing of it."""
+    """Wait until a step has written everything, but ML Metadata does not know."""
     assert program.wait_until(lambda: program.is_held), program.err
 
 
-MOMENTS: tuple[Callable[[Program, Path, str, float], None], ...] = (
-    wait_for_start,
-    wait_for_middle,
-    wait_for_end,
-)
+Wait = Callable[[Program, Path, str, float], None]
+MOMENTS: tuple[Wait, ...] = (wait_for_start, wait_for_middle, wait_for_end)
 
 
 def check_end(program: Program, number: int, status: int) -> None:
-    """A killed process says nothing; a stopped one a sentence."""
+    """A killed process prints nothing, a stopped one a sentence."""
     if number == signal.SIGKILL:
         assert (status, program.err) == (-signal.SIGKILL, "")
     else:
         assert (status, program.err) == (128 + number, STOPPED)
 
 
-def choose_signals(step: str) -> tuple[int, ...]:
-    """SIGTERM and SIGINT are one to the program: they take turns where time is short."""
-    polite = (signal.SIGTERM, signal.SIGINT)
-    return (signal.SIGKILL, *(polite if KILLS else polite[NODES.index(step) % 2 :][:1]))
+def choose_stops(step: str) -> Iterator[tuple[int, Wait]]:
+    """Yield a signal for each moment: SIGKILL twice, and SIGTERM or SIGINT, at another each step.
+
+    The program treats SIGTERM and SIGINT alike.
+    """
+    if KILLS:
+        yield from itertools.product(SIGNALS, MOMENTS)
+        return
+    number = NODES.index(step)
+    for moment, wait in enumerate(MOMENTS):
+        polite = (signal.SIGTERM, signal.SIGINT)[number % 2]
+        yield polite if (number + moment) % len(MOMENTS) == 0 else signal.SIGKILL, wait
 
 
 def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """66 or 99 times, and each run goes on from where the one before was stopped."""
+    """33 or 99 times; each run resumes where the one before was stopped."""
     output = tmp_path / "out"
     arguments = undisturbed.arguments(output)
     for step in NODES:
-        for number in choose_signals(step):
-            for wait in MOMENTS:
-                program = Program(arguments, tmp_path, held=step)
-                wait(program, output, step, undisturbed.seconds[step])
-                check_end(program, number, program.stop(number))
-                check_live(output, undisturbed.names)
-                assert count_running(output) <= 1
+        for number, wait in choose_stops(step):
+            program = Program(arguments, tmp_path, held=step)
+            wait(program, output, step, undisturbed.seconds[step])
+            check_end(program, number, program.stop(number))
+            check_live(output, undisturbed.names)
+            assert count_running(output) <= 1
     program = Program(arguments, tmp_path)
     assert program.wait() == 0, program.err
     check_result(output, undisturbed.result, undisturbed.names)
@@ -95,7 +99,7 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
 def test_a_process_that_the_system_kills_for_want_of_memory(
     tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    """The run ends with a sentence that says what to do, and the next one goes on."""
+    """The run ends with advice, and the next one resumes."""
     arguments = undisturbed.arguments(output := tmp_path / "out")
     program = Program(arguments, tmp_path, in_processes=True)
     servers: list[int] = []
@@ -116,7 +120,7 @@ def test_a_process_that_the_system_kills_for_want_of_memory(
 
 
 def stop_after(program: Program, seconds: float, number: int) -> int:
-    """Send a signal some time after the first words of a run; return how the run has ended."""
+    """Send a signal some time after a run prints its first words; return its exit status."""
     program.wait_until(lambda: bool(program.out))
     program.process.join(seconds)
     return program.stop(number)
@@ -124,7 +128,7 @@ def stop_after(program: Program, seconds: float, number: int) -> int:
 
 @pytest.mark.skipif(KILLS == 0, reason="by hand: KILLS=100")
 def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """A run is stopped again and again, in any way, until one gets to its end; then the next."""
+    """Stop a run again and again, in any way, until it finishes; then the next one."""
     left, chosen, runs = KILLS, random.Random(SEED), 0
     while left > 0:
         output, runs = tmp_path / str(runs), runs + 1
@@ -144,4 +148,4 @@ def test_killed_at_random_moments(tmp_path: Path, undisturbed: Undisturbed) -> N
         assert program.wait() == 0, program.err
         check_result(output, undisturbed.result, undisturbed.names)
         shutil.rmtree(output)
-        print(f"{runs} runs are as if nothing had happened", flush=True)
+        print(f"{runs} runs equal undisturbed ones", flush=True)

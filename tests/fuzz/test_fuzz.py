@@ -1,4 +1,4 @@
-"""A minute of what by hand takes an hour: each target, fuzzed for some seconds."""
+"""Fuzz each target for some seconds, and damage images at random."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-# Target → seconds, and how many inputs that are at least. TensorFlow is slow to start.
+from tests.fuzz.mutated_images import run
+
+# Target → seconds, and the least number of inputs. TensorFlow is slow to start.
 _TARGETS = {
-    "configuration": (15, 100),
-    "images": (15, 150),
-    "manifests": (10, 300),
-    "records": (10, 300),
-    "executor_input": (10, 1000),
+    "configuration": (6, 40),
+    "images": (7, 70),
+    "manifests": (4, 120),
+    "records": (4, 120),
+    "executor_input": (4, 400),
 }
 
 
@@ -34,3 +36,12 @@ def test_nothing_ends_in_a_traceback_or_hangs(tmp_path: Path, target: str) -> No
     assert done.returncode == 0, done.stderr[-3_000:]
     [runs] = re.findall(r"Done (\d+) runs", done.stderr)
     assert int(runs) > least
+
+
+@pytest.mark.slow
+def test_damaged_images_are_rejected_or_decoded_alike_everywhere() -> None:
+    ends = run(3000, seed=1)
+    assert set(ends) == {"rejected", "kept", "transcoded"}
+    assert sum(ends.values()) == 3000
+    # Each outcome is frequent, so the damage is neither too great nor too small.
+    assert min(ends.values()) > 100

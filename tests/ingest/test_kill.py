@@ -1,4 +1,4 @@
-"""Ingest is killed at random moments, and run again."""
+"""Kill ingest at random moments, and run it again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.processes import find_children, find_plan_servers, wait_for_end
 
 pytestmark = pytest.mark.slow
 
-# Runs that are killed before they are done; how soon they are is up to the machine.
-_TIMES = 20
-_MOST_TRIES = 60
+# Runs that are killed before they are done; how many tries that takes is up to the machine.
+_TIMES = 10
+_MOST_TRIES = 40
 _EACH = 400
 
 
@@ -31,13 +31,13 @@ def _ingest(folder: Path, target: Path, fewest: int) -> None:
 
 
 def _wait_for_work(process: multiprocessing.process.BaseProcess, target: Path) -> None:
-    """Return when the first shard is being written, or the process has ended."""
+    """Wait until the first shard is being written, or the process has ended."""
     while process.is_alive() and not (target / "examples" / ".unfinished").exists():
         time.sleep(0.001)
 
 
 def _undisturbed(folder: Path, target: Path) -> tuple[dict[str, bytes], float]:
-    """Return what a whole run writes, and the seconds in which it writes."""
+    """Return what a complete run writes, and the seconds that it takes."""
     process = _start(folder, target)
     _wait_for_work(process, target)
     started = time.monotonic()
@@ -49,8 +49,8 @@ def _undisturbed(folder: Path, target: Path) -> tuple[dict[str, bytes], float]:
 def _start(
     folder: Path, target: Path, fewest: int = plan_processes.MIN_FILES
 ) -> multiprocessing.process.BaseProcess:
-    """Ingest in a process, with processes of its own from `fewest` files on."""
-    # A server that has imported everything forks the processes: 6 s less for each.
+    """Ingest in a process, which starts more processes from `fewest` files."""
+    # Forks of a server that has imported everything start 6 s sooner.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.nodes"])
     process = context.Process(target=_ingest, args=(folder, target, fewest))
@@ -64,7 +64,7 @@ def _files(target: Path) -> dict[str, bytes]:
 
 
 def _check_what_is_left(target: Path, expected: dict[str, bytes]) -> None:
-    """What readers would take for whole is whole."""
+    """No shard that readers accept is incomplete."""
     for name, data in _files(target).items():
         if ".unfinished" not in name and name.startswith("examples/"):
             assert data == expected[name], f"{name} is half-written"

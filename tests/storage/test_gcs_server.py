@@ -3,17 +3,14 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import os
 import subprocess
 import sys
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import md5
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,7 +21,6 @@ from gcsfs.core import GCSFileSystem
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import exceptions, storage
 from google.oauth2 import service_account
-from google.resumable_media import DataCorruption
 
 from benchmarks.gcs_server import Fault, GcsServer
 
@@ -65,19 +61,6 @@ def client(server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
     with closing(storage.Client(project="test", credentials=AnonymousCredentials())) as client:
         yield client
-
-
-def test_the_layout_of_a_bucket_is_told_and_not_counted(server: GcsServer) -> None:
-    """TensorFlow asks for it from 2.21 on; tests count the requests of all versions."""
-    host, before = server.endpoint.removeprefix("http://"), server.counts.copy()
-    answers = []
-    for bucket in ("memory", "none"):
-        with closing(http.client.HTTPConnection(host)) as connection:
-            connection.request("GET", f"/storage/v1/b/{bucket}/storageLayout")
-            answer = connection.getresponse()
-            answers.append((answer.status, json.load(answer).get("hierarchicalNamespace")))
-    assert answers == [(200, {"enabled": False}), (404, None)]
-    assert server.counts == before
 
 
 def ask(
@@ -132,40 +115,8 @@ def test_gcsfs_writes_reads_lists_and_removes(
         fs.pipe_file(f"{bucket}/dog/1.jpg", b"", mode="create")
 
 
-@pytest.mark.parametrize("data", [b"", b"\r", b"\n", b"\r\n\r\n", b"\n--==0==", bytes(range(256))])
-def test_uploads_keep_every_byte(server: GcsServer, fs: Any, client: Any, data: bytes) -> None:
-    fs.pipe_file("memory/gcsfs", data)
-    client.bucket("memory").blob("google").upload_from_string(data)
-    assert fs.cat_file("memory/gcsfs") == fs.cat_file("memory/google") == data
-
-
-@pytest.mark.parametrize("size", [0, 1, 2**18, 2**18 + 1, 3 * 2**18])
-def test_resumable_uploads(server: GcsServer, fs: Any, client: Any, size: int) -> None:
-    data = os.urandom(size)
-    with fs.open("memory/gcsfs", "wb", block_size=2**18) as file:
-        file.write(data)
-    if size:
-        fs.pipe_file("memory/pipe", data, chunksize=min(size, 2**18))
-        assert fs.cat_file("memory/pipe") == data
-    with client.bucket("memory").blob("google").open("wb", chunk_size=2**18) as file:
-        file.write(data)
-    assert fs.cat_file("memory/gcsfs") == fs.cat_file("memory/google") == data
-
-
-def test_listing_takes_a_request_per_thousand(server: GcsServer, fs: Any, client: Any) -> None:
-    for number in range(2500):
-        server.put("many", f"{number % 7}/{number:04}.jpg", b"")
-    server.counts.clear()
-    assert len(fs.find("many", detail=True)) == 2500
-    assert server.counts == {"list": 3}
-    assert len(list(client.list_blobs("many"))) == 2500
-    assert server.counts == {"list": 6}
-    assert fs.ls("many") == [f"many/{label}" for label in range(7)]
-    assert server.counts == {"list": 7}
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
-@pytest.mark.parametrize("prefix", ["", "b", "b/", "b/c", "zz"])
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+@pytest.mark.parametrize("prefix", ["", "b/"])
 @pytest.mark.parametrize("delimiter", ["", "/"])
 def test_pages_hold_every_entry_once_in_order(
     server: GcsServer, limit: int, prefix: str, delimiter: str
@@ -183,13 +134,6 @@ def test_pages_hold_every_entry_once_in_order(
     ]
     assert all(len(page) == limit for page in entries[:-1])
     assert list(itertools.chain(*entries)) == sorted(expected, key=str.encode)
-
-
-def test_part_of_a_listing(server: GcsServer) -> None:
-    for name in "abcde":
-        server.put("memory", name, b"")
-    (page,) = pages(server, startOffset="b", endOffset="d")
-    assert [item["name"] for item in page["items"]] == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -251,14 +195,6 @@ def test_a_folder_gives_away_nothing_but_its_files(
     assert ask(server, f"{target}?alt=media")[0] == 404
 
 
-def test_file_names_that_are_no_utf8_are_no_objects(server: GcsServer, tmp_path: Path) -> None:
-    (tmp_path / "folder/good").touch()
-    with open(os.fsencode(tmp_path / "folder") + b"/bad\xff", "wb"):
-        pass
-    page = json.loads(ask(server, "/storage/v1/b/folder/o")[2])
-    assert [item["name"] for item in page["items"]] == ["good"]
-
-
 def test_what_is_not_there_is_an_error_of_google(server: GcsServer) -> None:
     for target in ("/storage/v1/b/none", "/storage/v1/b/none/o", "/storage/v1/b/none/o/x", "/"):
         status, _, body = ask(server, target)
@@ -287,26 +223,6 @@ def test_downloads_go_wrong_as_asked(server: GcsServer) -> None:
 
     server.fault_every = {3: 503}
     assert [ask(server, target)[0] for _ in range(6)] == [200, 200, 503] * 2
-
-
-def test_gcsfs_tries_again_but_does_not_look_at_checksums(
-    server: GcsServer, fs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Its own pauses are of a second and more.
-    monkeypatch.setattr("gcsfs.retry.random", SimpleNamespace(random=lambda: -32))
-    for fault in FAULTS:
-        server.put("memory", str(fault), b"0123456789")
-        server.faults[str(fault)] = [fault]
-    expected = {f"memory/{fault}": b"0123456789" for fault in FAULTS}
-    assert fs.cat(list(expected)) == expected | {"memory/corrupt": b"0123446789"}
-    assert server.counts["media"] == 9
-
-
-def test_google_finds_a_wrong_byte(server: GcsServer, client: Any) -> None:
-    server.faults["x"] = ["corrupt"]
-    server.put("memory", "x", b"0123456789")
-    with pytest.raises(DataCorruption):
-        client.bucket("memory").blob("x").download_as_bytes()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -358,22 +274,6 @@ def test_beam_with_a_throw_away_key(
     assert server.counts["batch"] == 2
 
 
-def test_requests_wait_at_the_same_time(server: GcsServer) -> None:
-    server.latency_ms = 100
-    begin = time.perf_counter()
-    with ThreadPoolExecutor(20) as pool:
-        assert set(pool.map(lambda _: ask(server, "/storage/v1/b/memory")[0], range(20))) == {200}
-    assert 0.1 <= time.perf_counter() - begin < 1.5
-
-
-def test_downloads_are_slowed_down(server: GcsServer) -> None:
-    server.stream_mbps = 8
-    server.put("memory", "x", bytes(200_000))
-    begin = time.perf_counter()
-    assert ask(server, "/storage/v1/b/memory/o/x?alt=media")[2] == bytes(200_000)
-    assert 0.2 <= time.perf_counter() - begin < 1.5
-
-
 def test_process(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"here")
     command = [sys.executable, "-m", "benchmarks.gcs_server", "--folder", f"b={tmp_path}"]
@@ -386,11 +286,3 @@ def test_process(tmp_path: Path) -> None:
         finally:
             process.terminate()
         assert process.wait(10) == 0
-
-
-def test_a_port_in_use_is_an_error(server: GcsServer) -> None:
-    with (
-        pytest.raises(OSError, match="address already in use"),
-        GcsServer(port=int(server.endpoint.rpartition(":")[2])),
-    ):
-        pass
