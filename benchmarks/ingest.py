@@ -1,7 +1,7 @@
 """Compares ingest with other tools and with the limits of this machine, on your own images.
 
     uv run -m benchmarks.ingest --data DIR
-    uv run --with webdataset==1.0.2 -m benchmarks.ingest --data DIR --mode header --mode shrink
+    uv run -m benchmarks.ingest --data DIR --mode header --mode shrink
 
 Each figure comes from a fresh process, which first does the same work once unmeasured. Contenders
 take turns, so that a slow minute of the machine affects all of them.
@@ -24,12 +24,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, measure
-from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.progress import Progress, say
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
-from benchmarks.peers.ingest_contenders import CONTENDERS, ingested, list_files, prepare
+from benchmarks.peers.ingest_peers import list_files
 from components.contract.errors import DataError
 
 _MODULE = "benchmarks.ingest"
@@ -37,23 +38,11 @@ _MODULE = "benchmarks.ingest"
 Figure = dict[str, float]
 """Wall and CPU seconds (child processes included), images per second, peak memory in MiB."""
 
-# Shorter side of images of about 20 KB, and of about 1 KB; pixels.
-_SMALL_SIDE, _TINY_SIDE = 180, 32
-
-# Seconds of the imports of a process; images a second of its work, and of making the copies.
-_START, _COPIES = 15, 3000
-_RATES = {
-    "header": 3000,
-    "tiny": 6000,
-    "pixels": 1400,
-    "shrink": 700,
-    "transform": 500,
-    "remote": 600,
-}
+# Shorter side of images of about 20 KB, pixels.
+_SMALL_SIDE = 180
 
 _TITLES = {
     "header": "Bytes kept, header checked",
-    "tiny": "Bytes kept, header checked, 32 pixels",
     "pixels": "Bytes kept, every pixel checked",
     "shrink": "Shrunk to 256 pixels, JPEG quality 95",
     "transform": "Transform to canonical 224 x 224",
@@ -76,7 +65,6 @@ def main() -> int:
 
 def _compare(arguments: argparse.Namespace) -> None:
     modes = arguments.mode or list(CONTENDERS)
-    announce(sum(_estimate(mode, arguments) for mode in modes))
     results: dict[str, dict[str, list[Figure]]] = {}
     tables = []
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
@@ -85,15 +73,6 @@ def _compare(arguments: argparse.Namespace) -> None:
             tables.append(_tabulate(mode, arguments.images, results[mode]))
             tables[-1].show()
     write_results(_MODULE, tables, results, arguments.json)
-
-
-def _estimate(mode: str, arguments: argparse.Namespace) -> float:
-    """Return the seconds that a mode takes: each process does its work twice."""
-    contenders = len(CONTENDERS[mode][: arguments.contenders])
-    images: int = arguments.images
-    process = _START + 2 * images / _RATES[mode]
-    turns: int = arguments.repeats * contenders
-    return images / _COPIES + turns * process
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,8 +118,7 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     """Return the figures of every contender, one per process."""
     folder = f"{work}/{mode}"
     remote = mode == "remote"
-    side = {"tiny": _TINY_SIDE, "remote": _SMALL_SIDE}.get(mode)
-    side = side or (_SMALL_SIDE if arguments.small else None)
+    side = _SMALL_SIDE if remote or arguments.small else None
     count = make_copies(arguments.data, f"{folder}/images", arguments.images, side=side)
     source = f"{folder}/images"
     if mode == "transform":

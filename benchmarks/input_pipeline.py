@@ -24,15 +24,11 @@ from typing import Any
 
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, measure
-from benchmarks.measuring.progress import announce, say
+from benchmarks.measuring.progress import say
 from benchmarks.measuring.results import write_results
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.input_pipeline"
-
-# Seconds: imports and preparing the first image; a rung's first batch and the check of its pixels;
-# a turn of a rung; an image, prepared in all forms.
-_START, _RUNG, _TURN, _IMAGE = 15, 3, 3, 0.01
 
 # TensorFlow's blocks of 64 MB, cleared for each small file, would make files slower than they are.
 _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
@@ -54,7 +50,6 @@ def _climb(arguments: argparse.Namespace) -> None:
     os.makedirs(arguments.output, exist_ok=True)
     from benchmarks.ladder.data import prepare
 
-    announce(_estimate(arguments))
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
         say(f"preparing {images:,} images of {arguments.data}")
@@ -69,17 +64,6 @@ def _climb(arguments: argparse.Namespace) -> None:
     print(*results["verdict"], sep="\n")
     _write(results, Path(arguments.output))
     write_results(_MODULE, [table], results, arguments.json)
-
-
-def _estimate(arguments: argparse.Namespace) -> float:
-    """Return the seconds that all of it takes on two cores."""
-    from benchmarks.ladder.run import choose
-
-    rungs = len(choose(arguments.rungs, remote=arguments.gcs_latency_ms is not None))
-    # After all rounds each rung is asked once more, at the accelerator's rate.
-    turns: int = rungs * (arguments.repeats + 1 + bool(arguments.profile))
-    images: int = arguments.images
-    return _START + images * _IMAGE + rungs * _RUNG + turns * _TURN
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError
-from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.progress import Progress
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import NOISE, Spread
 from pipeline_def.layout import Layout
@@ -39,8 +39,6 @@ _ROOT = Path(__file__).parents[1]
 _SMALL = ("--transform.size=16", "--model.name=cnn", "--training.epochs=1")
 _RARE, _KEPT = ("3", "8"), 0.05
 _BALANCES = ("none", "weights", "sampling")
-# Seconds of a run of the digits on two cores.
-_RUN = 30
 
 Figure = dict[str, Any]
 """Of one run: wall and CPU seconds, peak MiB of its largest process, and its summary."""
@@ -90,7 +88,6 @@ def _run_digits(arguments: argparse.Namespace, folder: Path) -> dict[str, list[F
     """Run the digits from and to the disk, again from the cache, and from and to buckets."""
     names = ["first run", "again, from the cache"] if "digits" in arguments.part else []
     names += ["first run, from and to buckets"] if "buckets" in arguments.part else []
-    announce(arguments.repeats * len(names) * _RUN)
     progress = Progress(arguments.repeats * len(names))
     figures: dict[str, list[Figure]] = {name: [] for name in names}
     for _ in range(arguments.repeats):
@@ -128,14 +125,12 @@ def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:
         label = folder / "many" / f"class {number % arguments.classes:05d}"
         label.mkdir(parents=True, exist_ok=True)
         (label / f"{number}.jpg").write_bytes(simplejpeg.encode_jpeg(image))
-    announce(_RUN + arguments.images / 200)
     output = folder / "of_many"
     return _run(["--data", f"{folder}/many", "--output", str(output), *_SMALL], output)
 
 
 def _run_balances(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
     write_rare(folder / "digits", folder / "rare")
-    announce(arguments.repeats * len(_BALANCES) * _RUN)
     figures: dict[str, list[Figure]] = {f"balance: {name}": [] for name in _BALANCES}
     progress = Progress(arguments.repeats * len(_BALANCES))
     # All runs share an output, so that only the first one reads the images.

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
 from benchmarks.measuring import options
-from benchmarks.measuring.progress import Progress, announce
+from benchmarks.measuring.progress import Progress
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
@@ -38,7 +38,6 @@ from pipeline_def.local.server.versions import find_newest
 _MODULE = "benchmarks.serving"
 _CLIENTS = (1, 8, 64)
 _IMAGES = 200
-_START_SECONDS = 20
 _ROOT = Path(__file__).parents[1]
 
 
@@ -63,13 +62,6 @@ class Server:
         """Resident memory, MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of CPU so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
-        user, system = fields.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     @property
     def versions(self) -> dict[str, str]:
@@ -208,9 +200,6 @@ def _serve(arguments: argparse.Namespace) -> None:
     if path is None:
         raise ModelError(f"There is no pushed model in {arguments.output}.")
     files = read_images(Path(arguments.data or os.path.join(arguments.output, "sample")))
-    # The loop takes as long as each number of clients, shared among them.
-    rounds = arguments.repeats * arguments.seconds * (len(_CLIENTS) + 1)
-    announce(_START_SECONDS + (arguments.load or rounds))
     model = SavedModel(path)
     with TemporaryDirectory() as copy:
         shutil.copytree(path, os.path.join(copy, "pushed", model.version))

@@ -24,15 +24,12 @@ from typing import Any
 
 from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, measure
-from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.progress import Progress
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.training"
-
-# Of resnet9 at 32 pixels, images per second; seconds of a process before its first step.
-_RATE, _START = 1400, 15
 
 # Contender → what each of its processes measured.
 Results = dict[str, list[dict[str, Any]]]
@@ -63,10 +60,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure_parts(arguments: argparse.Namespace) -> None:
-    from benchmarks.training_run import BARE, DECODED, JPEG, JPEG_READER, NAIVE, NAIVE_AHEAD
+    from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD
 
     contenders = {
-        "step": [BARE, DECODED, JPEG, JPEG_READER],
+        "step": [BARE, DECODED, JPEG],
         "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED],
     }
     tabulate = {"step": _tabulate_step, "naive": _tabulate_naive}
@@ -109,10 +106,6 @@ def _take_turns(arguments: argparse.Namespace, contenders: list[str]) -> Results
     if not images:
         raise ConfigurationError(f"--images {arguments.images} does not fill a batch")
     runs = arguments.repeats * len(contenders)
-    steps = images * arguments.epochs / _RATE * (arguments.size / 32) ** 2
-    announce(runs * (_START + steps))
-    if arguments.network != "resnet9":
-        say(f"That is for resnet9; the first measurement shows how long {arguments.network} takes.")
     results: Results = {}
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")

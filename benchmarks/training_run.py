@@ -37,7 +37,6 @@ NAIVE = "naive: a file after the other, then the step"
 NAIVE_AHEAD = "the same files, in this pipeline's loop"
 JPEG = "JPEG shards, no cache"
 DECODED = "cache decoded"
-JPEG_READER = "JPEG shards, read alone"
 
 _AUGMENTATION = AugmentationConfig()
 _WARM_UP = 3
@@ -87,7 +86,6 @@ class Task:
             NAIVE_AHEAD: lambda: naive(self.material, self.batch),
             DECODED: lambda: self._read(TrainingOrder(seed=1), cache="decoded"),
             JPEG: lambda: self._read(TrainingOrder(seed=1), cache="none"),
-            JPEG_READER: lambda: self._read(TrainingOrder(seed=1), cache="none"),
         }
         return readers[self.contender]()
 
@@ -116,7 +114,7 @@ def measure(task: Task) -> dict[str, Any]:
 
     And, of a training, the `wait_share` of each, and the `seconds` of all with what comes before.
     """
-    measures = {BARE: _measure_step, NAIVE: _measure_naive, JPEG_READER: _measure_reader}
+    measures = {BARE: _measure_step, NAIVE: _measure_naive}
     return measures.get(task.contender, _measure_training)(task)
 
 
@@ -206,18 +204,6 @@ def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
         return loss
 
     return step  # type: ignore[no-any-return]
-
-
-def _measure_reader(task: Task) -> dict[str, Any]:
-    """Read and do nothing else."""
-    batches = iter(task.batches())
-    rates = []
-    for _ in range(task.epochs):
-        started = time.perf_counter()
-        for _ in range(task.steps):
-            next(batches)
-        rates.append(task.steps * task.batch / (time.perf_counter() - started))
-    return {"images_per_second": _settled(rates)}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long a benchmark will take, said before it starts, and how far it has come."""
+"""How far a benchmark has come, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ _MINUTE = 60
 _IN_SECONDS = 100
 
 
-def announce(seconds: float) -> None:
-    """Say how long all of it will take, of an estimate made on two cores."""
-    say(f"It will take {spell(seconds)}, on two cores that do nothing else.")
-
-
 def say(text: str) -> None:
-    """Print a line beside the results, which go to the standard output."""
+    """Print a line to stderr; results go to stdout."""
     print(text, file=sys.stderr, flush=True)
 
 

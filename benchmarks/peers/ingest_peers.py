@@ -1,14 +1,12 @@
-"""How other tools write labelled image files into shards, as their documentation advises."""
+"""How TensorFlow and TFX write labeled image files into shards."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
-from multiprocessing import get_context
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -22,46 +20,13 @@ BEAM_ARGS = (
     "--sdk_container_image=none",
 )
 
-Files = Sequence[tuple[str, str]]
-"""Path and label of every image."""
+
+def list_files(folder: str) -> list[tuple[str, str]]:
+    """Return path and label of every file of `label/file`."""
+    return [(str(path), path.parent.name) for path in sorted(Path(folder).glob("*/*"))]
 
 
-class Peer(Protocol):
-    """Writes image files and their labels as one tool's shards."""
-
-    def __call__(self, files: Files, target: str, *, shrink: int | None) -> None:
-        """Write the shards.
-
-        Args:
-            files: path and label of every image.
-            target: an empty folder on the local disk.
-            shrink: None to keep the bytes of the files, else the shorter side in pixels to shrink
-                images to before encoding them again; smaller JPEGs are kept.
-        """
-
-
-def webdataset_writer(files: Files, target: str, *, shrink: int | None) -> None:
-    """Write tar files with WebDataset's ShardWriter, part of the files in each process."""
-    import_module("webdataset")  # before the processes fork
-    names = sorted({label for _, label in files})
-    samples = [(f"{i:08d}", path, names.index(label)) for i, (path, label) in enumerate(files)]
-    parts = [samples[core::CORES] for core in range(CORES)]
-    patterns = [f"{target}/part-{core}-%06d.tar" for core in range(CORES)]
-    with ProcessPoolExecutor(CORES, mp_context=get_context("fork")) as pool:
-        list(pool.map(partial(_write_tars, shrink=shrink), parts, patterns))
-
-
-def _write_tars(samples: Sequence[tuple[str, str, int]], pattern: str, shrink: int | None) -> None:
-    # Whole seconds as mtime save a header per file.
-    writer = import_module("webdataset").ShardWriter
-    with writer(pattern, maxsize=SHARD_BYTES, encoder=False, verbose=0, mtime=0) as sink:
-        for key, path, number in samples:
-            data = _read(path)
-            image = data if shrink is None else _shrink(data, shrink)
-            sink.write({"__key__": key, "jpg": image, "cls": b"%d" % number})
-
-
-def tfx_writer(files: Files, target: str, *, shrink: int | None) -> None:
+def _tfx(source: str, target: str, shrink: int | None) -> None:
     """Write gzipped TFRecords with Beam and the WriteSplit that every TFX ExampleGen ends in."""
     import apache_beam as beam
     from apache_beam.io import fileio
@@ -69,6 +34,7 @@ def tfx_writer(files: Files, target: str, *, shrink: int | None) -> None:
     from tfx.components.example_gen import write_split
     from tfx.proto import example_gen_pb2
 
+    files = list_files(source)
     kind = write_split.to_file_format_str(example_gen_pb2.FORMAT_TFRECORDS_GZIP)
     with beam.Pipeline(options=PipelineOptions(list(BEAM_ARGS))) as pipeline:
         _ = (
@@ -83,14 +49,16 @@ def tfx_writer(files: Files, target: str, *, shrink: int | None) -> None:
 
 def _read_match(match: Any, labels: dict[str, str], shrink: int | None) -> Any:
     data = match.read()
-    return _example(data if shrink is None else _shrink(data, shrink), labels[match.metadata.path])
+    return _example(
+        data if shrink is None else _shrink_with_pillow(data, shrink), labels[match.metadata.path]
+    )
 
 
-def tf_data_writer(files: Files, target: str, *, shrink: int | None) -> None:
+def _tf_data(source: str, target: str, shrink: int | None) -> None:
     """Write TFRecords from a tf.data pipeline that reads and shrinks in parallel."""
     import tensorflow as tf
 
-    paths, labels = zip(*files, strict=True)
+    paths, labels = zip(*list_files(source), strict=True)
     images = (
         tf.data.Dataset.from_tensor_slices((list(paths), list(labels)))
         .map(partial(_tf_load, side=shrink), tf.data.AUTOTUNE, deterministic=False)
@@ -148,12 +116,7 @@ def _example(data: bytes, label: str) -> Any:
     return tf.train.Example(features=tf.train.Features(feature=features))
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _shrink(data: bytes, side: int) -> bytes:
+def _shrink_with_pillow(data: bytes, side: int) -> bytes:
     """Shrink an image with Pillow and encode it as JPEG; keep a small JPEG."""
     with Image.open(io.BytesIO(data)) as image:
         if image.format == "JPEG" and min(image.size) <= side:
@@ -166,21 +129,5 @@ def _shrink(data: bytes, side: int) -> bytes:
     return small.getvalue()
 
 
-PEERS: dict[str, tuple[Peer, str]] = {
-    "webdataset": (webdataset_writer, "webdataset"),
-    "tf.data": (tf_data_writer, "tensorflow"),
-    "tfx": (tfx_writer, "tfx.components.example_gen.write_split"),
-}
-"""Each peer and the module it needs."""
-
-
-def find_obstacle(name: str) -> str:
-    """Import what a peer needs; return why it cannot be measured, or "" if it can."""
-    module = PEERS[name][1]
-    try:
-        import_module(module)
-    except ModuleNotFoundError as error:
-        return f"the package {error.name} is not installed in this environment"
-    except Exception as error:  # packages built for other versions raise anything here
-        return f"{module} cannot be imported: {type(error).__name__}: {error}"
-    return ""
+PEERS: dict[str, Callable[..., None]] = {"TFX's WriteSplit": _tfx, "tf.data": _tf_data}
+"""Each writes the images of a folder into a new one; `shrink` is a shorter side or None."""

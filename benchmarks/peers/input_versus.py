@@ -1,12 +1,12 @@
 """Compares the input pipeline with other loaders and with the limits of this machine.
 
-    uv run -m benchmarks.peers.input_versus --data DIR --storage jpeg \
+    uv run -m benchmarks.peers.input_versus --data DIR \
         --python torch=/tmp/peers/torch/bin/python --python spdl=/tmp/peers/spdl/bin/python
 
-All contenders read the same packed images in batches of the same size; each peer uses the number of
-workers that was fastest on two cores. Each figure comes from a fresh process, which first reads for
-some seconds unmeasured; contenders take turns. A peer is left out unless `--python` names the
-Python of its environment; tf.data runs in ours.
+All contenders read the same packed JPEGs in batches of the same size; peers use two workers. Each
+figure comes from a fresh process, which first reads for some seconds unmeasured; contenders take
+turns. A peer is left out unless `--python` names the Python of its environment; tf.data runs in
+ours.
 """
 
 from __future__ import annotations
@@ -20,25 +20,14 @@ from typing import Any
 
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, measure
-from benchmarks.measuring.progress import Progress, announce, say
+from benchmarks.measuring.progress import Progress, say
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
-from benchmarks.peers.readers.__main__ import PEERS
-from benchmarks.peers.readers.job import STORAGES
+from benchmarks.peers.readers import PEERS
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.peers.input_versus"
-_HERE = ("tf.data", "tf.data-cache")
-_LIMIT = "limit"
-# Seconds of a process: imports, warming up and measuring; and of preparing a hundred images.
-_PROCESS, _HUNDRED = 14, 0.3
-
-OURS = {
-    "jpeg": ("ours", "ours, streamed", "ours, decoded in memory"),
-    "window": ("ours", "ours, streamed"),
-}
-"""Storage → the readers of this pipeline."""
-
+_HERE = ("tf.data",)
 Figure = dict[str, float]
 """Images per second, and CPU time of an image, of all processes of a contender."""
 Results = dict[str, list[Figure]]
@@ -54,7 +43,6 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
     parser.add_argument("--data", required=True, help="folder of images, as the pipeline takes it")
-    parser.add_argument("--storage", choices=STORAGES, required=True)
     parser.add_argument("--size", type=int, default=224, help="side of the images, pixels")
     parser.add_argument("--batch", type=options.at_least_one, default=128, help="images per batch")
     parser.add_argument(
@@ -78,21 +66,19 @@ def _python(text: str) -> tuple[str, str]:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    from benchmarks.peers.input_data import prepare
+    from benchmarks.peers.input_ours import LIMIT, OURS, prepare
 
     pythons = dict.fromkeys(_HERE, sys.executable) | dict(arguments.python)
-    names = _choose([*OURS[arguments.storage], _LIMIT, *pythons], arguments.contenders)
+    names = _choose([*OURS, LIMIT, *pythons], arguments.contenders)
     images = arguments.images // arguments.batch * arguments.batch
     if not images:
         raise ConfigurationError(f"{arguments.images} images do not fill a batch")
-    announce(arguments.repeats * len(names) * _PROCESS + images * _HUNDRED / 100)
     with tempfile.TemporaryDirectory(dir=arguments.work) as work:
         folder = os.path.join(work, "images")
-        sizes = {"storage": arguments.storage, "size": arguments.size}
-        prepare(arguments.data, folder, images=images, **sizes)
-        task = {"data": folder, "batch": arguments.batch, **sizes}
+        prepare(arguments.data, folder, images=images, size=arguments.size)
+        task = {"data": folder, "batch": arguments.batch, "size": arguments.size}
         results, versions = _take_turns(names, task, pythons, arguments.repeats)
-    table = _tabulate(batch=arguments.batch, results=results, versions=versions, **sizes)
+    table = _tabulate(arguments.size, arguments.batch, results, versions)
     table.show()
     write_results(_MODULE, [table], {"figures": results, "versions": versions}, arguments.json)
 
@@ -135,31 +121,24 @@ def _take_turns(
 
 
 def _in_a_process(name: str, task: Mapping[str, Any], python: str | None) -> Any:
-    """Measure a contender."""
-    if not python:
-        return measure(["-m", "benchmarks.peers.input_ours", name, *_as_options(task)])
-    return measure(["-m", "benchmarks.peers.readers", name, *_as_options(task)], python=python)
+    """Measure a contender; peers have a Python of their own."""
+    module = "benchmarks.peers.readers" if python else "benchmarks.peers.input_ours"
+    command = ["-m", module, name, *(f"--{key}={value}" for key, value in task.items())]
+    return measure(command, python=python or sys.executable)
 
 
-def _as_options(task: Mapping[str, Any]) -> list[str]:
-    return [f"--{key}={value}" for key, value in task.items()]
-
-
-def _tabulate(
-    storage: str, size: int, batch: int, results: Results, versions: Mapping[str, str]
-) -> Figures:
+def _tabulate(size: int, batch: int, results: Results, versions: Mapping[str, str]) -> Figures:
     """Sort by CPU time per image, which is meaningful on a busy machine, too."""
-    title = f"{STORAGES[storage]}, {size} pixels, batches of {batch}"
+    title = f"JPEGs of {size} pixels, batches of {batch}"
     table = Figures(title, ("contender", "images/s", "CPU µs per image", "of ours"))
     rates = _spreads(results, "images_per_second")
     times = _spreads(results, "cpu_microseconds")
-    ours = next((name for name in OURS[storage] if name in rates), None)
     for name, used in sorted(times.items(), key=lambda item: item[1].median):
         table.add(
             f"{name} {versions[name]}".strip(),
             rates[name].show(),
             used.show(1),
-            ratio(used, times[ours]) if ours and name != ours else "",
+            ratio(used, times["ours"]) if "ours" in times and name != "ours" else "",
         )
     return table
 

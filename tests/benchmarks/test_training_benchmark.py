@@ -17,7 +17,7 @@ def test_every_contender_is_measured(tmp_path: Path) -> None:
     data, folder = write_folder(tmp_path / "images", each=8), str(tmp_path / "material")
     prepare(str(data), folder, size=32, images=16)
     trainings = {training_run.NAIVE, training_run.NAIVE_AHEAD, training_run.JPEG}
-    for contender in (*trainings, training_run.BARE, training_run.JPEG_READER):
+    for contender in (*trainings, training_run.BARE):
         task = training_run.Task(contender, folder, network="cnn", batch=8, epochs=2)
         figures = training_run.measure(task)
         [rate] = figures["images_per_second"]

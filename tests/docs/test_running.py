@@ -1,17 +1,18 @@
-"""What the documentation tells to run is run, in a copy of the repository, after two whole runs.
+"""Run the documentation's commands in a copy of the repository, after two whole runs.
 
-They make what the other commands look at: images, models, records.
+The runs make what other commands need: images, models, records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,27 +137,9 @@ def list_blocks() -> dict[str, str]:
     return pages
 
 
-@pytest.mark.parametrize(("page", "text"), list_blocks().items(), ids=list_blocks())
-def test_python_prints_what_its_comments_say(place: Place, page: str, text: str) -> None:
-    with _serving_if_asked(place, text) as (rest, rpc):
-        text = text.replace("localhost:8501", f"localhost:{rest}")
-        text = text.replace("localhost:8500", f"localhost:{rpc}")
-        printed = place.run('"$0" -c "$1"', sys.executable, text)
-    expected = re.findall(r"^print\(.*\)  # (.+)$", text, re.MULTILINE)
-    assert [line for line in printed.splitlines() if line in expected] == expected
-
-
-def _serving_if_asked(place: Place, text: str) -> AbstractContextManager[tuple[int, int]]:
-    """Serve the pushed model if the text has clients of a server; give the ports."""
-    if "localhost" not in text:
-        return nullcontext((0, 0))
-    from tests.docs.model_server import serving
-
-    return serving(place.summary["pushed_model"], "images")
-
-
-def test_the_server_answers_the_documented_request(place: Place) -> None:
-    [request] = {command.text for command in ALL if "curl --silent" in command.text}
+@pytest.fixture(scope="module")
+def rest_port(place: Place) -> Iterator[str]:
+    """Serve the pushed model with `local_runner.py serve`; Ctrl-C must end it."""
     arguments = [sys.executable, "-u", "local_runner.py", "serve", "--port", "0"]
     with subprocess.Popen(
         arguments, cwd=place.root, env=_environment(), stdout=subprocess.PIPE, text=True
@@ -164,9 +147,29 @@ def test_the_server_answers_the_documented_request(place: Place) -> None:
         assert server.stdout
         try:
             page = next(line for line in server.stdout if line.startswith("Page"))
-            port = page.rstrip("/\n").rpartition(":")[2]
-            [prediction] = json.loads(place.run(request.replace("8501", port)))["predictions"]
+            yield page.rstrip("/\n").rpartition(":")[2]
         finally:
             server.send_signal(signal.SIGINT)
             assert server.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize(("page", "text"), list_blocks().items(), ids=list_blocks())
+def test_python_prints_what_its_comments_say(
+    place: Place, page: str, text: str, request: pytest.FixtureRequest
+) -> None:
+    with contextlib.ExitStack() as stack:
+        if "localhost" in text:
+            from tests.docs.model_server import serve_grpc
+
+            port = stack.enter_context(serve_grpc(place.summary["pushed_model"]))
+            text = text.replace("localhost:8500", f"localhost:{port}")
+            text = text.replace("8501", request.getfixturevalue("rest_port"))
+        printed = place.run('"$0" -c "$1"', sys.executable, text)
+    expected = re.findall(r"^print\(.*\)  # (.+)$", text, re.MULTILINE)
+    assert [line for line in printed.splitlines() if line in expected] == expected
+
+
+def test_the_server_answers_the_documented_request(place: Place, rest_port: str) -> None:
+    [request] = {command.text for command in ALL if "curl --silent" in command.text}
+    [prediction] = json.loads(place.run(request.replace("8501", rest_port)))["predictions"]
     assert prediction["label"] == "7"

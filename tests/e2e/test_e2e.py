@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from e2e import __main__ as command_line
-from e2e import cluster, interface, runs, scenario
+from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
 from pipeline_def.runs.record import Process, RunRecord, Step
@@ -301,13 +301,13 @@ def test_everything_is_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.skipif(find_chromium() is None, reason="needs Chromium")
 @pytest.mark.slow
 def test_pictures_of_the_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "_DRAWN", 3)
+    monkeypatch.setattr(scenario, "_DRAWN", 3)
     with StubServer(Answer) as server:
         url = f"http://127.0.0.1:{server._http.server_port}/"
-        picture = interface.photograph(url, tmp_path, words=runs.STAGES, name="graph")
+        picture = scenario.photograph(url, tmp_path, words=runs.STAGES, name="graph")
         assert picture.read_bytes().startswith(b"\x89PNG")
         with pytest.raises(Failure, match="does not show first"):
-            interface.photograph(url, tmp_path, words=["first"], name="runs")
+            scenario.photograph(url, tmp_path, words=["first"], name="runs")
 
 
 def test_the_command_line_and_the_workflow(

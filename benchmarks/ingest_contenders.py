@@ -14,39 +14,26 @@ from typing import Any
 
 import google_crc32c
 
-from benchmarks.peers.ingest_peers import BEAM_ARGS, CORES, JPEG_QUALITY, PEERS, find_obstacle
-from components.contract.errors import ConfigurationError
+from benchmarks.peers.ingest_peers import BEAM_ARGS, JPEG_QUALITY, PEERS, list_files
 
 SHRINK = 256
 """Shorter side, pixels."""
 CANONICAL = 224
 """Side of Transform's images, pixels."""
 _BATCH = 256
+CORES = 2
 
 Run = Callable[[str, str], None]
 """From the folder of images to a new, empty one."""
 
 
 def prepare(name: str, mode: str) -> Run:
-    """Import what contender `name` needs, and return the function to time.
-
-    Raises:
-        ConfigurationError: its packages are missing or cannot be imported.
-    """
+    """Return the function to time."""
     if name == "ours":
         return _transform if mode == "transform" else partial(_ingest, mode=mode)
     if name in PEERS:
-        if reason := find_obstacle(name):
-            raise ConfigurationError(reason)
-        peer, _ = PEERS[name]
-        shrink = SHRINK if mode == "shrink" else None
-        return lambda source, target: peer(list_files(source), target, shrink=shrink)
+        return partial(PEERS[name], shrink=SHRINK if mode == "shrink" else None)
     return _LIMITS[name]
-
-
-def list_files(folder: str) -> list[tuple[str, str]]:
-    """Return path and label of every file of `label/file`."""
-    return [(str(path), path.parent.name) for path in sorted(Path(folder).glob("*/*"))]
 
 
 def _artifact(kind: Any, uri: str) -> Any:
@@ -68,7 +55,6 @@ def _ingest(source: str, target: str, mode: str) -> None:
 
     configs = {
         "header": IngestConfig(check="header"),
-        "tiny": IngestConfig(check="header"),
         "remote": IngestConfig(check="header"),
         "shrink": IngestConfig(shrink=SHRINK),
     }
@@ -254,7 +240,6 @@ _LIMITS: dict[str, Run] = {
 
 CONTENDERS: dict[str, tuple[str, ...]] = {
     "header": ("ours", "limit: copy of the bytes", "limit: copy and SHA-256", *PEERS),
-    "tiny": ("ours", "limit: copy of the bytes", "limit: copy and SHA-256", *PEERS),
     "pixels": ("ours", "limit: libjpeg-turbo, RGB", "libjpeg-turbo, luma only"),
     "shrink": ("ours", "limit: libjpeg-turbo + OpenCV", *PEERS),
     "transform": ("ours", "limit: the graph in bare tf.data"),

@@ -1,1 +1,0 @@
-"""How the input pipelines of others read training images; runs in environments of their own."""
