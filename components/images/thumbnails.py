@@ -44,15 +44,11 @@ _RAMP = np.array([(20, 20, 60, 0.55), (190, 50, 90, 0.6), (255, 200, 60, 0.75)],
 
 
 def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:
-    """Show a file's first frame as a person sees it: upright, transparency on white.
+    """Show the first frame of any file as a person sees it: upright, transparency on white.
 
-    Args:
-        encoded: content of any file, including broken and hostile ones.
-        side: longest side, pixels; smaller images are not enlarged.
-
-    Returns:
-        None for files that are not images, have no readable part, or state more pixels than are
-        safe to decode. The missing part of a truncated image is black or gray.
+    Smaller images are not enlarged to `side` pixels. The missing part of a truncated image is black
+    or gray. Return None for files that are not images, have no readable part, or state more pixels
+    than are safe to decode.
     """
     try:
         image = _open(encoded)
@@ -111,15 +107,7 @@ def picture_of(pixels: Pixels, *, side: int = SIDE) -> Picture:
 
 
 def lay_over(heat: npt.NDArray[np.float32], image: Pixels) -> Pixels:
-    """Color an image by a heat map.
-
-    Args:
-        heat: [side, side], 0 to 1.
-        image: uint8 [side, side, 3].
-
-    Returns:
-        uint8 [n * side, n * side, 3].
-    """
+    """Color uint8 [side, side, 3] by a heat map [side, side], 0 to 1; it may be enlarged."""
     factor = max(1, math.ceil(SMALLEST_HEAT_MAP / image.shape[0]))
     large = np.repeat(np.repeat(image, factor, axis=0), factor, axis=1).astype(np.float32)
     size = (large.shape[1], large.shape[0])

@@ -156,12 +156,9 @@ def _number(content: tf.Tensor, places: tf.Tensor, length: int, little: tf.Tenso
 def find_segments(
     files: tf.Tensor, is_wanted: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Find the first segment that `is_wanted` before the pixels of each JPEG.
+    """Find the first segment that `is_wanted` before the pixels of each JPEG, string [batch].
 
-    Args:
-        files: string [batch].
-        is_wanted: maps the first bytes of segments, int32 [batch, 10] (marker, length, content), to
-            bool [batch].
+    `is_wanted` maps the first bytes of segments (marker, length, content) to bool [batch].
 
     Returns:
         The first bytes of the segment, int32 [batch, 10], and its offset, int32 [batch]; zeros if

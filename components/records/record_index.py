@@ -39,11 +39,7 @@ def write_indexed_shard(
 ) -> int:
     """Write a shard and its index; return the number of records.
 
-    Args:
-        examples_uri: URI of the artifact.
-        split: split of the shard.
-        shard: file name.
-        examples: features of each record, including `image/encoded` and `image/class/label`.
+    The features of each record include `image/encoded` and `image/class/label`.
     """
     rows = []
     with open_shard(os.path.join(examples_uri, f"Split-{split}", shard)) as writer:

@@ -22,11 +22,7 @@ _DOWNLOAD_BYTES = 2**23
 
 
 def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, memoryview]]:
-    """Yield some features of each example of a shard.
-
-    Args:
-        path: an uncompressed TFRecord file on this machine.
-        names: keys of features with one value of type bytes.
+    """Yield the features in `names`, of one bytes value each, of each example of a shard.
 
     Raises:
         StorageError: the file is truncated or damaged.
@@ -37,17 +33,10 @@ def read_features(path: str, names: Collection[bytes]) -> Iterator[dict[bytes, m
 
 
 def read_shortened(path: str, name: str, kept: int) -> Iterator[tuple[bytes, int]]:
-    """Yield each example of a shard with one feature cut to its first bytes, and its full length.
+    """Yield each serialized example with feature `name` cut to `kept` bytes, and its full length.
 
-    Statistics need no more of an image: a record of 110 KB becomes one of 500 bytes.
-
-    Args:
-        path: path or URL of an uncompressed TFRecord file.
-        name: key of the feature, which has one value of type bytes.
-        kept: bytes of the value to keep.
-
-    Yields:
-        The serialized example, and the bytes of the value; 0 if the feature is missing.
+    Statistics need no more of an image: a record of 110 KB becomes one of 500 bytes. The length is
+    0 if the feature is missing.
 
     Raises:
         StorageError: the file is truncated or damaged.
@@ -62,9 +51,6 @@ def read_records(path: str) -> Iterator[memoryview]:
     """Yield the data of each record, without verifying checksums, which would read all images.
 
     Source of the framing: `tensorflow/core/lib/io/record_writer.h`.
-
-    Args:
-        path: an uncompressed TFRecord file; TensorFlow downloads one in a bucket.
 
     Raises:
         StorageError: the file is truncated.

@@ -56,13 +56,7 @@ class ImageTransform(component.Transform):
         schema: types.BaseChannel,
         config: TransformConfig | None = None,
     ) -> None:
-        """Transform the images of `examples` to the form that `config` describes.
-
-        Args:
-            examples: raw examples, with a split `train`.
-            schema: schema of the examples.
-            config: form of the images; 96 x 96 pixels if it has no size.
-        """
+        """Bring the images of `examples` to the form of `config`, by default 96 x 96 pixels."""
         config = config or TransformConfig()
         if config.size is None:
             config = dataclasses.replace(config, size=_USUAL_SIZE)

@@ -136,15 +136,9 @@ def _read_labels(graph_uri: str) -> list[str]:
 def describe_shards(
     transformed_uri: str, shards: Shards, vocabulary: Sequence[str]
 ) -> dict[str, Any]:
-    """Count the records of transformed shards, and the images of each label.
+    """Count the records of transformed shards, and the images of each label in `vocabulary`.
 
-    Args:
-        transformed_uri: URI of the transformed examples.
-        shards: the input shards.
-        vocabulary: label of each label id.
-
-    Returns:
-        `splits` and `labels`, as in ImageExampleGen's index.
+    Return `splits` and `labels`, as in ImageExampleGen's index.
 
     Raises:
         DataError: a label does not occur in the train split.

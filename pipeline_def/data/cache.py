@@ -32,12 +32,7 @@ _MOST_FRACTION = 0.8
 def resolve_cache(
     options: InputConfig, splits: Sequence[Shards], config: TransformConfig
 ) -> InputConfig:
-    """Replace `auto` by the cache that fits into the available memory.
-
-    Args:
-        options: the user's choice.
-        splits: all splits that are read at the same time.
-        config: form of the images.
+    """Replace `auto` by the cache that fits `splits`, all of which are read at the same time.
 
     Raises:
         ConfigurationError: the chosen cache does not fit.
@@ -84,14 +79,14 @@ def _require_memory(cache: str, needed: int, *, instead: str) -> None:
 def cache_pixels(
     dataset: tf.data.Dataset, shards: Shards, config: TransformConfig, options: InputConfig
 ) -> tuple[Pixels, Int64Array]:
-    """Decode a split once, into memory or a local file.
+    """Decode a split once, into memory or a local file, depending on `options.cache`.
 
     Args:
-        dataset: uint8 [batch, stored, stored, 3] and int64 [batch], of the whole split, in order;
-            not read if `cache: file` finds its file.
-        shards: the shards it reads.
+        dataset: all whole images and label ids of `shards` in order; not read if `cache: file`
+            finds its file.
+        shards: shards of the split.
         config: form of the images.
-        options: with a `cache` of decoded or file.
+        options: cache and its folder.
 
     Returns:
         uint8 [records, stored, stored, 3], aligned for TensorFlow, and int64 [records].

@@ -102,11 +102,11 @@ class OriginalDecoder:
         self._memory = BatchMemory()
 
     def decode(self, files: Sequence[File], numbers: npt.NDArray[np.float32]) -> Pixels:
-        """Decode the crops that random `numbers`, [batch, 5], select.
+        """Decode crops of upright JPEGs, as `keep_original` leaves them.
 
         Args:
-            files: upright JPEGs, as `keep_original` leaves them.
-            numbers: for `CropRule.draw`; the last of each row decides mirroring.
+            files: JPEGs [batch].
+            numbers: [batch, 5], for `CropRule.draw`; the last of each row decides mirroring.
 
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.

@@ -106,8 +106,7 @@ class ReadPlan:
     def sample_records(self, labels: Int64Array) -> tf.data.Dataset:
         """Return (number of the batch, its record numbers int64 [batch]).
 
-        Args:
-            labels: label ids of all records, for a balanced order.
+        A balanced order needs the `labels` of all records.
         """
         order = self.order
         if order is None:

@@ -46,12 +46,7 @@ class TrainingOrder:
     """Smallest area of random crops of originals, as a fraction of the image."""
 
     def for_worker(self, step: int, worker: tf.distribute.InputContext) -> TrainingOrder:
-        """Return the order of one worker, whose replicas take a batch each in a training step.
-
-        Args:
-            step: training steps done before.
-            worker: its index, and the number of workers.
-        """
+        """Return the order of `worker` after `step` training steps; each replica takes a batch."""
         return dataclasses.replace(
             self,
             start=step * (worker.num_replicas_in_sync // worker.num_input_pipelines),

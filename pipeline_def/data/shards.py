@@ -39,7 +39,7 @@ class Shards:
     """Path or URL of the Examples artifact."""
     split: str
     counts: dict[str, int]
-    """File name of each shard → its records, in name order."""
+    """Records of each shard by file name, in name order."""
 
     @classmethod
     def of_pattern(cls, pattern: str) -> Shards:
@@ -138,9 +138,7 @@ def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | Non
 def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:
     """Return a function that maps shard i into memory; only the latest ones stay mapped.
 
-    Args:
-        paths: paths of the shards.
-        at_random: whether records of all shards are read at the same time.
+    More stay mapped if records are read `at_random`, from all shards at the same time.
     """
 
     @functools.lru_cache(maxsize=_OPEN_SHARDS_AT_RANDOM if at_random else _OPEN_SHARDS)

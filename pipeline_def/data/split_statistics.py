@@ -39,11 +39,7 @@ def read_labels(shards: Shards, feature_spec: Mapping[str, Any]) -> Int64Array:
 
 
 def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:
-    """Return mean and variance, [3] each, 0 to 255, of the pixels of the first 1,024 images.
-
-    Args:
-        dataset: batches of (uint8 [batch, height, width, 3], labels).
-    """
+    """Return mean and variance, [3] each, 0 to 255, of the pixels of the first 1,024 images."""
     # Histograms keep the sums exact.
     counts = np.zeros((CHANNELS, _LEVELS), np.int64)
     for image in _sample(dataset):

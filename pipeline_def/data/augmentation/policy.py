@@ -76,13 +76,7 @@ _TRIVIAL_STRENGTHS = 31
 def apply_policy(images: tf.Tensor, *, seed: tf.Tensor, config: AugmentationConfig) -> tf.Tensor:
     """Apply the random operations of `config.policy` to pixels within [0, 255].
 
-    Args:
-        images: uint8 or float32 [batch, height, width, 3].
-        seed: int [2]: same seed, same operations.
-        config: the augmentation.
-
-    Returns:
-        The images, uint8 if there is a policy, as Pillow rounds after every operation.
+    The result is uint8 if there is a policy, as Pillow rounds after every operation.
     """
     if config.policy == "none":
         return images
@@ -114,9 +108,6 @@ def apply_operations(
         operations: int32 [batch], values of `Operation`.
         strengths: float32 [batch], -1 to 1.
         ranges: the effect of strength 1.
-
-    Returns:
-        uint8 of the same shape.
     """
     # Sorting 128 images of 224 pixels by family takes 11 ms of CPU time, of 209 for the policy.
     order = tf.argsort(operations)
