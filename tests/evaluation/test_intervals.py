@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -79,32 +78,6 @@ def test_intervals_of_changes_are_as_published(
 
 def holds(interval: Interval, value: float) -> bool:
     return interval.low <= value <= interval.high
-
-
-def test_intervals_of_proportions_hold_the_true_one() -> None:
-    examples = 40
-    intervals = [wilson_interval(flags(hits, examples)) for hits in range(examples + 1)]
-    coverage = []
-    for true in np.linspace(0.02, 0.98, 49):
-        odds = [
-            math.comb(examples, hits) * true**hits * (1 - true) ** (examples - hits)
-            for hits in range(examples + 1)
-        ]
-        coverage.append(
-            sum(odd for odd, of in zip(odds, intervals, strict=True) if holds(of, true))
-        )
-    assert np.mean(coverage) == pytest.approx(0.95, abs=0.01)
-    assert min(coverage) > 0.85
-
-
-@pytest.mark.parametrize("gained_and_lost", [(0.1, 0.1), (0.02, 0.01), (0.3, 0.05)])
-def test_intervals_of_changes_hold_the_true_change(gained_and_lost: tuple[float, float]) -> None:
-    gained, lost = gained_and_lost
-    random, held = np.random.default_rng(0), 0
-    for _ in range(1000):
-        kind = random.choice(3, size=100, p=[gained, lost, 1 - gained - lost])
-        held += holds(paired_interval(kind == 0, kind == 1), gained - lost)
-    assert 930 <= held <= 995
 
 
 def draw_models(seed: int) -> Evaluated:

@@ -15,7 +15,8 @@ from components.report.card.card import MOST_CLASSES, write_card
 from components.report.card.markdown import dump_yaml, escape, fence
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
-from tests.report.samples.report_cases import NASTY_LABELS, make_facts
+from tests.report.samples.report_sample import NASTY_MARKDOWN as NASTY_LABELS
+from tests.report.samples.report_sample import make_facts
 
 FACTS = make_facts()
 # Raw HTML would be seen by the second, as some renderers see it.
@@ -106,7 +107,7 @@ def test_code_ends_where_it_should() -> None:
 def test_the_card_says_what_the_facts_say() -> None:
     found = sections(FACTS)
     assert list(found) == [
-        "Model card: images",
+        "Model card: digits",
         "Model details",
         "Intended use",
         "Training data",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from components.report.comparison.document import render
 from components.report.comparison.evaluations import Overlap, pair
 from components.report.comparison.runs import list_parts
 from tests.report.page_words import words
-from tests.report.samples.comparison_sample import LABELS, answer, compare, describe, draw_answers
-from tests.report.test_page import Document
+from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 
 
 @pytest.fixture(autouse=True)
@@ -169,21 +167,3 @@ def test_only_what_differs_is_listed() -> None:
     text = words(render(compare(first, second)))
     assert "Both runs have the same images, settings, code and versions." in text
     assert "Both runs have the same configuration." in text
-
-
-def test_the_page_stands_alone_and_names_are_text() -> None:
-    page = render(compare(draw_answers(0.6), draw_answers(0.8, seed=1)))
-    document = Document(page)
-    assert not document.open
-    assert page.count("<script") == 1
-    assert len(document.ids) == len(set(document.ids))
-    for target in document.targets:
-        assert target.startswith("data:image/jpeg;base64,") or target[1:] in document.ids
-    assert set(re.findall(r"https?://[^\s\"'<>]+", page)) <= {
-        "http://www.w3.org/2000/svg",
-        "http://www.w3.org/1999/xlink",
-    }
-    assert {LABELS[0], "�turned", "byte �"} <= document.texts
-    assert page.encode()
-    assert not re.search("nan|None|inf\\b", words(page))
-    assert "no picture" in words(page)

@@ -10,7 +10,7 @@ import pytest
 from components.evaluation.metrics.metric_table import METRICS
 from components.report.facts import ExportedModel
 from components.report.metrics_file import write_metrics
-from tests.report.samples.report_cases import make_facts
+from tests.report.samples.report_sample import make_facts
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from components.report.page.formatting import (
     signed,
 )
 from tests.report.page_words import say, words
-from tests.report.samples import report_sample
+from tests.report.samples import comparison_sample, report_sample
 
 pytestmark = pytest.mark.xdist_group("page")
 
@@ -66,7 +66,10 @@ class Document(HTMLParser):
 
 @pytest.mark.parametrize(
     "name",
-    ["nasty", "empty", *(pytest.param(name, marks=pytest.mark.slow) for name in ("small", "huge"))],
+    [
+        *("nasty", "empty", "comparison"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("small", "huge")),
+    ],
 )
 def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: str) -> None:
     document = Document(pages[name])
@@ -89,11 +92,18 @@ def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
         assert render_section(section, report_sample.small()) in pages["small"]
 
 
-def test_labels_are_text_whatever_they_hold(pages: dict[str, str]) -> None:
-    document = Document(pages["nasty"])
-    assert set(report_sample.NASTY[:4]) <= document.texts
-    assert {"�override�and�control", "byte �"} <= document.texts
-    assert not re.search("nan|None|inf\\b", words(pages["nasty"]))
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("nasty", {*report_sample.NASTY[:4], "�override�and�control", "byte �"}),
+        ("comparison", {comparison_sample.LABELS[0], "�turned", "byte �", "no picture"}),
+    ],
+)
+def test_labels_are_text_whatever_they_hold(
+    pages: dict[str, str], name: str, texts: set[str]
+) -> None:
+    assert texts <= Document(pages[name]).texts
+    assert not re.search("nan|None|inf\\b", words(pages[name]))
 
 
 TEXTS = {

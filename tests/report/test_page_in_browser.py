@@ -92,6 +92,8 @@ MARKS = """(() => {
         ("nasty", 390),
         ("nasty", 1440),
         ("empty", 390),
+        ("comparison", 390),
+        ("comparison", 1440),
     ],
 )
 def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, width: int) -> None:
@@ -105,7 +107,9 @@ def test_layout_contrast_and_silence(browser: Page, folder: Path, name: str, wid
         assert browser.evaluate(MARKS) >= 3
     assert all(browser.evaluate(DECODE))
     # On a phone, figures shrink.
-    assert min(browser.evaluate(SIZES_IN_FIGURES), default=10) >= 10
+    sizes = browser.evaluate(SIZES_IN_FIGURES)
+    assert bool(sizes) == (name != "empty")
+    assert min(sizes, default=10) >= 10
     for method, event in browser.events:
         assert method not in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown"), event
         assert method != "Log.entryAdded", event

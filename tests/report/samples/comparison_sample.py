@@ -1,4 +1,4 @@
-"""Two runs to compare, made on the spot, without models."""
+"""Two runs to compare, without models."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answer(
     keys: Sequence[str] | None = None,
     sure: Sequence[float] | None = None,
 ) -> Evaluation:
-    """A model that says `said` with probability `sure`, and leaves the rest to the others."""
+    """Predict `said` with probability `sure`, which defaults to 0.9."""
     columns = {label: column for column, label in enumerate(labels)}
     sureness = np.array(sure or [0.9] * len(truth), np.float32)
     rest = (1 - sureness) / (len(labels) - 1)
@@ -57,7 +57,7 @@ def answer(
 
 
 def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evaluation:
-    """Right as often as that; what is easy for one model is easy for others."""
+    """Draw predictions of this accuracy; images that are easy for one model are easy for others."""
     hard = np.random.default_rng(0).random(images)
     luck = np.random.default_rng(seed).normal(0, 0.1, images)
     truth = [LABELS[row % len(LABELS)] for row in range(images)]
@@ -69,7 +69,7 @@ def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evalua
 
 
 def show(evaluation: Evaluation, filenames: Collection[str]) -> Mapping[str, Picture | None]:
-    """A picture of every second image."""
+    """Return a picture of every second image."""
     image = picture(1)
     shown = Picture(encode(image, "JPEG"), image.width, image.height)
     return {name: shown if name[-5] in "02468" else None for name in filenames}
@@ -78,6 +78,16 @@ def show(evaluation: Evaluation, filenames: Collection[str]) -> Mapping[str, Pic
 def compare(
     first: Evaluation, second: Evaluation, *, most: int = 48, model: str = "", **changes: Any
 ) -> ComparisonFacts:
-    """Compare two runs of a model, of which the second one has `changes`."""
+    """Compare two runs, the second with `changes`."""
     runs = describe("A", model=model), describe("B", **{"model": model, **changes})
     return compare_runs(runs, (first, second), most=most, read_pictures=show)
+
+
+def nasty() -> ComparisonFacts:
+    """Odd labels, and long names and values."""
+    return compare(
+        draw_answers(0.6),
+        draw_answers(0.8, seed=1),
+        configuration={"training." + "long_name_" * 12: "value" * 40},
+        examples={"train": {"<b>" * 30: 7}},
+    )
