@@ -17,24 +17,15 @@ from pipeline_def.model.weights import find_fitting
 from pipeline_def.model.weights_file import read_weights
 from tests.model.networks import IMAGES, build, generators
 
-# The stem, residual blocks, layers between stages that have a kernel, and the last convolution.
-BLOCKS = {
+# Name → the stem, residual blocks, layers between stages with a kernel, and the last convolution.
+ONE_PER_FAMILY = {
     "mobilenet_v2": 1 + 17 + 1,
     "mobilenet_v3_small": 1 + 11 + 1,
-    "mobilenet_v3_large": 1 + 15 + 1,
     "efficientnet_v2_b0": 1 + 21 + 1,
-    "efficientnet_v2_b1": 1 + 27 + 1,
-    "efficientnet_v2_b2": 1 + 28 + 1,
-    "efficientnet_v2_b3": 1 + 32 + 1,
     "efficientnet_v2_s": 1 + 40 + 1,
-    "efficientnet_v2_m": 1 + 57 + 1,
-    "efficientnet_v2_l": 1 + 79 + 1,
     "resnet50": 1 + 16,
     "resnet50_v2": 1 + 16,
     "convnext_tiny": 1 + 18 + 3,
-    "convnext_small": 1 + 36 + 3,
-    "convnext_base": 1 + 36 + 3,
-    "convnext_large": 1 + 36 + 3,
     "densenet121": 1 + 58 + 3,
 }
 _MODULES = {
@@ -46,7 +37,7 @@ _MODULES = {
 
 
 def test_every_name_of_the_configuration_is_a_backbone() -> None:
-    assert APPLICATIONS.keys() == NATIVE_SIZES.keys() == BLOCKS.keys()
+    assert APPLICATIONS.keys() == NATIVE_SIZES.keys() >= ONE_PER_FAMILY.keys()
 
 
 def scaled_by_keras(network: tf_keras.Model, name: str) -> Any:
@@ -64,7 +55,7 @@ def leaves(model: Any) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NATIVE_SIZES)
+@pytest.mark.parametrize("name", ONE_PER_FAMILY)
 def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
     tf_keras.utils.set_random_seed(0)
@@ -86,7 +77,7 @@ def test_backbone_is_that_of_keras(name: str, tmp_path: Path) -> None:
     shapes = [layer.output_shape for layer in leaves(model)]
     outputs = sum(int(np.prod(s[1:])) for s in shapes if isinstance(s, tuple)) / 32**2
     assert application.outputs == pytest.approx(outputs, rel=0.1)
-    assert len(parts.blocks) == BLOCKS[name]
+    assert len(parts.blocks) == ONE_PER_FAMILY[name]
     assert generators(model) == []
     assert np.isfinite(model(IMAGES, training=True)).all()
     tf_keras.backend.clear_session()

@@ -71,8 +71,6 @@ def test_blocks_hold_every_layer_once_in_order(name: str, first_kernels: list[st
     "name",
     [
         "cnn",
-        pytest.param("resnet9", marks=pytest.mark.slow),
-        pytest.param("mobilenet_v2", marks=pytest.mark.slow),
         pytest.param("efficientnet_v2_b0", marks=pytest.mark.slow),
     ],
 )

@@ -3,7 +3,6 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +136,7 @@ class Training:
 
 EVERYTHING: dict[str, Any] = {
     "optimizer": "sgd",
+    "learning_rate": 0.1,
     "weight_decay": 1e-3,
     "warmup_epochs": 1.5,
     "clip_norm": 0.5,
@@ -156,42 +156,28 @@ def assert_same(ours: tuple[list[Any], Any], theirs: tuple[list[Any], Any]) -> N
         assert ours[1][name] == theirs[1][name]
 
 
-Undisturbed = Callable[[Any], tuple[Training, Any]]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(shard_folder: ShardFolder, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """From the function that builds a model to its training and the result."""
-
-    @functools.cache
-    def train(build: Any) -> tuple[Training, Any]:
-        whole = Training(shard_folder, tmp_path_factory.mktemp("whole"), build=build)
-        return whole, whole.run()
-
-    return train
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("build", "checkpoint_steps", "kill_at", "resumed_at"),
+    ("build", "options", "checkpoint_steps", "kill_at", "resumed_at"),
     [
-        pytest.param(small, 3, 7, 6, id="in the middle of an epoch"),
-        pytest.param(network, 0, 6, 4, id="at the end of an epoch"),
-        pytest.param(network, 1, 11, 11, id="just before"),
-        pytest.param(network, 0, 2, 0, id="no checkpoint yet"),
+        pytest.param(network, {}, 0, 6, 4, id="at the end of an epoch"),
+        pytest.param(small, EVERYTHING, 3, 7, 6, id="in the middle of an epoch, everything on"),
+        pytest.param(small, {"precision": "float16"}, 3, 7, 6, id="loss scaling"),
     ],
 )
 def test_a_resumed_training_equals_an_uninterrupted_one(
     shard_folder: ShardFolder,
-    undisturbed: Undisturbed,
     tmp_path: Path,
     build: Any,
+    options: dict[str, Any],
     checkpoint_steps: int,
     kill_at: int,
     resumed_at: int,
 ) -> None:
-    whole, expected = undisturbed(build)
-    killed = Training(shard_folder, tmp_path, build=build, checkpoint_steps=checkpoint_steps)
+    whole = Training(shard_folder, tmp_path / "whole", build=build, **options)
+    expected = whole.run()
+    options = {**options, "checkpoint_steps": checkpoint_steps}
+    killed = Training(shard_folder, tmp_path / "killed", build=build, **options)
     killed.input = InputConfig(cache="none", prefetch=1)
     with pytest.raises(tf.errors.UnknownError, match="Killed"):
         killed.run(kill_at=kill_at)
@@ -204,56 +190,29 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(EVERYTHING, id="everything on"),
-        pytest.param({"precision": "float16", "ema": 0.9}, id="loss scaling"),
-        pytest.param({"optimizer": "adamw", "weight_decay": 1e-2, "schedule": "step"}, id="adamw"),
-    ],
-)
-def test_a_resumed_training_restores_every_option(
-    shard_folder: ShardFolder, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    whole = Training(shard_folder, tmp_path / "whole", build=small, **options)
-    killed = Training(shard_folder, tmp_path / "killed", build=small, **options, checkpoint_steps=3)
-    killed.input = InputConfig(cache="none", prefetch=1)
-    with pytest.raises(tf.errors.UnknownError, match="Killed"):
-        killed.run(kill_at=7)
-    killed.seen.clear()
-    assert_same(killed.run(), whole.run())
-    assert min(killed.seen) == 6
-
-
-@pytest.mark.slow
-def test_steps_per_call_make_no_difference(
-    shard_folder: ShardFolder, tmp_path: Path, undisturbed: Undisturbed
-) -> None:
-    _, expected = undisturbed(small)
-    by_three = Training(shard_folder, tmp_path, build=small, steps_per_call=3)
-    assert_same(by_three.run(), expected)
-    assert set(by_three.seen) >= set(range(3 * STEPS))
-
-
-@pytest.mark.slow
-def test_training_with_everything_on_learns(shard_folder: ShardFolder, tmp_path: Path) -> None:
-    options = {**EVERYTHING, "epochs": 12, "patience": 12, "learning_rate": 0.3}
-    training = Training(shard_folder, tmp_path, build=small, **options)
-    training.augmentation = OFF
-    _, history = training.run()
-    assert history["val_loss"][-1] < 0.8 * history["val_loss"][0]
-    assert max(history["val_balanced_accuracy"]) > 0.8
-
-
-@pytest.mark.slow
-def test_a_completed_training_is_restored_without_a_step(
+def test_history_and_logs_of_a_completed_training(
     shard_folder: ShardFolder, tmp_path: Path
 ) -> None:
-    training = Training(shard_folder, tmp_path)
-    expected = training.run()
+    training = Training(shard_folder, tmp_path / "one")
+    weights, history = training.run()
+    assert set(history) == {
+        *("loss", "accuracy", "balanced_accuracy"),
+        *("val_loss", "val_accuracy", "val_balanced_accuracy"),
+        *(RATE, INPUT_WAIT_FRACTION, LEARNING_RATE),
+    }
+    assert all(len(values) == 3 for values in history.values())
+    assert all(0 <= fraction <= 1 for fraction in history[INPUT_WAIT_FRACTION])
+    assert all(rate > 0 for rate in history[RATE])
+    schedule = Schedule(training.config, steps=STEPS)
+    assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2, 3)]
+    assert list(training.folder.rglob("events.out.tfevents.*"))
+    assert not list(training.folder.rglob("*.xplane.pb"))
     training.seen.clear()
-    assert_same(training.run(), expected)
-    assert not training.seen
+    assert_same(training.run(), (weights, history))
+    assert not training.seen, "restored without a step"
+    by_three = Training(shard_folder, tmp_path / "three", steps_per_call=3)
+    assert_same(by_three.run(), (weights, history))
+    assert set(by_three.seen) >= set(range(3 * STEPS))
 
 
 def truncate(folder: Path) -> None:
@@ -308,23 +267,6 @@ def test_an_unreachable_store_costs_no_checkpoint(
     monkeypatch.setattr(tf.train.Checkpoint, "restore", unavailable)
     with pytest.raises(tf.errors.UnavailableError):
         checkpoints.restore()
-
-
-@pytest.mark.slow
-def test_history_and_logs(undisturbed: Undisturbed) -> None:
-    whole, (_, history) = undisturbed(small)
-    assert set(history) == {
-        *("loss", "accuracy", "balanced_accuracy"),
-        *("val_loss", "val_accuracy", "val_balanced_accuracy"),
-        *(RATE, INPUT_WAIT_FRACTION, LEARNING_RATE),
-    }
-    assert all(len(values) == 3 for values in history.values())
-    assert all(0 <= fraction <= 1 for fraction in history[INPUT_WAIT_FRACTION])
-    assert all(rate > 0 for rate in history[RATE])
-    schedule = Schedule(whole.config, steps=STEPS)
-    assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2, 3)]
-    assert list(whole.folder.rglob("events.out.tfevents.*"))
-    assert not list(whole.folder.rglob("*.xplane.pb"))
 
 
 NAN, INF = float("nan"), float("inf")
@@ -406,15 +348,6 @@ def test_a_loss_that_is_never_finite_is_an_error(shard_folder: ShardFolder, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"profile_steps": 2, "epochs": 1}, id="of a training of four steps"),
-        pytest.param({"profile_steps": 1}, id="after the tenth step"),
-    ],
-)
-def test_a_profile_on_request(
-    shard_folder: ShardFolder, tmp_path: Path, options: dict[str, int]
-) -> None:
-    Training(shard_folder, tmp_path, **options).run()
+def test_a_profile_on_request(shard_folder: ShardFolder, tmp_path: Path) -> None:
+    Training(shard_folder, tmp_path, profile_steps=2, epochs=1).run()
     assert list((tmp_path / "logs").rglob("*.xplane.pb"))

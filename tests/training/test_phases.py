@@ -203,27 +203,11 @@ def test_the_history_of_all_phases_numbers_them() -> None:
 
 
 @pytest.mark.slow
-def test_two_phases(pretrained: ModelConfig, digits: Any, tmp_path: Path) -> None:
-    case = Case(digits(100, 0), tmp_path, pretrained, TransferConfig(head_epochs=4))
-    training = case.run()
-    assert [one.name for one in training.phases] == ["head", "fine_tune"]
-    assert training.history["phase"] == [1] * 4 + [2] * 3
-    losses = training.history["val_loss"]
-    assert training.phases[1].best == min(losses[4:])
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
-        "fine_tune",
-        "head",
-    ]
-    # The first epoch of the second phase begins where the first phase has ended.
-    assert losses[4] < losses[0]
-
-
-@pytest.mark.slow
 def test_transfer_beats_random_weights_at_the_same_budget(
     pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
     found = []
-    for seed in range(3):
+    for seed in range(2):
         images = digits(10, seed)
         training = TrainingConfig(epochs=1, seed=seed)
         transferred = Case(images, tmp_path / f"{seed}", pretrained, training=training).run()
@@ -241,7 +225,7 @@ def test_the_head_is_as_good_as_logistic_regression(
     pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
     ours, theirs = [], []
-    for seed in range(4):
+    for seed in range(2):
         images = digits(10, seed)
         transfer = TransferConfig(unfreeze="none")
         training = TrainingConfig(seed=seed)
@@ -298,26 +282,28 @@ def test_the_first_phase_leaves_the_backbone_bit_for_bit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("train_batch_norm", [False, True])
 def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, train_batch_norm: bool
+    pretrained: ModelConfig, digits: Any, tmp_path: Path
 ) -> None:
-    transfer = TransferConfig(head_epochs=1, unfreeze=1, train_batch_norm=train_batch_norm)
+    transfer = TransferConfig(head_epochs=2, unfreeze=1)
     training = TrainingConfig(epochs=2, learning_rate=1e-3)
     done = Case(digits(100, 0), tmp_path, pretrained, transfer, training).run()
+    assert [one.name for one in done.phases] == ["head", "fine_tune"]
     assert done.exported == "fine_tune"
+    assert done.history["phase"] == [1, 1, 2, 2]
+    losses = done.history["val_loss"]
+    assert done.phases[1].best == min(losses[2:])
+    assert losses[2] < losses[0], "the second phase begins where the first has ended"
+    folders = (tmp_path / "checkpoints").iterdir()
+    assert sorted(path.name for path in folders) == ["fine_tune", "head"]
     untrained = build(pretrained, 4)
     before, after = weights_by_layer(untrained), weights_by_layer(done.model)
     changed = {name for name in before if np.any(before[name] != after[name])}
-    last = {v.name for layer in Parts.of(done.model).blocks[-1] for v in layer.variables}
-    normalization = {
-        v.name
-        for layer in Parts.of(done.model).blocks[-1]
-        if isinstance(layer, tf_keras.layers.BatchNormalization)
-        for v in layer.variables
-    }
-    assert normalization
-    assert changed == (last if train_batch_norm else last - normalization)
+    last = Parts.of(done.model).blocks[-1]
+    normalization = tf_keras.layers.BatchNormalization
+    trained = [layer for layer in last if not isinstance(layer, normalization)]
+    assert len(trained) < len(last)
+    assert changed == {v.name for layer in trained for v in layer.variables}
 
 
 @pytest.mark.slow

@@ -33,11 +33,11 @@ from pipeline_def.training.distribution.strategy import find_strategy
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.step import Step
-from tests.data.shard_folder import SIZE
+from tests.data.shard_folder import FEATURE_SPEC, SIZE
 
 BATCH, EPOCHS, SEED = 16, 3, 2
 
-# What makes every training differ after a resumption that has forgotten any of it.
+# Options with state, all of which a checkpoint has to restore.
 FULL: dict[str, Any] = {
     "ema": 0.9,
     "accumulate": 2,
@@ -50,7 +50,7 @@ PLAIN: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.05}
 
 
 def plain() -> tf_keras.Model:
-    """A network without batch normalisation, whose statistics are of a replica's images."""
+    """Return a network without batch normalization, whose statistics differ by replica."""
     layers = [
         tf_keras.layers.Rescaling(1 / 255, input_shape=(SIZE, SIZE, 3)),
         tf_keras.layers.Conv2D(4, 3, strides=4, activation="relu"),
@@ -66,12 +66,20 @@ def network() -> tf_keras.Model:
 
 
 class Training:
-    """A training on shards, which can be killed at any step and goes on from its checkpoint."""
+    """A training on shards, which can be killed at any step and resumed."""
 
     def __init__(self, shards: str, target: Path, strategy: tf.distribute.Strategy) -> None:
         self._shards, self._target, self._strategy = shards, target, strategy
 
-    def run(self, name: str, *, build: Any, kill_at: int | None = None, **options: Any) -> None:
+    def run(
+        self,
+        name: str,
+        *,
+        build: Any,
+        reader: Any = "indexed",
+        kill_at: int | None = None,
+        **options: Any,
+    ) -> None:
         tf_keras.utils.set_random_seed(SEED)
         mixed = AugmentationConfig(flip=True, mixup=0.2)
         with self._strategy.scope():
@@ -87,14 +95,14 @@ class Training:
 
         def read(step: int, part: tf.distribute.InputContext) -> tf.data.Dataset:
             order = TrainingOrder(SEED).for_worker(step, part)
-            batches = self._dataset("train", part.get_per_replica_batch_size(BATCH), order)
+            batches = self._dataset("train", part.get_per_replica_batch_size(BATCH), reader, order)
             replicas = part.num_replicas_in_sync // part.num_input_pipelines
             return batches.enumerate(order.start).map(_dying(kill_at, replicas))
 
         with TrainingLog(str(self._target / "logs" / name)) as log:
             history = loop.fit(
                 read,
-                lambda: self._dataset("eval", BATCH),
+                lambda: self._dataset("eval", BATCH, reader),
                 log=log,
                 checkpoint_dir=str(self._target / "checkpoints" / name),
             )
@@ -105,14 +113,14 @@ class Training:
         np.savez(self._target / f"{name}.npz", history=json.dumps(measured), **weights)
 
     def _dataset(
-        self, split: str, size: int, order: TrainingOrder | None = None
+        self, split: str, size: int, reader: Any, order: TrainingOrder | None = None
     ) -> tf.data.Dataset:
         return make_dataset(
             Shards.of_pattern(f"{self._shards}/Split-{split}/*"),
             config=TransformConfig(size=SIZE),
-            feature_spec={},
+            feature_spec=FEATURE_SPEC,
             batch_size=size,
-            options=InputConfig(reader="indexed", cache="none", prefetch=1),
+            options=InputConfig(reader=reader, cache="none", prefetch=1),
             order=order,
         )
 
@@ -143,13 +151,14 @@ def main(shards: str, target: str, *names: str) -> None:
             dies = kind == "killed" and not list(Path(target).glob(f"checkpoints/{name}/ckpt-*"))
             training.run(name, build=network, kill_at=8 if dies else None, **FULL)
         else:
-            training.run(name, build=plain, **PLAIN)
+            reader = "streamed" if kind == "streamed" else "indexed"
+            training.run(name, build=plain, reader=reader, **PLAIN)
 
 
 # Two strategies in one process would mistake the other's exchanges for their own.
 @functools.cache
 def _strategy(devices: str) -> tf.distribute.Strategy:
-    """Return that of the workers, or of so many devices; 0: none at all."""
+    """Return the strategy of the workers, or for a number of devices; 0: none at all."""
     if not devices:
         return find_strategy(TrainingConfig())
     if devices == "0":
