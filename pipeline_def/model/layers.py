@@ -26,14 +26,10 @@ class Dropout(layers.Layer):
     def __init__(
         self, rate: float, seed: int, *, name: str = "dropout", whole_images: bool = False
     ) -> None:
-        """Prepare to drop values.
+        """Drop the fraction `rate` of the values; layers with the same seed drop the same.
 
-        Args:
-            rate: fraction of the values to drop, 0 to 1.
-            seed: layers with the same seed drop the same values.
-            name: of the layer.
-            whole_images: drop all values of an image or none, which on one branch of a residual
-                block is stochastic depth (Huang et al., 2016).
+        With `whole_images`, drop all values of an image or none, which on one branch of a residual
+        block is stochastic depth (Huang et al., 2016).
         """
         super().__init__(name=name, dtype=None if whole_images else "float32")
         self._rate, self._seed, self._whole_images = rate, seed, whole_images

@@ -63,11 +63,11 @@ def build_model(
         config: with `name` or `build_fn` set.
         size: side of the images in pixels.
         classes: number of classes.
-        mean: of each channel over the training pixels, 0 to 255. Normalizes the input of a network
-            with random weights; one that starts from a file keeps the normalization of its own.
+        mean: of each channel over the training pixels, 0 to 255, to normalize the input; networks
+            that start from a file keep their own.
         variance: likewise.
-        patches: covariance [12, 12] of patches of two by two training pixels, 0 to 255, by row,
-            column and channel, for resnet9; None: neighboring pixels are independent.
+        patches: covariance [12, 12] of patches of two by two training pixels, by row, column and
+            channel, for resnet9; None: neighboring pixels are independent.
         seed: of dropout.
 
     Returns:

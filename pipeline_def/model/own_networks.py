@@ -20,9 +20,7 @@ evaluated with the statistics of its first steps."""
 def build_cnn(size: int, width: int) -> tf_keras.Model:
     """Build four convolutions, each at half the resolution of the one before.
 
-    Args:
-        size: side of the images in pixels.
-        width: channels of the first convolution; the last one has four times as many.
+    The first one has `width` channels, the last one four times as many.
     """
     features = images = layers.Input([size, size, CHANNELS])
     for block, channels in enumerate((width, width * 2, width * 2, width * 4), start=1):
@@ -44,12 +42,8 @@ def build_resnet9(size: int, width: int, covariance: Sequence[Sequence[float]]) 
 
     https://myrtle.ai/learn/how-to-train-your-resnet and https://arxiv.org/abs/2404.00498: patches
     are whitened, and convolutions start as identities. Its head has no bias and divides logits by
-    nine.
-
-    Args:
-        size: side of the images in pixels.
-        width: channels of the first stage; the other two have four times as many.
-        covariance: of patches of two by two standardized pixels, [12, 12].
+    nine. The first stage has `width` channels, the others four times as many. `covariance`, [12,
+    12], is that of patches of two by two standardized pixels.
     """
     images = layers.Input([size, size, CHANNELS])
     features = layers.Activation(_gelu, name="stem_gelu")(Whitening(covariance)(images))

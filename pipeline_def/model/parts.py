@@ -92,13 +92,13 @@ def make_head(features: Any, logits: Any) -> tf_keras.Model:
 def freeze(
     model: tf_keras.Model, *, unfreeze: int | Literal["all", "none"], train_batch_norm: bool
 ) -> None:
-    """Choose the layers to train beside the head; the others neither learn nor update statistics.
+    """Choose the layers to train with the head; others neither learn nor update their statistics.
 
     Batch normalization that is not trained runs in inference mode even in training.
 
     Args:
         model: built by `build_model`.
-        unfreeze: all blocks of the backbone, this many of the last ones, or none.
+        unfreeze: number of last blocks of the backbone to train, all or none.
         train_batch_norm: train the batch normalization of these blocks, too.
 
     Raises:
@@ -131,14 +131,8 @@ def unfreeze_everything(model: tf_keras.Model) -> None:
 def save_backbone(model: tf_keras.Model, path: str) -> bool:
     """Write the weights of the backbone, from which `model.weights` starts other trainings.
 
-    They include mean and variance of the pixels.
-
-    Args:
-        model: built by `build_model`.
-        path: path or URL for TensorFlow, ending in .weights.h5.
-
-    Returns:
-        False if the network cannot be divided and has no backbone.
+    They include mean and variance of the pixels. A network that cannot be divided has no backbone:
+    return False.
     """
     if not _is_divided(model):
         return False

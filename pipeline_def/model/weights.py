@@ -30,10 +30,6 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
 
     A file of `save_backbone` includes the scaling of pixels; one of Keras was made for ImageNet's.
 
-    Args:
-        model: in two parts.
-        config: with `weights`, and with `name` or `build_fn`.
-
     Raises:
         ConfigurationError: the model cannot be divided.
         ModelError: the file does not exist, or does not fit the network.
@@ -114,7 +110,7 @@ def _explain(stored: StoredWeights, network: tf_keras.Model, config: ModelConfig
     fitting = stored.network or find_fitting(stored)
     if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
         setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
-        return f"its weights are those of {fitting}; set {setting} to that, or use another file"
+        return f"it contains weights of {fitting}; set {setting} to that, or use another file"
     ours = weighted_layers(network)
     if stored.in_order:
         for layer, (_, arrays) in zip(ours, stored.layers.items(), strict=False):

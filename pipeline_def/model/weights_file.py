@@ -53,11 +53,8 @@ class StoredWeights(NamedTuple):
 def name_network(config: ModelConfig) -> ModelConfig:
     """Check the file of `model.weights` before a run, and take `model.name` from it if not set.
 
-    Whether the weights fit is only known when the network is built.
-
-    Raises:
-        ModelError: the file is missing, or not a weights file.
-        StorageError: its store cannot be reached.
+    Whether the weights fit is only known when the network is built. Errors are those of
+    `read_weights`.
     """
     if config.weights in _NO_FILE:
         return config
@@ -78,11 +75,8 @@ def name_network(config: ModelConfig) -> ModelConfig:
 def weights_version(config: ModelConfig) -> str:
     """Return a key that changes with the file of `model.weights`; "" without a file.
 
-    It depends on the content of a local file, whose time may differ elsewhere.
-
-    Raises:
-        ModelError: the file is missing.
-        StorageError: its store cannot be reached.
+    It depends on the content of a local file, whose time may differ elsewhere. Errors are those of
+    `read_weights`.
     """
     if config.weights in _NO_FILE:
         return ""
@@ -116,12 +110,9 @@ def read_weights(url: str) -> StoredWeights:
 
 
 def write_weights(path: str, layers: Mapping[str, Sequence[Array]], *, network: str) -> None:
-    """Write weights in the format of Keras 2, which keeps the order of layers.
+    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
 
-    Args:
-        path: local path.
-        layers: name → its weights.
-        network: `model.name`, or another name of the network.
+    `network` is `model.name`, or another name of the network.
     """
     import h5py
 

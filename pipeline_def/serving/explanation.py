@@ -32,10 +32,8 @@ def make_explain(
 
     Args:
         model: uint8 [batch, size, size, 3] → logits [batch, classes].
-        decode_images: files, string [batch] → the images that the model sees, uint8 [batch, size,
-            size, 3].
-        predict: the signature `serving_default`; calling it is a tenth of a second faster than
-            tracing it again.
+        decode_images: files, string [batch] → the images that the model sees.
+        predict: the signature `serving_default`, which is not traced again.
 
     Returns:
         `image_bytes` string [batch] → `label` string [batch]; `heat_map` float32 [batch, size,

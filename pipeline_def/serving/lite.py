@@ -46,7 +46,7 @@ def export_lite(
     Args:
         classifier: as in the SavedModel.
         kinds: versions to write. The manifest lists those that cannot be converted as failed.
-        directory: path or URL of the folder to write to.
+        directory: path or URL.
         labels: text of each column.
         images: uint8 [size, size, 3] each, to calibrate the ranges of int8.
         config: of the images.

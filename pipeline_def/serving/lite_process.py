@@ -12,13 +12,9 @@ import numpy as np
 
 
 def convert(model: str, kind: str, images: str, file: str) -> None:
-    """Write one version.
+    """Write a version, float16, dynamic or int8, of the SavedModel in the folder `model`.
 
-    Args:
-        model: folder of a SavedModel from uint8 [batch, size, size, 3].
-        kind: float16, dynamic or int8.
-        images: file of an array, uint8 [images, size, size, 3], to calibrate ranges.
-        file: to write.
+    `images` is a file of an array, uint8 [images, size, size, 3], to calibrate ranges.
     """
     import tensorflow as tf
 

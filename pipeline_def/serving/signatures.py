@@ -112,10 +112,6 @@ def write_warmup(saved_model: str, images: Sequence[bytes]) -> None:
     """Write two requests that TensorFlow Serving runs before others: one image, and all of them.
 
     Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
-
-    Args:
-        saved_model: path or URL of a model with `serving_default`.
-        images: files, at least one.
     """
     # Loads gRPC's messages, which nothing else in an export needs.
     from tensorflow_serving.apis import predict_pb2, prediction_log_pb2

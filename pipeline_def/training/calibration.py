@@ -41,9 +41,7 @@ def calibrate(classifier: Classifier, images: tf.data.Dataset) -> Calibration:
 def fit_temperature(logits: NDArray[np.floating[Any]], ids: NDArray[np.int64]) -> Calibration:
     """Find the temperature with the lowest cross-entropy (Guo et al., 2017), from 0.05 to 20.
 
-    Args:
-        logits: [images, classes].
-        ids: true label ids, [images].
+    Logits are [images, classes], `ids` the true label ids, [images].
     """
     logits = logits.astype(np.float64)
     rows = np.arange(len(ids))

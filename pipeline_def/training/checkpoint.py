@@ -45,7 +45,7 @@ _UNREACHABLE = (
 
 @dataclass
 class Progress:
-    """The state of a training beside the variables of model and optimizer."""
+    """The state of a training that is not in the variables of model and optimizer."""
 
     watched: str = _LOSS
     """Metric that chooses the best epoch: the lowest loss, or the highest of any other metric."""

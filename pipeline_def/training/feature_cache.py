@@ -17,8 +17,6 @@ import tf_keras
 
 from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
-from pipeline_def.config.input import InputConfig
-from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.host_calls import empty_aligned
 from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.sampler import Int64Array, TrainingOrder
@@ -46,6 +44,7 @@ class FeatureCache:
             data: of the training. In a distributed one, every worker computes all features.
         """
         self._backbone, self._data = backbone, data
+        self._tables: dict[str, tuple[Features, Int64Array]] = {}
 
     @property
     def fits(self) -> bool:
@@ -70,32 +69,22 @@ class FeatureCache:
         """
         size = part.get_per_replica_batch_size(self._data.batch_size)
         order = self._data.order(step, part)
-        return self._batches(self._data.train, self._train, size, order)
+        return self._batches(self._data.train, size, order)
 
     def read_evaluation(self) -> tf.data.Dataset:
         """Return the features of every example of the eval split once."""
-        return self._batches(self._data.evaluation, self._evaluation, self._data.batch_size)
+        return self._batches(self._data.evaluation, self._data.batch_size)
 
     @property
     def _width(self) -> int:
         return int(self._backbone.output_shape[-1])
 
-    @functools.cached_property
-    def _train(self) -> tuple[Features, Int64Array]:
-        return self._compute(self._data.train)
-
-    @functools.cached_property
-    def _evaluation(self) -> tuple[Features, Int64Array]:
-        return self._compute(self._data.evaluation)
-
     def _batches(
-        self,
-        shards: Shards,
-        table: tuple[Features, Int64Array],
-        size: int,
-        order: TrainingOrder | None = None,
+        self, shards: Shards, size: int, order: TrainingOrder | None = None
     ) -> tf.data.Dataset:
-        config = self._data.config
+        if shards.split not in self._tables:
+            self._tables[shards.split] = self._compute(shards)
+        table, config = self._tables[shards.split], self._data.config
         plan = ReadPlan(shards, config.transform, {}, size, config.input, order)
         # Shares the memory that tf.constant() would copy.
         features = tf.experimental.dlpack.from_dlpack(table[0].__dlpack__())
@@ -112,7 +101,9 @@ class FeatureCache:
         features = empty_aligned((shards.total, self._width * 4)).view(np.float32)
         labels = np.empty(shards.total, np.int64)
         strategy, done = self._backbone.distribute_strategy, 0
-        batches = strategy.distribute_datasets_from_function(lambda _: self._images(shards))
+        batches = strategy.distribute_datasets_from_function(
+            lambda _: self._data.read_in_order(shards)
+        )
         for images, label_ids in batches:
             parts = strategy.experimental_local_results(self._forward(images))
             ids_of_parts = strategy.experimental_local_results(label_ids)
@@ -145,14 +136,3 @@ class FeatureCache:
             return forward(images)
 
         return tf.function(lambda batch: strategy.run(on_replica, (batch,)), autograph=False)
-
-    def _images(self, shards: Shards) -> tf.data.Dataset:
-        # Read only once: nothing to cache.
-        options = InputConfig(cache="none", reader=self._data.config.input.reader)
-        return make_dataset(
-            shards,
-            config=self._data.config.transform,
-            feature_spec=self._data.feature_spec,
-            batch_size=self._data.batch_size,
-            options=options,
-        )

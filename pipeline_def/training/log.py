@@ -45,14 +45,10 @@ class TrainingLog:
         first_step: int = 0,
         classes: Sequence[str] = (),
     ) -> None:
-        """Log into `directory`, a path or URL.
+        """Log into `directory`, a path or URL, and record a profile of the steps `profile`.
 
-        Args:
-            directory: may contain logs of an earlier phase.
-            profile: steps of this phase to profile.
-            first_epoch: number of epochs of earlier phases.
-            first_step: number of steps of earlier phases.
-            classes: text of each label id.
+        A further phase continues the numbers of epochs and steps from `first_epoch` and
+        `first_step`. `classes` are the texts of all label ids.
         """
         self._directory, self._profile, self._classes = directory, profile, classes
         self._first_epoch, self._first_step = first_epoch, first_step
@@ -84,11 +80,7 @@ class TrainingLog:
             self._train.write_scalars(dict(zip(tags, numbers, strict=True)), step)
 
     def write_images(self, images: Any) -> None:
-        """Write training images of the first epoch as the network sees them.
-
-        Args:
-            images: uint8 [n, height, width, 3], a tensor or an array.
-        """
+        """Write images of the first epoch as the network sees them, uint8 [n, height, width, 3]."""
         grid = draw_grid(np.asarray(images))
         self._train.write_picture("augmented_images", grid, self._first_epoch + 1)
 

@@ -37,14 +37,7 @@ def draw_confusion(matrix: Counts, names: Sequence[str]) -> Pixels:
     """Draw a confusion matrix: numbers and names of up to 30 classes, else a heat map.
 
     The shade of a cell is the root of its fraction of the row, which makes rare mistakes visible:
-    blue if correct, red if wrong.
-
-    Args:
-        matrix: counts [classes, classes], rows true and columns predicted.
-        names: of the classes.
-
-    Returns:
-        uint8 [height, width, 3].
+    blue if correct, red if wrong. Rows are true, columns predicted classes.
     """
     if len(matrix) > _MAX_NAMED:
         return _draw_heat_map(matrix)
@@ -68,14 +61,7 @@ def draw_confusion(matrix: Counts, names: Sequence[str]) -> Pixels:
 
 
 def draw_grid(images: Pixels) -> Pixels:
-    """Draw up to 32 images side by side, small ones enlarged.
-
-    Args:
-        images: uint8 [n, height, width, 3].
-
-    Returns:
-        uint8 [height, width, 3].
-    """
+    """Draw up to 32 images, [n, height, width, 3], side by side, and enlarge small ones."""
     images = images[:_TILES]
     columns = min(_COLUMNS, len(images))
     width, height = _tile_size(images.shape[2], images.shape[1])

@@ -149,7 +149,7 @@ class Training:
             ) from error
 
     def _fine_tune(self) -> None:
-        """Train what is unfrozen; keep the earlier weights if that makes nothing better."""
+        """Train the unfrozen layers, but keep the earlier weights if they were better."""
         config, variables = self.data.config, list(self.model.variables)
         earlier = [variable.numpy() for variable in variables]
         freeze(

@@ -68,15 +68,8 @@ def describe_input(
 ) -> dict[str, Any]:
     """Return how the input pipeline kept up with training, and log advice if it did not.
 
-    Args:
-        history: metric → its value in every epoch.
-        options: with `cache` resolved.
-        shards: of the training images.
-        config: of the training images.
-
-    Returns:
-        Medians of `images_per_second` and `input_wait_fraction`, without the first epoch if there
-        are others; `cache`; `advice`, None unless the fraction is above `input.max_wait`.
+    That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
+    there are others; `cache`; and `advice`, None unless the fraction is above `input.max_wait`.
     """
     rate, waited = (
         statistics.median(history[name][1:] or history[name])

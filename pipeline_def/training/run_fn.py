@@ -38,9 +38,9 @@ from pipeline_def.training.distribution.strategy import (
 )
 from pipeline_def.training.distribution.workers import (
     is_chief,
+    mean_of_workers,
     own_directory,
     report_lost_worker,
-    wait_for_workers,
 )
 from pipeline_def.training.phases import Training
 from pipeline_def.training.run_files import describe_model, describe_training
@@ -117,7 +117,8 @@ def _train_and_export(
             images=data.draw_images(config.export.calibration_images),
             config=config.transform,
         )
-    wait_for_workers(strategy)
+    # The chief's process serves the coordination of all workers until they get here.
+    mean_of_workers(0.0, strategy)
     if is_chief(strategy):
         remove_checkpoints(checkpoints)
 
@@ -127,14 +128,14 @@ def _export(
 ) -> None:
     directory = fn_args.serving_model_dir
     export_model(classifier, graph, config=data.config.transform, directory=directory)
-    images = next(iter(data.read_unshuffled()))[0][:_WARMUP_IMAGES]
+    images = next(iter(data.read_in_order(data.train)))[0][:_WARMUP_IMAGES]
     write_warmup(directory, [tf.io.encode_png(image).numpy() for image in images])
     describe_model(classifier.model, directory, fn_args.model_run_dir)
 
 
 def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[], tf_keras.Model]:
     config = data.config
-    mean, variance = pixel_moments(data.read_unshuffled())
+    mean, variance = pixel_moments(data.read_in_order(data.train))
     whitened = config.model.name == "resnet9"
     return functools.partial(
         build_model,
@@ -143,7 +144,7 @@ def _prepare_build(data: TrainingInput, *, classes: int) -> Callable[[], tf_kera
         classes=classes,
         mean=mean,
         variance=variance,
-        patches=patch_covariance(data.read_unshuffled()) if whitened else None,
+        patches=patch_covariance(data.read_in_order(data.train)) if whitened else None,
         seed=config.training.seed,
     )
 

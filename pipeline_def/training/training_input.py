@@ -93,9 +93,10 @@ class TrainingInput:
         """Return every example of the eval split once."""
         return self._dataset(self.evaluation, self.batch_size, self.config.input)
 
-    def read_unshuffled(self) -> tf.data.Dataset:
-        """Return every training example once, in the order of the shards."""
-        return self._dataset(self.train, self.batch_size, InputConfig(cache="none"))
+    def read_in_order(self, shards: Shards) -> tf.data.Dataset:
+        """Return every example of a split once, in the order of the shards, without a cache."""
+        options = InputConfig(cache="none", reader=self.config.input.reader)
+        return self._dataset(shards, self.batch_size, options)
 
     def draw_images(self, count: int) -> Iterator[Any]:
         """Yield random training images, uint8 [size, size, 3]: the first may be of one class."""

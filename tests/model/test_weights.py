@@ -53,7 +53,7 @@ def test_the_receiver_has_the_features_of_the_donor(
         ),
         pytest.param(
             ModelConfig(name="resnet9", width=2),
-            r"its weights are those of cnn; set model.name to that",
+            r"it contains weights of cnn; set model.name to that",
             marks=pytest.mark.slow,
         ),
     ],

@@ -141,8 +141,9 @@ def test_the_version_changes_with_the_file(file: Path) -> None:
     assert weights_version(config(file)) != before
 
 
-def test_the_check_does_not_import_tensorflow() -> None:
-    code = "import sys, pipeline_def.model.weights_file; sys.exit('tensorflow' in sys.modules)"
+def test_checks_before_a_run_do_not_import_tensorflow() -> None:
+    modules = "pipeline_def.model.weights_file, pipeline_def.model.preflight"
+    code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 

@@ -60,8 +60,7 @@ def training_input(folder: ShardFolder, **training: Any) -> TrainingInput:
 
 def in_order(data: TrainingInput, split: str) -> tuple[Any, Any]:
     """Return images as in evaluation, and their labels."""
-    cache = FeatureCache(Backbone().model, data)
-    images, labels = zip(*cache._images(getattr(data, split)), strict=True)
+    images, labels = zip(*data.read_in_order(getattr(data, split)), strict=True)
     return np.concatenate(images), np.concatenate(labels)
 
 

@@ -46,7 +46,7 @@ def test_class_weights_are_equal_per_class_and_one_in_the_mean(
 
 
 @pytest.mark.parametrize("balance", ["none", "sampling"])
-def test_no_weights_unless_asked(folder: ShardFolder, balance: Any) -> None:
+def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
     assert find(folder, balance=balance).class_weights(5) is None
 
 

@@ -39,8 +39,11 @@ def find_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
         if accelerator == "auto"
         else (accelerator, f"training.accelerator is {accelerator}")
     )
-    if kind in ("cpu", "gpu", "mirrored"):
-        _reject_workers(kind, cluster)
+    if kind in ("cpu", "gpu", "mirrored") and cluster and cluster.size > 1:
+        raise ConfigurationError(
+            f"training.accelerator is {kind}, but TF_CONFIG lists {cluster.size} processes: each "
+            "would train alone and overwrite the files of the others. Choose workers or auto."
+        )
     strategy = _STRATEGIES[kind](cluster)
     _LOGGER.info(
         "Training on %s with %d replica(s): %s.",
@@ -91,14 +94,6 @@ def _choose(cluster: Cluster | None) -> tuple[str, str]:
     if gpus:
         return "gpu", "this machine has a GPU"
     return "cpu", "TPU_NAME and TF_CONFIG are not set, and there is no GPU"
-
-
-def _reject_workers(kind: str, cluster: Cluster | None) -> None:
-    if cluster and cluster.size > 1:
-        raise ConfigurationError(
-            f"training.accelerator is {kind}, but TF_CONFIG lists {cluster.size} processes: each "
-            "would train alone and overwrite the files of the others. Choose workers or auto."
-        )
 
 
 def _cpu(_: Cluster | None) -> tf.distribute.Strategy:

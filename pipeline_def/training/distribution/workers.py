@@ -76,11 +76,6 @@ def sync_replicas(variables: Iterable[tf.Variable], strategy: tf.distribute.Stra
             variable.assign(variable.read_value())
 
 
-def wait_for_workers(strategy: tf.distribute.Strategy) -> None:
-    """Wait for every worker, as the chief's process serves the coordination of all."""
-    mean_of_workers(0.0, strategy)
-
-
 def require_agreement(value: float, strategy: tf.distribute.Strategy, *, what: str) -> None:
     """Check that `value` is the same number on every worker.
 

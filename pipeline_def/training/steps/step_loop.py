@@ -66,7 +66,7 @@ class _State(NamedTuple):
     number: tf.Tensor
     """Number of the next step, int64."""
     batch: Any
-    """The next batch, if it is read beside the step before; else nothing."""
+    """The next batch if it is read ahead, else nothing."""
     ready: tf.Tensor
     """Time when `batch` was there, in seconds."""
     done: tf.Tensor

@@ -1,4 +1,4 @@
-"""TF_CONFIG: who trains together, and which process is the chief."""
+"""TF_CONFIG: the processes of a training, and the chief among them."""
 
 from __future__ import annotations
 

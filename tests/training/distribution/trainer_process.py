@@ -32,7 +32,7 @@ def start(
     log: Path,
     environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """Start a Trainer step that writes its artifacts below `target`, and what it says to `log`."""
+    """Start a Trainer that writes its artifacts below `target`, and its errors to `log`."""
     facts = {
         "examples": examples,
         "graph": graph,
