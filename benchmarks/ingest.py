@@ -49,7 +49,7 @@ _TITLES = {
     "remote": "From a bucket, 30 ms per request, 20 KB images",
 }
 
-# Beam's own reader needs a second for a few of the images that others read by the hundred.
+# Beam's own reader needs a second for a few images.
 _FEW = 60
 
 
@@ -109,7 +109,7 @@ def _measure_here(arguments: argparse.Namespace) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Return what this process, its threads and the processes that it has waited for took."""
+    """Return CPU seconds of this process and of the children it has waited for."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(of.ru_utime + of.ru_stime for of in used)
 
@@ -148,16 +148,16 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
 
 
 def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
-    """Return what a contender took."""
+    """Measure a contender in a fresh process."""
     command = ["-m", _MODULE, "--contender", name, "--mode", mode]
     figure: Figure = measure([*command, "--source", source, "--work", work])
     return figure
 
 
 def make_copies(data: str, target: str, count: int, *, side: int | None = None) -> int:
-    """Write `count` JPEGs made from those of `data`, each with a comment of its own.
+    """Write `count` JPEGs made from those of `data`, each with a unique comment.
 
-    Files that are the same byte for byte would be duplicates, which nobody measures.
+    Identical files would be duplicates, which ingest reads once.
 
     Args:
         data: folder of `label/image.jpg`.
@@ -201,7 +201,7 @@ def _no_store(source: str) -> Iterator[dict[bool, str]]:
 
 @contextmanager
 def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
-    """Serve `folder` as a bucket from a process of its own; yield where all and a few lie."""
+    """Serve `folder` as a bucket from another process; yield the URLs of all and of few images."""
     few = Path(folder, "few", "label")
     few.mkdir(parents=True)
     for path, _ in list_files(f"{folder}/images")[:_FEW]:

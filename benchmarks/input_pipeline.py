@@ -1,4 +1,4 @@
-"""Climbs from files read one by one to pixels in memory, on your own images, a change a rung.
+"""Reads your own images in many ways, from single files to pixels in memory, one change each.
 
     uv run -m benchmarks.input_pipeline --data DIR
     uv run -m benchmarks.input_pipeline --data DIR --target-images-per-second 3000
@@ -30,12 +30,12 @@ from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.input_pipeline"
 
-# TensorFlow's blocks of 64 MB, cleared for each small file, would make files slower than they are.
+# With its default blocks of 64 MB, TensorFlow would make small files slower than necessary.
 _BUCKET = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "1"}
 
 
 def main() -> int:
-    """Prepare the images, measure in a process of its own, show what came out."""
+    """Prepare the images, measure in a fresh process, show the results."""
     parser = _parser()
     arguments = parser.parse_args()
     return options.run(parser, lambda: _climb(arguments))
@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _target(arguments: argparse.Namespace) -> float | None:
-    """Return the images per second that the accelerator takes, if the user has said so."""
+    """Return the images per second that the accelerator takes, if given."""
     if arguments.step_ms:
         return float(arguments.batch / arguments.step_ms * 1000)
     rate: float | None = arguments.target_images_per_second
@@ -112,7 +112,7 @@ def _target(arguments: argparse.Namespace) -> float | None:
 
 
 def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Run `ladder.run` on local files, or on a bucket; return what it measured."""
+    """Run `ladder.run` on local files or a bucket; return its results."""
     task = {
         "folder": folder,
         "root": folder,

@@ -163,7 +163,7 @@ def write_rare(digits: Path, target: Path) -> None:
 def _run(
     arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> Figure:
-    """Run the pipeline in a process of its own; return what it took, and its summary."""
+    """Run the pipeline in a fresh process; return time, memory and results."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Measures one training, or the bare step, in a process of its own; prints JSON.
+"""Measures one training, or its bare step, in a fresh process; prints JSON.
 
 python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
 """
@@ -48,7 +48,7 @@ class Task:
 
     contender: str
     folder: str
-    """Of the material that `ladder.data.prepare` has written."""
+    """Where `ladder.data.prepare` wrote the images."""
     network: str
     batch: int
     epochs: int
@@ -60,12 +60,12 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
+        """Training steps per epoch."""
         return self.material.images // self.batch
 
     @property
     def training(self) -> TrainingConfig:
-        """What the loop gets; no epoch is the last before its time."""
+        """The options of the loop, without early stopping."""
         return TrainingConfig(epochs=self.epochs, patience=self.epochs, batch_size=self.batch)
 
     def network_of_its_own(self) -> tf_keras.Model:
@@ -90,7 +90,7 @@ class Task:
         return readers[self.contender]()
 
     def evaluation(self) -> tf.data.Dataset:
-        """Return a single batch, as what is measured is training."""
+        """Return one batch, because evaluation is not measured."""
         return self._read(None, cache="none").take(1)
 
     def _read(self, order: TrainingOrder | None, **options: Any) -> tf.data.Dataset:
@@ -105,7 +105,7 @@ class Task:
 
 
 def main() -> None:
-    """Measure what the only argument, JSON, asks for."""
+    """Measure the task in the only argument, which is JSON."""
     print(json.dumps(measure(Task(**json.loads(sys.argv[1])))))
 
 
@@ -119,7 +119,7 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def _measure_training(task: Task) -> dict[str, Any]:
-    """Train as Trainer does; return what each epoch says of itself, and the seconds of all."""
+    """Train as Trainer does; return rate and waiting of each epoch, and the seconds of all."""
     started = time.perf_counter()
     step = Step(
         task.network_of_its_own(),
@@ -163,7 +163,7 @@ def _measure_step(task: Task) -> dict[str, Any]:
 
 
 def _measure_naive(task: Task) -> dict[str, Any]:
-    """Train as a beginner's loop does: take a batch, do a step, wait for it, take the next."""
+    """Train as a beginner's loop does: take a batch, run a step, wait for it, take the next."""
     started = time.perf_counter()
     step, batches = _plain_step(task), iter(task.batches())
     rates, waits = [], []
@@ -185,7 +185,7 @@ def _measure_naive(task: Task) -> dict[str, Any]:
 
 
 def _plain_step(task: Task) -> Callable[..., tf.Tensor]:
-    """Return the step of training in its shortest form: augment, forward, backward, update."""
+    """Return the shortest training step: augment, forward, backward, update."""
     model, config = task.network_of_its_own(), task.training
     schedule = Schedule(config, steps=task.steps)
     optimizer = make_optimizer(config, model.trainable_variables, schedule=schedule)

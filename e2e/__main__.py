@@ -11,12 +11,12 @@ from e2e import scenario
 from e2e.commands import Failure
 
 RELEASES = ("2.5.0", "2.14.3", "2.17.0")
-"""The releases that the workflow runs it on: the oldest supported, one between, the newest."""
+"""The releases in the workflow: the oldest supported, one between, the newest."""
 
 _DESCRIPTION = """Runs the pipeline on a real Kubeflow Pipelines: makes a cluster with kind,
 installs Kubeflow, builds the image, and runs it on the digits: first, all from the cache, with a
 changed image, against the pushed model, and with broken images. With --kubeconfig it takes a
-cluster that has Kubeflow and the image, and leaves it but for the bucket's e2e/ and the runs."""
+cluster with Kubeflow and the image, and leaves only runs and the bucket's folder e2e/ behind."""
 
 
 def _parser() -> argparse.ArgumentParser:

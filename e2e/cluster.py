@@ -1,4 +1,4 @@
-"""A cluster with Kubeflow Pipelines: kind's, made for the test, or any that kubectl reaches."""
+"""A cluster with Kubeflow Pipelines: one made with kind, or any that kubectl reaches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Access:
     secret: str
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which fsspec, and our runner, find the store."""
+        """Return the variables by which fsspec and our runner find the store."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.key,
@@ -48,18 +48,18 @@ def create(commands: Commands) -> None:
 
 
 def delete(commands: Commands) -> None:
-    """Remove kind's cluster and all that is in it."""
+    """Remove kind's cluster."""
     commands.read("kind", "delete", "cluster", "--name", NAME)
 
 
 def build_image(commands: Commands, image: str) -> None:
-    """Build the image of the steps, and put it where kind's node finds it."""
+    """Build the image and load it into kind's node."""
     commands.read("docker", "build", "--tag", image, ".")
     commands.read("kind", "load", "docker-image", image, "--name", NAME)
 
 
 def install(commands: Commands, release: str) -> None:
-    """Install a release of Kubeflow Pipelines from its own manifests, and wait until it runs."""
+    """Install a release of Kubeflow Pipelines from its manifests; wait until it runs."""
     crd = "crd/applications.app.k8s.io"
     kubectl = ("kubectl", "apply", "--kustomize")
     commands.read(*kubectl, f"{_MANIFESTS}/cluster-scoped-resources?ref={release}")
@@ -73,7 +73,7 @@ def install(commands: Commands, release: str) -> None:
 
 @contextlib.contextmanager
 def forward(commands: Commands, service: str, port: int) -> Iterator[str]:
-    """Forward a free port of this machine to a service as long as the block lasts; yield its URL.
+    """Forward a free local port to a service within the block; yield its URL.
 
     Raises:
         Failure: nothing answers there within a minute.
@@ -93,7 +93,7 @@ def forward(commands: Commands, service: str, port: int) -> Iterator[str]:
 
 
 def wait_for(url: str, seconds: float = _ANSWER) -> None:
-    """Wait until a server answers at `url`, be it with an error.
+    """Wait until a server answers at `url`, even with an error.
 
     Raises:
         Failure: it does not in time.
@@ -111,10 +111,10 @@ def wait_for(url: str, seconds: float = _ANSWER) -> None:
 
 
 def find_store(commands: Commands) -> str:
-    """Return the name of the service that is this release's object store.
+    """Return the service name of this release's object store.
 
     Raises:
-        Failure: there is none of those that Kubeflow has had.
+        Failure: none of the known stores exists.
     """
     listed = commands.read("kubectl", "--namespace", NAMESPACE, "get", "services", "--output=name")
     names = {line.removeprefix("service/") for line in listed.split()}

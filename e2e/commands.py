@@ -1,4 +1,4 @@
-"""Runs the programs that the test needs (docker, kind, kubectl, our own runner), and shows them."""
+"""Runs and prints the commands of the test: docker, kind, kubectl, our own runner."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 
 class Failure(Exception):
-    """The test cannot go on, or found something wrong; the message says what."""
+    """The test failed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs commands with a few variables more than this process has."""
+    """Runs commands with additional environment variables."""
 
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -29,26 +29,26 @@ class Commands:
         if missing := [name for name in programs if shutil.which(name) is None]:
             raise Failure(f"These programs are missing: {', '.join(missing)}.")
 
-    def read(self, *words: str, given: str | None = None) -> str:
+    def read(self, *words: str) -> str:
         """Run a command to its end; return what it prints.
 
         Raises:
             Failure: it fails; the message ends with what it said.
         """
-        done = self.attempt(*words, given=given)
+        done = self.attempt(*words)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise Failure(f"{shlex.join(words)} ended with {done.returncode}: {said}")
         return done.stdout
 
-    def attempt(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, whatever its status is."""
+    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command, whatever its exit status."""
         print(f"+ {shlex.join(words)}", flush=True)
         env = {**os.environ, **self.env}
-        return subprocess.run(words, input=given, capture_output=True, text=True, env=env)
+        return subprocess.run(words, capture_output=True, text=True, env=env)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command that goes on until it is terminated."""
+        """Start a command in the background."""
         print(f"+ {shlex.join(words)} &", flush=True)
         nothing = subprocess.DEVNULL
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Compiles the pipeline and runs it with the command that people use; checks what came of it."""
+"""Compiles the pipeline, runs it with `kfp_runner.py`, and checks the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Runner:
         self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)
 
     def run(self, name: str, **parameters: object) -> RunRecord:
-        """Start a run, follow it to its end, and return its record, whether it succeeded or not."""
+        """Start a run, follow it, and return its record, whether it succeeded or not."""
         given = [word for p, v in parameters.items() for word in ("--parameter", f"{p}={v}")]
         own = ("--spec", str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
         records = self.output / name
@@ -51,22 +51,22 @@ class Runner:
 
 
 def check_all_ran(record: RunRecord) -> None:
-    """Make sure that every step succeeded, and that none was cached."""
+    """Check that every step ran and succeeded."""
     _check(record, dict.fromkeys(STEPS, "done"))
 
 
 def check_all_cached(record: RunRecord) -> None:
-    """Make sure that every step but the lookups came from the cache."""
+    """Check that every step but the lookups came from the cache."""
     _check(record, {step: "done" if step in LOOKUPS else "cached" for step in STEPS})
 
 
 def check_ran(record: RunRecord, *steps: str) -> None:
-    """Make sure that these steps ran anew."""
+    """Check that these steps ran."""
     _check(record, dict.fromkeys(steps, "done"))
 
 
 def check_failed(record: RunRecord, step: str, text: str) -> None:
-    """Make sure that the run failed in `step` and says `text`."""
+    """Check that the run failed in `step` with `text` in its error."""
     if record.state != "failed":
         raise Failure(f"The run should have failed in {step}; it is {record.state}.")
     _check(record, {step: "failed"})

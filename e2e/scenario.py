@@ -17,17 +17,17 @@ from e2e.store import DATA, Store
 from pipeline_def.runs.record import RunRecord
 from tests.report.browser import Page, browse, find_chromium
 
-# Seconds until the page has drawn what it asks the server for.
+# Seconds for the page to load its data.
 _DRAWN = 60
 _SIZE = {"width": 1600, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
 
-# More than the fraction of files that ingest lets go, of 1,797 digits.
+# Of 1,797 digits, more than `ingest.max_reject_fraction`.
 _BROKEN = 400
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     release: str
     image: str
@@ -38,7 +38,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Make a cluster, or take the one that is there; run everything; remove what was made."""
+    """Create or use a cluster, run everything, and clean up."""
     options.output.mkdir(parents=True, exist_ok=True)
     commands = Commands({"KUBECONFIG": options.kubeconfig} if options.kubeconfig else {})
     with _cluster(options, commands), _access(commands) as endpoint:
@@ -120,19 +120,19 @@ def _check_results(record: RunRecord, store: Store, *, pushed: int) -> None:
 
 
 def run_id(record: RunRecord) -> str:
-    """Return the id of a run, which is the end of its page's address."""
+    """Return the id of a run, the end of its page's URL."""
     return record.url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def look(record: RunRecord, folder: Path) -> None:
-    """Keep pictures of the interface: the graph of a run, and the list of the runs."""
+    """Take pictures of the interface: the graph of a run and the list of runs."""
     photograph(record.url, folder, words=STAGES, name="graph")
     runs = record.url.partition("#")[0] + "#/runs"
     photograph(runs, folder, words=["first", "second"], name="runs")
 
 
 def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
-    """Open a page, wait until it shows all of `words`, and write its picture.
+    """Open a page, wait until it shows all `words`, and save a picture.
 
     Raises:
         Failure: there is no Chromium, or the page does not show them within a minute.
@@ -142,7 +142,7 @@ def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
             "Chromium is missing: install it, or leave out the pictures with --no-browser."
         )
     picture = folder / f"{name}.png"
-    # Chromium may still write to its profile when it has been told to end.
+    # Chromium may still write to its profile while it ends.
     folder_of_profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     with folder_of_profile as profile, browse(Path(profile)) as page:
         page.call("Emulation.setDeviceMetricsOverride", **_SIZE)
@@ -155,7 +155,7 @@ def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:
 
 
 def _wait(page: Page, words: list[str]) -> list[str]:
-    """Wait until the page shows the words; return those that it does not."""
+    """Wait until the page shows the words; return the missing ones."""
     deadline, missing = time.monotonic() + _DRAWN, words
     while missing and time.monotonic() < deadline:
         shown = str(page.evaluate("document.body ? document.body.innerText : ''"))

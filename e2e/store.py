@@ -1,4 +1,4 @@
-"""The images and the models in the cluster's own object store, seen from here."""
+"""Images and models in the cluster's own object store."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _ROOT = f"{BUCKET}/v2/artifacts/images"
 
 @dataclass(frozen=True)
 class Store:
-    """Kubeflow's bucket; the variables of the environment say where the store is."""
+    """Kubeflow's bucket; environment variables say where the store is."""
 
     def put_digits(self) -> int:
         """Upload the digits; return how many there are."""
         fs, path = open_store(DATA)
         with tempfile.TemporaryDirectory() as folder:
             images = write_digits(folder)
-            # A forwarded port stands few connections at once.
+            # A forwarded port takes few connections at once.
             fs.put(f"{folder}/", f"{path}/", recursive=True, batch_size=16)
         return images
 
     def change_image(self) -> None:
-        """Put another image in the place of one."""
+        """Replace an image by another one."""
         fs, path = open_store(DATA)
         first, second = sorted(fs.ls(f"{path}/0"))[:2]
         fs.pipe_file(first, fs.cat_file(second))
 
     def break_images(self, count: int) -> None:
-        """Put files among the images that are none."""
+        """Add files that are not images."""
         fs, path = open_store(DATA)
         for number in range(count):
             fs.pipe_file(f"{path}/0/broken-{number}.png", b"no image")
 
     def mend_images(self) -> None:
-        """Remove what `break_images` has put there."""
+        """Remove the files of `break_images`."""
         fs, path = open_store(DATA)
         for file in fs.glob(f"{path}/0/broken-*.png"):
             fs.rm_file(file)
@@ -54,7 +54,7 @@ class Store:
         return sorted((file.split("/")[-2] for file in found), key=int)
 
     def read_metrics(self, run_id: str) -> dict[str, Any]:
-        """Return what the report of a run wrote for machines.
+        """Return the contents of a run's `metrics.json`.
 
         Raises:
             Failure: there is no such file, or not one.

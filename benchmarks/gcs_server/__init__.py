@@ -1,4 +1,4 @@
-"""A Google Cloud Storage of our own, for tests and benchmarks: its JSON API over plain HTTP."""
+"""An emulated Google Cloud Storage for tests and benchmarks: its JSON API over plain HTTP."""
 
 from benchmarks.gcs_server.server import Fault, GcsServer
 

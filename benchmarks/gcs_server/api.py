@@ -1,4 +1,4 @@
-"""The JSON API of Cloud Storage: what answers each kind of request."""
+"""The JSON API of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Call:
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Call:
-        """Take a request target apart; names in its path stay encoded."""
+        """Parse a request target; names in its path stay encoded."""
         path, _, query = target.partition("?")
         return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers, body)
 
@@ -63,7 +63,7 @@ class Upload:
 
 
 def error_response(status: int, message: str) -> web.Response:
-    """Return an error the way Google words it."""
+    """Return an error in Google's format."""
     reason = REASONS.get(status, "backendError")
     errors = [{"message": message, "domain": "global", "reason": reason}]
     error = {"code": status, "message": message, "errors": errors}
@@ -71,7 +71,7 @@ def error_response(status: int, message: str) -> web.Response:
 
 
 class JsonApi:
-    """The answers to requests, one at a time."""
+    """Answers requests, one at a time."""
 
     _folder_bucket = FolderBucket
 
@@ -86,7 +86,7 @@ class JsonApi:
         self.damages_next = False
 
     def put(self, bucket: str, name: str, data: bytes, content_type: str = "image/jpeg") -> None:
-        """Write an object, in a new bucket in memory if there is no such bucket."""
+        """Write an object; create the bucket in memory if it is missing."""
         target = self._buckets.setdefault(bucket, Bucket(bucket))
         target.put(name, data, {"contentType": content_type})
 
@@ -95,20 +95,20 @@ class JsonApi:
         return self._buckets.setdefault(name, Bucket(name))
 
     def find(self, call: Call) -> tuple[str, Handler, list[str]]:
-        """Return the kind of a request, what answers it, and the names in its path; count it."""
+        """Return a request's kind, its handler and the names in its path; count it."""
         line = f"{call.method} {call.path}"
         found = ((kind, handler, path.fullmatch(line)) for kind, path, handler in ROUTES)
         kind, handler, match = next(route for route in found if route[2])
         assert match
         if kind == "metadata" and call.query.get("alt") == "media":
             kind, handler = "media", JsonApi._media
-        # Of the kinds of bucket, which TensorFlow asks for from 2.21 on, and before it does not.
+        # TensorFlow requests the layout from 2.21 on only.
         if kind != "layout":
             self.counts[kind] += 1
         return kind, handler, [unquote(name) for name in match.groups()]
 
     def run(self, handler: Handler, call: Call, names: list[str]) -> web.Response:
-        """Return the answer to a request, to a bad one too."""
+        """Return the response, also to a bad request."""
         try:
             return handler(self, call, *names)
         except ApiError as error:
@@ -125,11 +125,11 @@ class JsonApi:
     def _show_bucket(self, call: Call, bucket: str) -> web.Response:
         self._bucket(bucket)
         resource = {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"}
-        # Beam warns if there is no word of soft delete.
+        # Beam warns if the soft-delete policy is missing.
         return web.json_response(resource | {"softDeletePolicy": {"retentionDurationSeconds": "0"}})
 
     def _show_layout(self, call: Call, bucket: str) -> web.Response:
-        """Say that folders are parts of names and nothing else."""
+        """Report a bucket without a hierarchical namespace."""
         self._bucket(bucket)
         resource = {"kind": "storage#storageLayout", "bucket": bucket, "location": "US"}
         return web.json_response(resource | {"hierarchicalNamespace": {"enabled": False}})
@@ -176,7 +176,7 @@ class JsonApi:
         return web.Response(headers={"Location": target})
 
     def _continue(self, call: Call, bucket: str, key: str) -> web.Response:
-        """Take a piece of a resumable upload, or tell how much of it has come."""
+        """Accept a chunk of a resumable upload, or report how much has arrived."""
         if key not in self._uploads:
             raise ApiError(404, "No such upload")
         upload = self._uploads[key]
@@ -216,7 +216,7 @@ class JsonApi:
         return self._store(call, bucket, properties, b"".join(parts))
 
     def _batch(self, call: Call) -> web.Response:
-        """Answer the requests of a batch, which say everything in their first lines."""
+        """Answer the requests of a batch; their first lines are complete."""
         header = f"Content-Type: {call.headers['Content-Type']}\n\n".encode()
         answer = ""
         for part in list(message_from_bytes(header + call.body).walk())[1:]:
@@ -249,7 +249,7 @@ class JsonApi:
         target.check(name, call.query)
         if self.damages_next and data:
             data = bytes([data[0] ^ 1]) + data[1:]
-        # As the real one does for what a client says of its own upload.
+        # The real store compares the client's checksum, too.
         given = properties.pop("crc32c", None)
         if given not in (None, crc32c(data)):
             raise ApiError(400, f"Provided CRC32C {given} doesn't match calculated CRC32C.")
@@ -261,7 +261,7 @@ class JsonApi:
 Handler = Callable[..., web.Response]
 BUCKET = "/storage/v1/b/([^/]+)"
 OBJECT = f"{BUCKET}/o/([^/]+)"
-# The kind that a request is counted as, its method and path, and what answers it.
+# Kind under which a request is counted, its method and path, and its handler.
 ROUTES: list[tuple[str, re.Pattern[str], Handler]] = [
     ("media", re.compile(f"GET /download{OBJECT}"), JsonApi._media),
     ("metadata", re.compile(f"GET {OBJECT}"), JsonApi._metadata),

@@ -28,11 +28,11 @@ BYTE_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 class ApiError(Exception):
-    """A request that is answered with this HTTP status and message."""
+    """A request to answer with this HTTP status and message."""
 
 
 def crc32c(data: bytes) -> str:
-    """Return the checksum of an object as Google writes it."""
+    """Return a checksum in Google's format."""
     return b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
 
 
@@ -65,7 +65,7 @@ class Item:
             return file.read((self.size if stop is None else stop) - start)
 
     def span(self, header: str) -> tuple[int, int] | None:
-        """Return where the range of a header starts and stops, None if it asks for everything."""
+        """Return start and end of a Range header, or None for the whole object."""
         match = BYTE_RANGE.fullmatch(header)
         if not match or match[0] == "bytes=-":
             return None
@@ -78,7 +78,7 @@ class Item:
 
     @cached_property
     def hashes(self) -> dict[str, str]:
-        """The checksums as Google writes them."""
+        """The checksums in Google's format."""
         if isinstance(self.data, bytes):
             return _hashes(self.data)
         return _file_hashes(self.data, self.generation, self.size)
@@ -122,13 +122,13 @@ class Bucket:
     """Objects in memory."""
 
     def __init__(self, name: str) -> None:
-        """Start without any."""
+        """Start empty."""
         self.name = name
         self._items: dict[str, Item] = {}
         self._listings: dict[str, list[str]] = {}
 
     def get(self, name: str) -> Item | None:
-        """Return an object, None if there is none of that name."""
+        """Return an object, or None."""
         return self._items.get(name)
 
     def put(self, name: str, data: bytes, properties: Json) -> None:
@@ -140,35 +140,35 @@ class Bucket:
         del self._items[name]
 
     def names(self) -> list[str]:
-        """Return the names of all objects, in the order in which they were first written."""
+        """Return the names of all objects in the order of their first write."""
         return list(self._names(""))
 
     def item(self, name: str, generation: str | None = None) -> Item:
-        """Return an object that has to be there, in that generation if one is given."""
+        """Return an object, in the given generation if any; raise if it does not exist."""
         item = self.get(name)
         if item is None or generation not in (None, str(item.generation)):
             raise ApiError(404, f"No such object: {self.name}/{name}")
         return item
 
     def check(self, name: str, query: Mapping[str, str]) -> None:
-        """Raise unless an object has the generation that a request expects, 0 for none."""
+        """Raise unless an object has the expected generation; 0 means no object."""
         item = self.get(name)
         current = str(item.generation if item else 0)
         if query.get("ifGenerationMatch", current) != current:
             raise ApiError(412, "At least one of the pre-conditions you specified did not hold.")
 
     def page(self, query: Mapping[str, str]) -> tuple[list[Item], list[str], str]:
-        """Return the objects and prefixes that a request lists, and the token of the next page."""
+        """Return the objects and prefixes of a listing, and the token of the next page."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         limit = max(1, min(int(query.get("maxResults", PAGE)), PAGE))
-        # The last entry of the page before.
+        # The last entry of the previous page.
         last = os.fsdecode(urlsafe_b64decode(query.get("pageToken", "")))
         items: list[Item] = []
         prefixes: list[str] = []
         for name in self._listing(query, prefix, last):
             end = name.find(delimiter, len(prefix)) if delimiter else -1
             key = name if end < 0 else name[: end + len(delimiter)]
-            if key <= last:  # Another name below a prefix that is listed already.
+            if key <= last:  # Another name below a listed prefix.
                 continue
             if len(items) + len(prefixes) == limit:
                 return items, prefixes, urlsafe_b64encode(os.fsencode(last)).decode()
@@ -180,7 +180,7 @@ class Bucket:
         return items, prefixes, ""
 
     def _listing(self, query: Mapping[str, str], prefix: str, last: str) -> list[str]:
-        """Return the sorted names after `last`; later pages see what the first one saw."""
+        """Return the sorted names after `last`; all pages share the first page's view."""
         if not last or prefix not in self._listings:
             # Strings compare by code point, which is the order of their UTF-8 bytes.
             self._listings[prefix] = sorted(n for n in self._names(prefix) if n.startswith(prefix))
@@ -194,15 +194,15 @@ class Bucket:
 
 
 class FolderBucket(Bucket):
-    """The files of a local folder, read anew for each request."""
+    """The files of a local folder, read again for each request."""
 
     def __init__(self, name: str, folder: str | Path) -> None:
-        """Take the files as they are."""
+        """Serve the files in `folder`."""
         super().__init__(name)
         self._folder = Path(folder)
 
     def get(self, name: str) -> Item | None:
-        """Return a file as it is now, None if there is none of that name."""
+        """Return a file as it is now, or None."""
         try:
             path = self._path(name)
             info = path.stat()
@@ -214,11 +214,11 @@ class FolderBucket(Bucket):
         return item if stat.S_ISREG(info.st_mode) else None
 
     def put(self, name: str, data: bytes, properties: Json) -> None:
-        """Write a file; there is no place for its properties."""
+        """Write a file; its properties are dropped."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        # The clock of the file system may stand still from one write to the next.
+        # The file system's clock may not advance between two writes.
         os.utime(path, ns=(now := time.time_ns(), now))
 
     def delete(self, name: str) -> None:
@@ -226,8 +226,8 @@ class FolderBucket(Bucket):
         self._path(name).unlink()
 
     def _path(self, name: str) -> Path:
-        """Return where an object lies, never outside of the folder."""
-        name.encode()  # Not possible for a file whose name is no UTF-8.
+        """Return the path of an object, never outside of the folder."""
+        name.encode()  # Fails for names that are not UTF-8.
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise ValueError(f"{name!r} cannot be the name of a file")
         return self._folder / name

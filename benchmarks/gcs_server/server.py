@@ -1,4 +1,4 @@
-"""The HTTP server, run by a thread: delayed, slowed down and spoilt answers."""
+"""The HTTP server, run by a thread, with latency, limited bandwidth and faults."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks.gcs_server.api import Call, JsonApi, error_response
 
-# What a request meets instead of a good answer: that HTTP status, a connection that is reset, or
-# falls silent, after the request was carried out; a body shorter than its Content-Length; a wrong
-# byte in the content of an object, on its way in or out.
+# Instead of a good response: an HTTP status; a connection that is reset or stalls after the request
+# was carried out; a body shorter than its Content-Length; a wrong byte in an object, in or out.
 Fault = int | Literal["reset", "stall", "short", "corrupt"]
 
-# HTTP statuses that only requests for an object meet.
+# HTTP statuses that only requests for an object get.
 OBJECT_STATUSES = (403, 404)
 READS = ("media", "metadata")
 
@@ -33,7 +32,7 @@ CHUNK = 64 * 1024
 
 
 class GcsServer(JsonApi):
-    """A storage server at a port of this machine, run by a thread within a `with` block."""
+    """A storage server on a local port, run by a thread within a `with` block."""
 
     def __init__(
         self,
@@ -55,10 +54,10 @@ class GcsServer(JsonApi):
         self.latency_ms = latency_ms
         self.stream_mbps = stream_mbps
         self.stall_seconds = 60.0
-        # What the next downloads of an object meet; what every k-th download of all meets.
+        # Faults of the next downloads of an object, and of every k-th download.
         self.faults: dict[str, list[Fault]] = {}
         self.fault_every: dict[int, Fault] = {}
-        # The share of all requests that meet a fault.
+        # Fraction of all requests that get a fault.
         self.fault_rates: dict[Fault, float] = {}
         self.met: Counter[Fault] = Counter()
         self._dice = random.Random(0)
@@ -76,7 +75,7 @@ class GcsServer(JsonApi):
         self._thread.join()
 
     def write_key(self, file: Path, *, token_uri: str = "") -> None:
-        """Write a throw-away service account key, for clients that insist on credentials.
+        """Write a throw-away service account key for clients that require credentials.
 
         Args:
             file: to write.
@@ -119,7 +118,7 @@ class GcsServer(JsonApi):
         fault = (self._next_fault(names[1]) if kind == "media" else None) or self._throw_dice(kind)
         if isinstance(fault, int):
             return error_response(fault, "Asked for by the test")
-        # What is sent here arrives with a wrong byte.
+        # The uploaded content gets a wrong byte.
         self.damages_next = (kind, fault) == ("upload", "corrupt")
         response = self.run(handler, call, names)
         if self.damages_next:
@@ -129,7 +128,7 @@ class GcsServer(JsonApi):
         return response
 
     def _throw_dice(self, kind: str) -> Fault | None:
-        """Return the fault that a request of a kind meets by chance."""
+        """Return a random fault for a kind of request, or None."""
         chance = self._dice.random()
         for fault, rate in self.fault_rates.items():
             chance -= rate
@@ -153,7 +152,7 @@ class GcsServer(JsonApi):
         """Send a download slowly or badly."""
         assert request.transport
         if fault == "reset":
-            # A socket that is told not to linger resets its connection when it is closed.
+            # With SO_LINGER and no time, closing a socket resets the connection.
             connection = request.transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             request.transport.abort()

@@ -1,4 +1,4 @@
-"""The server under the names of Google, for TensorFlow, whose `gs://` takes no other address.
+"""The server under Google's names, because TensorFlow's `gs://` takes no other address.
 
 TensorFlow reaches it through `https_proxy`. The proxy ends TLS in the event loop of the server: one
 process, and no second connection that every byte has to pass.
@@ -28,7 +28,7 @@ from benchmarks.gcs_server.server import GcsServer
 HOSTS = ("storage.googleapis.com", "www.googleapis.com", "oauth2.googleapis.com")
 # TensorFlow reads objects by the XML API; it writes the / of a name as %2F.
 XML_OBJECT = re.compile("/([^/]+)/([^/]+)")
-# What TensorFlow sends is chunked where it says so, whatever length it tells.
+# TensorFlow sends both headers; the content is chunked.
 SECOND_LENGTH = re.compile(
     rb"\r\nTransfer-Encoding: identity(?=\r\n)"
     rb"|(\r\nTransfer-Encoding: chunked\r\n(?:[^\r]+\r\n)*?)Content-Length: \d+\r\n"
@@ -36,8 +36,8 @@ SECOND_LENGTH = re.compile(
 
 
 def make_certificate() -> tuple[bytes, bytes]:
-    """Return a certificate for `HOSTS` that signs itself, and its private key, both as PEM."""
-    # TensorFlow shakes hands for every request; this key signs 20 times faster than RSA.
+    """Return a self-signed certificate for `HOSTS` and its private key, both as PEM."""
+    # TensorFlow does a TLS handshake per request; this key signs 20 times as fast as RSA.
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOSTS[0])])
     now = datetime.now(UTC)
@@ -55,18 +55,18 @@ def make_certificate() -> tuple[bytes, bytes]:
 
 
 class MarkedBucket(FolderBucket):
-    """A local folder, with the empty objects `name/` that TensorFlow marks folders with."""
+    """A local folder, with the empty objects `name/` by which TensorFlow marks folders."""
 
     def get(self, name: str) -> Item | None:
-        """Return a mark or a file, None if there is none of that name."""
+        """Return a marker or a file, or None."""
         return Bucket.get(self, name) if name.endswith("/") else super().get(name)
 
     def put(self, name: str, data: bytes, properties: Json) -> None:
-        """Write a file, or keep a mark in memory."""
+        """Write a file, or keep a marker in memory."""
         (Bucket if name.endswith("/") else FolderBucket).put(self, name, data, properties)
 
     def delete(self, name: str) -> None:
-        """Remove a mark or a file."""
+        """Remove a marker or a file."""
         (Bucket if name.endswith("/") else FolderBucket).delete(self, name)
 
     def _names(self, prefix: str) -> Iterator[str]:
@@ -75,12 +75,12 @@ class MarkedBucket(FolderBucket):
 
 
 class TensorFlowHandler(web.RequestHandler):
-    """A connection of TensorFlow, which makes a new one for each request."""
+    """A connection of TensorFlow, which opens one per request."""
 
     _begun = False
 
     def data_received(self, data: bytes) -> None:
-        """Leave one of the two headers for the length of a body; aiohttp refuses both together."""
+        """Drop one of two conflicting length headers, which aiohttp refuses together."""
         if not self._begun:
             data = SECOND_LENGTH.sub(rb"\1", data, count=1)
         self._begun = True
@@ -88,10 +88,10 @@ class TensorFlowHandler(web.RequestHandler):
 
 
 class Tunnel(asyncio.Protocol):
-    """A connection that asks for CONNECT and is then, under TLS, one of a web server's."""
+    """A CONNECT request whose connection then speaks TLS with the web server."""
 
     def __init__(self, server: web.Server, context: ssl.SSLContext) -> None:
-        """Answer by `server`, whatever host is asked for."""
+        """Answer with `server`, whatever host is requested."""
         self._server, self._context, self._head = server, context, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -100,13 +100,13 @@ class Tunnel(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the end of the head of the request."""
+        """Collect the request's head."""
         self._head += data
         if self._head.endswith(b"\r\n\r\n"):
-            # The client's next bytes are for TLS, which is not there yet.
+            # The client's next bytes belong to TLS, which is not set up yet.
             self._transport.pause_reading()
             self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            # Kept, as an event loop only has a weak reference to a task.
+            # Kept, because an event loop holds tasks by weak references.
             self._task = asyncio.create_task(self._start_tls())
 
     async def _start_tls(self) -> None:
@@ -116,7 +116,9 @@ class Tunnel(asyncio.Protocol):
             transport = await loop.start_tls(
                 self._transport, handler, self._context, server_side=True
             )
-        except OSError:  # Of TLS too: a client that left, or does not trust the certificate.
+        except (
+            OSError
+        ):  # Includes TLS errors: a client that left or does not trust the certificate.
             self._transport.abort()
         else:
             assert transport
@@ -139,7 +141,7 @@ class TlsGcsServer(GcsServer):
         super().__exit__(*error)
 
     def tensorflow_environment(self, folder: Path) -> dict[str, str]:
-        """Return the variables with which TensorFlow reads and writes this server's `gs://`.
+        """Return the variables with which TensorFlow uses this server as `gs://`.
 
         The certificate is written to `folder`. TensorFlow looks at these variables for each
         request, at all that begin with GCS_ only when it is imported.
@@ -148,10 +150,10 @@ class TlsGcsServer(GcsServer):
         file.write_bytes(self._certificate)
         return {
             "https_proxy": self.proxy,
-            # A list of the caller's may keep Google's hosts from the proxy.
+            # The caller's list may exclude Google's hosts from the proxy.
             "no_proxy": "127.0.0.1",
             "CURL_CA_BUNDLE": str(file),
-            # With a token TensorFlow looks for none in files, and asks no metadata server.
+            # With a token TensorFlow looks for none in files or on a metadata server.
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "x",
         }
 
@@ -188,7 +190,7 @@ class TlsGcsServer(GcsServer):
         await self._web.shutdown(0.1)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        # curl waits a second for this before it sends a megabyte.
+        # curl waits a second for this before it sends a large body.
         if request.headers.get("Expect", "").lower() == "100-continue":
             assert request.transport
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -199,7 +201,7 @@ class TlsGcsServer(GcsServer):
         return response
 
     def find(self, call: Call) -> tuple[str, Handler, list[str]]:
-        """Return what answers a request, to the XML API too; count it."""
+        """Find the handler, for the XML API, too."""
         match = XML_OBJECT.fullmatch(call.path) if call.method == "GET" else None
         path = "/download/storage/v1/b/{}/o/{}".format(*match.groups()) if match else call.path
         return super().find(replace(call, path=path))

@@ -31,7 +31,7 @@ _AT_ONCE = 64
 _FACTS = "material.json"
 
 Image = tuple[bytes, int]
-"""A file, and its label's number."""
+"""An encoded image and its label id."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Material:
     size: int
     """Side of the canonical images, pixels."""
     labels: tuple[int, ...]
-    """Of each image."""
+    """Label id of each image."""
     found: int
     """Images in the user's folder."""
     different: int
-    """Different ones among those that are read; the others are copies."""
+    """Distinct images among those that are read; the rest are copies."""
 
     @property
     def images(self) -> int:
-        """How many are read in an epoch."""
+        """Images per epoch."""
         return len(self.labels)
 
     def config(self, storage: str = "jpeg") -> TransformConfig:
@@ -68,7 +68,7 @@ class Material:
 
     @classmethod
     def load(cls, folder: str, root: str) -> Material:
-        """Read what `prepare` left in `folder`; the images themselves are at `root`."""
+        """Read the description that `prepare` wrote to `folder`; the images are at `root`."""
         facts = json.loads(Path(folder, _FACTS).read_text())
         return cls(**{**facts, "labels": tuple(facts["labels"]), "root": root})
 
@@ -102,10 +102,10 @@ def prepare(data: str, folder: str, *, size: int, images: int) -> Material:
 
 
 def sample_images(data: str, most: int) -> tuple[int, list[Image]]:
-    """Return how many images there are, and up to `most` of them, spread over the folder.
+    """Return the number of images, and up to `most` of them, spread over the folder.
 
     Raises:
-        DataError: there is none that could be read.
+        DataError: no image can be read.
     """
     config = IngestConfig()
     listing = list_source(data, config)
@@ -133,7 +133,7 @@ def canonical_images(sample: list[Image], config: TransformConfig) -> list[Image
 
 
 def decoded_images(canonical: list[Image], config: TransformConfig) -> list[Image]:
-    """Return the very pixels of the canonical files, so that all rungs give the same."""
+    """Return the pixels of the canonical files, so that all rungs give the same."""
     return [
         (decode(tf.constant([file]), config).numpy().tobytes(), label) for file, label in canonical
     ]
@@ -146,12 +146,12 @@ def _write_files(folder: str, images: Iterator[Image], count: int) -> None:
 
 
 def write_shards(uri: str, images: Iterator[Image], count: int) -> None:
-    """Write what Transform writes."""
+    """Write shards and index as Transform does."""
     counts = {}
     for shard in range(_SHARDS):
         name = os.path.basename(shard_path(uri, "train", shard, _SHARDS))
         numbers = range(count * shard // _SHARDS, count * (shard + 1) // _SHARDS)
-        # The numbers first: at their end no image is taken, which would be lost.
+        # The numbers come first, so that zip takes no image that it then drops.
         examples = (
             {ENCODED: file, FILENAME: f"{number:07d}", LABEL_ID: label}
             for number, (file, label) in zip(numbers, images, strict=False)

@@ -1,4 +1,4 @@
-"""A rung of the ladder in a process of its own, which stands still while others are measured.
+"""Runs a rung of the ladder in its own process, which is stopped while others are measured.
 
 In one process a rung that is not measured goes on: it fills its buffers, and its threads share the
 pools of TensorFlow and the lock of the interpreter with the rung whose turn it is.
@@ -18,21 +18,21 @@ from typing import Any
 from benchmarks.measuring.process import MeasurementError
 
 _CAN_STOP = sys.platform == "linux"
-# Of prctl(2): the signal that a process gets when its parent ends.
+# From prctl(2): the signal a process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
 
 Answers = Mapping[str, Callable[..., Any]]
-"""Name of a question → what answers it."""
+"""Name of a request → the function that serves it."""
 
 
 class RungProcess:
-    """Answers questions in a process that was forked, and is stopped between them.
+    """Serves requests in a forked process, which is stopped between them.
 
     TensorFlow may be imported before, but must not have run: its threads would be missing.
     """
 
     def __init__(self, name: str, prepare: Callable[[], Answers]) -> None:
-        """Fork, and let the process prepare what it answers with."""
+        """Fork; the process calls `prepare` before its first request."""
         context = get_context("fork")
         self._name = name
         self._pipe, theirs = context.Pipe()
@@ -41,7 +41,7 @@ class RungProcess:
         theirs.close()
 
     def ask(self, question: str, *arguments: Any) -> Any:
-        """Let the process go on until it has answered.
+        """Resume the process until it has served a request.
 
         Raises:
             MeasurementError: it has failed.
@@ -58,7 +58,7 @@ class RungProcess:
         return answer
 
     def end(self) -> None:
-        """End the process; one that is stopped hears nothing else."""
+        """Kill the process; a stopped one takes no other signal."""
         self._process.kill()
         self._process.join()
 
@@ -68,9 +68,9 @@ class RungProcess:
 
 
 def _serve(pipe: Connection, prepare: Callable[[], Answers]) -> None:
-    """Answer until the other end is closed."""
+    """Serve requests until the other end is closed."""
     if _CAN_STOP:
-        # Stopped, it would not see that nobody is there to let it go on.
+        # A stopped process would not notice that its parent has ended.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     answers: Answers = {}
     while True:

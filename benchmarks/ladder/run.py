@@ -36,7 +36,7 @@ Processes = dict[str, RungProcess]
 
 
 def main() -> None:
-    """Measure what the only argument, JSON, asks for."""
+    """Measure the task in the only argument, which is JSON."""
     options = json.loads(sys.argv[1])
     material = Material.load(options["folder"], options["root"])
     local = Material.load(options["folder"], options["folder"])
@@ -45,7 +45,7 @@ def main() -> None:
     with _processes(measurements) as processes:
         facts = _start(measurements, processes)
         steps = options["epochs"] * material.images // options["batch"]
-        # After all rounds, each rung is asked once by an accelerator that takes its time.
+        # After all rounds, each rung feeds a simulated accelerator once.
         limits = _limits(local)
         turns = options["repeats"] * (len(rungs) + len(limits)) + len(rungs)
         progress = Progress(turns)
@@ -161,7 +161,7 @@ def _measure_all(
 
 
 def _profile(processes: Processes, folder: str) -> None:
-    """Record a profile of each rung, in a folder that has its name."""
+    """Record a profile of each rung in a folder of its name."""
     for name, process in processes.items():
         say(f"profile: {name}")
         process.ask("profile", f"{folder}/{re.sub('[^a-z]+', '_', name.lower()).strip('_')}")

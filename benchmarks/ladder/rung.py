@@ -1,4 +1,4 @@
-"""What is measured of one rung, in its own process: see `process`."""
+"""Measures one rung in its own process; see `process`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 from benchmarks.ladder.data import Material
 from benchmarks.ladder.process import Answers
 
-# An epoch of pixels in memory takes milliseconds, which no clock can be asked about; one by one
-# from a bucket, it would take minutes.
+# An epoch takes milliseconds from memory, too little to time, and minutes one by one from a bucket.
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 
-# Batches that were made before the clock started, by whatever reads ahead.
+# Batches that a reader may have prefetched before the clock started.
 _BUFFERED = 4
 
-# Batches of a profile: enough to see their rhythm.
+# Batches per profile.
 _PROFILED = 10
 
 Batches = Iterator[tuple[Any, Any]]
@@ -36,7 +35,7 @@ class RungMeasurement:
     batch: int
 
     def prepare(self) -> Answers:
-        """Start TensorFlow and the rung; return what can be asked of it."""
+        """Start TensorFlow and the rung; return the requests it serves."""
         import tensorflow as tf
 
         tf.constant(0)
@@ -63,12 +62,12 @@ class RungMeasurement:
             return "others: no JPEG of their size was made in between"
         count = min(self.material.images, _few_if_slow(batches) * self.batch)
         if not _hashes(_take(batches, count // self.batch)) <= expected:
-            raise ValueError("its pixels are others than those of the canonical files")
+            raise ValueError("its pixels differ from the canonical files")
         return f"the same, {count} images compared"
 
 
 def _few_if_slow(batches: Batches) -> int:
-    """Return how many batches a few seconds give."""
+    """Return how many batches the rung gives in a few seconds."""
     started = time.perf_counter()
     next(batches)
     return max(1, int(5 / (time.perf_counter() - started + 1e-9)))
@@ -107,7 +106,7 @@ def _rate(batches: Batches, steps: int, batch: int) -> tuple[float, float]:
 
 
 def _drain(batches: Batches) -> None:
-    """Take what was made ahead; a rung that needs seconds for a batch makes none ahead."""
+    """Take prefetched batches; a rung that needs seconds per batch has none."""
     started = time.perf_counter()
     for _ in range(_BUFFERED):
         next(batches)
@@ -120,7 +119,7 @@ def _is_over(done: int, steps: int, seconds: float) -> bool:
 
 
 def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
-    """Return the share of its time that an accelerator which takes `rate` images/s waits."""
+    """Return the fraction of the time that an accelerator at `rate` images/s waits."""
     pause = batch / rate
     _drain(batches)
     done, waited, started = 0, 0.0, time.perf_counter()
@@ -128,14 +127,14 @@ def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
         asked = time.perf_counter()
         next(batches)
         waited += time.perf_counter() - asked
-        # Sleeping is what the processor does while an accelerator works.
+        # While an accelerator works, the processor sleeps.
         time.sleep(pause)
         done += 1
     return waited / (time.perf_counter() - started)
 
 
 def _profile(batches: Batches, folder: str) -> None:
-    """Record what the threads of the rung do; not while its speed is measured, as that costs."""
+    """Record a profile, but not while the rate is measured, because it costs time."""
     import tensorflow as tf
 
     _drain(batches)

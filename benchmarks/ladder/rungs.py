@@ -1,4 +1,4 @@
-"""The rungs of the input benchmark: from files one by one to pixels in memory, a change each."""
+"""Rungs of the input benchmark: from single files to pixels in memory, one change each."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SHUFFLE = InputConfig().shuffle_buffer
 INTERLEAVE = InputConfig().interleave
 _BUFFER_BYTES = 8 * 2**20
 
-# Threads that wait for files: local files hardly keep one waiting, a bucket does.
+# Threads that wait for files: a bucket needs more than a local disk.
 _LOCAL_POOL, _REMOTE_POOL = 16, 64
 
-# What Transform's own schema says of these features.
+# The spec that Transform's schema gives.
 FEATURE_SPEC = {
     ENCODED: tf.io.FixedLenFeature([], tf.string),
     LABEL_ID: tf.io.FixedLenFeature([], tf.int64),
@@ -36,9 +36,9 @@ class Rung:
 
     name: str
     change: str
-    """From the rung before."""
+    """What differs from the rung before."""
     build: Callable[[Material, int], tf.data.Dataset]
-    """From the images and the batch size to endless batches, shuffled."""
+    """From images and batch size to endless shuffled batches."""
     kind: str
     """files, records, ours or raw; for the picture and the verdict."""
     same_pixels: bool = True
@@ -50,7 +50,7 @@ def _one(material: Material, file: tf.Tensor) -> tf.Tensor:
 
 
 def _resized(material: Material, file: tf.Tensor) -> tf.Tensor:
-    """Decode an original, cut out its middle and resize it."""
+    """Decode an original, crop its center and resize it."""
     image = tf.io.decode_image(file, channels=CHANNELS, expand_animations=False)
     image.set_shape([None, None, CHANNELS])
     side = tf.reduce_min(tf.shape(image)[:2])
@@ -82,7 +82,7 @@ def _files(
 
 
 def _as_written(batches: tf.data.Dataset, threads: int | None = None) -> tf.data.Dataset:
-    """Keep tf.data from adding parallel calls and a prefetch by itself: they are other rungs."""
+    """Keep tf.data from adding parallel calls and a prefetch, which are other rungs."""
     options = tf.data.Options()
     options.experimental_optimization.map_parallelization = False
     options.experimental_optimization.inject_prefetch = False
@@ -155,7 +155,7 @@ def _batch_by_batch() -> Callable[[Material, int], tf.data.Dataset]:
 
 
 def _from_pixel_file(material: Material, batch: int) -> tf.data.Dataset:
-    """Read pixels of a file that goes when the benchmark ends."""
+    """Read pixels from a cache file that the benchmark removes."""
     return _ours(cache="file", cache_folder=f"{material.root}/pixels")(material, batch)
 
 
@@ -163,7 +163,7 @@ ONE_BY_ONE = {
     "originals": _files("originals", _resized, None),
     "files": _files("files", _one, None),
 }
-"""Folder of a `Material` → how beginners read it: a file after the other, nothing ahead."""
+"""Folder of a `Material` → the naive way to read it: file by file, without prefetch."""
 
 _AUTO = tf.data.AUTOTUNE
 
@@ -179,7 +179,7 @@ RUNGS = (
     Rung("files, parallel map", "num_parallel_calls", _files("files", _one, _AUTO), "files"),
     Rung(
         "files, private thread pool",
-        "threads of its own that wait for files",
+        "private threads that wait for files",
         _files("files", _one, None, pool=True),
         "files",
     ),

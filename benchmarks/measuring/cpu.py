@@ -1,4 +1,4 @@
-"""CPU time of a process and of those that it has started: says something on a busy machine, too.
+"""CPU time of a process and its descendants, which is meaningful on a busy machine, too.
 
 Imports nothing of this project, as it also runs in environments of others.
 """
@@ -12,7 +12,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds() -> float:
-    """Return user and system time of this process and of its living descendants.
+    """Return user and system time of this process and its living descendants.
 
     Where there is no /proc, of this process alone.
     """

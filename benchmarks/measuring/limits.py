@@ -20,7 +20,7 @@ COPY_LIMIT = "limit: memory copied on every core"
 
 Pixels = npt.NDArray[np.uint8]
 
-# More than the caches of a processor hold.
+# More than the processor's caches hold.
 _COPIED_BYTES = 256 * 2**20
 _BATCH = 128
 _SECONDS = 1.0
@@ -40,13 +40,13 @@ def process_per_core() -> ProcessPoolExecutor:
 
 
 def on_every_core(pool: ProcessPoolExecutor, limit: Callable[[], float]) -> float:
-    """Return images per second of all cores together, a process each."""
+    """Return images per second of all cores together, with one process each."""
     running = [pool.submit(limit) for _ in range(available_cpus())]
     return sum(process.result() for process in running)
 
 
 def decode_limit(paths: tuple[str, ...], size: int) -> float:
-    """Decode canonical files that lie in memory, and nothing else."""
+    """Decode canonical files from memory, and nothing else."""
     files, out = _in_memory(paths), np.empty((1, size, size, 3), np.uint8)
     return measure(lambda: decode_files(files, out, decode_jpeg), _SECONDS)
 
@@ -71,7 +71,7 @@ def decode_jpeg(file: bytes, out: Pixels) -> None:
 
 
 def copy_limit(size: int) -> float:
-    """Copy batches of pixels that lie in memory, and nothing else."""
+    """Copy batches of pixels in memory, and nothing else."""
     pixels = _pixels(_BATCH * max(1, _COPIED_BYTES // (_BATCH * size**2 * 3)), size)
     out = np.empty_like(pixels[:_BATCH])
     return measure(lambda: copy_batches(pixels, out), _SECONDS)

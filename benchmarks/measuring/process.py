@@ -1,4 +1,4 @@
-"""Measurements in fresh processes, and what to say of one that fails."""
+"""Measures in fresh processes, and explains a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 class MeasurementError(UserError):
-    """A process that should have measured something has failed."""
+    """A measuring process failed."""
 
 
 def measure(
@@ -27,13 +27,13 @@ def measure(
     environment: Mapping[str, str] | None = None,
     shown: bool = False,
 ) -> Any:
-    """Run Python with `arguments` in a process of its own; return the JSON of its last line.
+    """Run Python with `arguments` in a fresh process; return the JSON of its last line.
 
     Args:
         arguments: `-m`, a module and its options, or a script and its options.
-        python: of which environment.
-        environment: variables besides those that there are.
-        shown: let the user see what it says while it works.
+        python: the interpreter.
+        environment: additional variables.
+        shown: print its stderr as it works.
 
     Raises:
         MeasurementError: it failed; a sentence says why.
@@ -55,7 +55,7 @@ def measure(
 
 
 def explain(said: str, status: int) -> str:
-    """Say in a sentence why a process has failed, from what it printed."""
+    """Return a sentence on why a process failed, from its output."""
     if missing := _MISSING.search(said):
         return f"the package {missing[1].partition('.')[0]} is not installed in its environment"
     lines = said.strip().splitlines()

@@ -6,7 +6,7 @@ import sys
 import time
 
 _MINUTE = 60
-# Below this, minutes would hide half of the time.
+# Below this, minutes are too coarse.
 _IN_SECONDS = 100
 
 
@@ -16,7 +16,7 @@ def say(text: str) -> None:
 
 
 def spell(seconds: float) -> str:
-    """Return a rough time in words.
+    """Return a rough duration in words.
 
     >>> spell(0.3), spell(47), spell(190), spell(5400)
     ('about 1 s', 'about 50 s', 'about 3 min', 'about 90 min')
@@ -28,7 +28,7 @@ def spell(seconds: float) -> str:
 
 
 class Progress:
-    """Counts measurements, and says after each how long the others will take."""
+    """Counts measurements and estimates the time left."""
 
     def __init__(self, measurements: int) -> None:
         """Start the clock."""
@@ -36,7 +36,7 @@ class Progress:
         self._started = time.perf_counter()
 
     def report(self, what: str) -> None:
-        """Say that a measurement is over, and what came of it."""
+        """Report that a measurement is done, with its result."""
         self._done += 1
         each = (time.perf_counter() - self._started) / self._done
         left = (

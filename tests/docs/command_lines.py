@@ -1,7 +1,4 @@
-"""What is wrong with a command of the documentation, without running it.
-
-Options are parsed by the parsers that the programs have, in this process and without TFX.
-"""
+"""Check a command of the documentation with the program's own parser, without running it."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import io
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,7 +23,7 @@ from pipeline_def.kubeflow import run_commands, run_options
 from pipeline_def.local import commands as local_commands
 from pipeline_def.local import predict_command
 from pipeline_def.local.server.options import parse_options
-from tests.docs.markdown import ROOT, Command
+from tests.docs.markdown import ROOT
 
 RUN = (
     *("saved_model_cli", "tensorboard", "less", "export"),
@@ -41,12 +38,6 @@ _ELSEWHERE = re.compile(
     r"^(pip|pipx|docker|kubectl|uv sync)\b|--with |(gs|s3)://|\bimagenet\b"
     r"|kfp_runner.py (run|schedule|runs|logs|stop)\b"
 )
-_FILE = re.compile(r"[\w.-]+(/[\w.-]+)*\.(py|yaml|yml|csv|png|jpe?g|json|pbtxt|h5|toml|md)")
-_PLACEHOLDER = re.compile(r"[A-Z]+(/|$)")
-# Options after which a file is written, and files that are neither ours nor of an earlier command.
-_WRITTEN_BY = ("--output", "--json", "--to")
-_OF_THE_READER = frozenset({"labels.csv"})
-_BY_DEFAULT = {"benchmarks.input_pipeline": ("input_benchmark/recommended.yaml",)}
 
 
 def name_program(command: str) -> tuple[str, list[str]]:
@@ -148,24 +139,6 @@ def _check_pytest(arguments: list[str]) -> str:
     marked = " ".join(after for one, after in itertools.pairwise(arguments) if one == "-m")
     wrong = set(marked.split()) - {"slow", "not"}
     return f"there is no mark {', '.join(wrong)}" if wrong else ""
-
-
-def find_missing_files(commands: list[Command], files: Iterable[str]) -> Iterator[str]:
-    """Yield the files that commands name, that are not in the tree, and that nothing has made.
-
-    Args:
-        commands: in the order of the documentation; what one writes another may read.
-        files: that there are besides.
-    """
-    made = {*_OF_THE_READER, *files}
-    for command in commands:
-        program, arguments = name_program(command.text)
-        made |= {b for a, b in itertools.pairwise(arguments) if a in _WRITTEN_BY}
-        made.update(_BY_DEFAULT.get(program, ()))
-        for word in shlex.split(command.text):
-            known = word in made or _PLACEHOLDER.match(word)
-            if _FILE.fullmatch(word) and not known and not (ROOT / word).exists():
-                yield f"{command.where}: {word}, of `{command.text}`, does not exist"
 
 
 def must_say_what_it_needs(command: str) -> bool:

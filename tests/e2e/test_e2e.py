@@ -1,4 +1,4 @@
-"""The test on a real cluster, as far as it can be told without one: what it runs and sees."""
+"""The parts of the test on a real cluster that need no cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Recorded(Commands):
     def require(self, *programs: str) -> None:
         self.asked.append(f"require {' '.join(programs)}")
 
-    def attempt(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
         self.asked.append(" ".join(words))
         answer = next((a for key, a in self.answers.items() if key in words), "")
         return subprocess.CompletedProcess(words, 0, answer, "")
@@ -239,35 +239,25 @@ def test_what_came_out_otherwise_is_named(check: Callable[[], None], message: st
 
 
 class Played(runs.Runner):
-    """Knows what comes of each run, and notes what was asked."""
+    """Knows the result of each run."""
 
     def compile(self, image: str, data: str) -> None:
         PLAYED.append(f"compile {image} {data}")
 
     def run(self, name: str, **parameters: object) -> RunRecord:
         PLAYED.append(" ".join([name, *map(str, parameters)]))
-        if name == "second":
-            return record(**CACHED)
         if name == "broken-images":
             return record("failed", "400 of 2197 files are not usable", ImageExampleGen="failed")
-        return record()
+        return record(**CACHED) if name == "second" else record()
 
 
 class Kept(Store):
-    """A store that has what the runs should have written, and notes what was asked."""
+    """A store with what the runs should have written."""
 
-    def put_digits(self) -> int:
-        PLAYED.append("put")
-        return 1797
-
-    def change_image(self) -> None:
-        PLAYED.append("change")
-
-    def break_images(self, count: int) -> None:
-        PLAYED.append("break")
-
-    def mend_images(self) -> None:
-        PLAYED.append("mend")
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("put_digits", "change_image", "break_images", "mend_images"):
+            return lambda *_: PLAYED.append(name)
+        return super().__getattribute__(name)
 
     def read_metrics(self, run_id: str) -> dict[str, Any]:
         return {"metrics": {"accuracy": {"value": 0.9}}}
@@ -284,17 +274,17 @@ def test_everything_is_run_in_order(tmp_path: Path) -> None:
     options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
     scenario.play(options, Played(Commands(), tmp_path, "http://e"), Kept())
     assert PLAYED == [
-        "mend",
-        "put",
+        "mend_images",
+        "put_digits",
         "compile i:1 minio://mlpipeline/e2e/digits",
         "first",
         "second",
-        "change",
+        "change_image",
         "changed-image",
         "against-the-baseline training_epochs max_accuracy_drop",
-        "break",
+        "break_images",
         "broken-images",
-        "mend",
+        "mend_images",
     ]
 
 
