@@ -93,7 +93,9 @@ def _get(kind: str, name: str, namespace: str) -> dict[str, Any] | None:
         return found
     if "(NotFound)" in done.stderr:
         return None
-    raise ServiceError(f"kubectl: {one_line(done.stderr)}")
+    # Messages of its libraries come before the reason.
+    *_, reason = done.stderr.splitlines() or [f"status {done.returncode}"]
+    raise ServiceError(f"kubectl: {one_line(reason)}")
 
 
 def _find_data(data: str) -> Finding:

@@ -1,4 +1,4 @@
-"""What can be told of the image without building it; `.ci/check_image.py` tells the rest."""
+"""Checks of the container image that need no build; `.ci/check_image.py` has the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def is_in_context(path: str) -> bool:
-    """Say whether .dockerignore lets `path` into the build: the last match decides."""
+    """Return whether .dockerignore lets `path` into the build: the last match decides."""
     taken = True
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.strip().removeprefix("!").strip("/")
@@ -56,7 +56,7 @@ def test_data_caches_and_secrets_stay_out(path: str) -> None:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder /app of the image: what the Dockerfile copies there of its context."""
+    """The image's folder /app, as the Dockerfile copies it."""
     app, work = tmp_path_factory.mktemp("app"), ""
     for keyword, words in re.findall(
         r"^(WORKDIR|COPY) (.+)$", (ROOT / "Dockerfile").read_text(), re.M
@@ -79,7 +79,7 @@ def files_of(source: Path) -> list[Path]:
 
 
 def in_the_image(app: Path, *command: str) -> str:
-    """Run Python as a step does: `app` on the path, another working directory."""
+    """Run Python as a step does: with `app` on the path, in another folder."""
     return subprocess.run(
         [sys.executable, *command],
         cwd="/",
@@ -91,8 +91,8 @@ def in_the_image(app: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_image_has_all_that_the_digest_of_the_code_covers(app: Path) -> None:
-    """Otherwise every step would stop: it compares its digest with the one compiled here."""
+def test_the_image_contains_all_code_of_the_digest(app: Path) -> None:
+    """Every step compares its own digest with the compiled one, and stops if they differ."""
     script = "from pipeline_def import code_digest as c; print(c.__file__, c.whole_digest())"
     file, digest = in_the_image(app, "-c", script).split()
     assert Path(file).is_relative_to(app)
@@ -107,7 +107,7 @@ def test_the_command_of_a_step_and_the_runners_start(app: Path) -> None:
 
 @pytest.fixture(scope="module")
 def slim_packages() -> Any:
-    """The script that makes the image's packages smaller."""
+    """The script that shrinks the image's packages."""
     file = ROOT / ".ci" / "slim_packages.py"
     spec = importlib.util.spec_from_file_location("slim_packages", file)
     assert spec
@@ -117,7 +117,7 @@ def slim_packages() -> Any:
     return module
 
 
-def test_what_the_image_lacks_or_replaces_is_what_is_locked(slim_packages: Any) -> None:
+def test_removed_and_replaced_packages_are_locked(slim_packages: Any) -> None:
     locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     names = {name for names in slim_packages._DISTRIBUTIONS.values() for name in names}
     assert names <= {package["name"] for package in locked} | {"pip"}
@@ -126,7 +126,7 @@ def test_what_the_image_lacks_or_replaces_is_what_is_locked(slim_packages: Any) 
     assert f"tensorflow-cpu=={older} " in for_cpu
 
 
-def test_what_no_step_reads_goes_and_licences_stay(
+def test_unused_files_are_removed_and_licences_stay(
     slim_packages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = ["kept/a.py", "kept/include/LICENSE", "kept/tests.py", "kept/a.so"]
