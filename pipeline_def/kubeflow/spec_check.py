@@ -107,12 +107,11 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
         ("deploymentSpec", messages.PipelineDeploymentConfig, spec.get("deploymentSpec", {})),
         ("platform document", messages.PlatformSpec, platform),
     ]
-    if unknown := sorted(set(platform.get("platforms", {})) - {"kubernetes"}):
+    if unknown := sorted(set(platform.get("platforms") or {}) - {"kubernetes"}):
         yield f"The platform document names {', '.join(unknown)}: only kubernetes is a platform."
     for name, message, part in parts:
         if reason := _parse_error(message, part):
             yield f"The {name} is invalid: {reason}."
-            return
     for label, settings in sorted(specification.kubernetes_settings().items()):
         if label not in specification.executors:
             yield f"The platform document has settings for {label}, which no task runs."

@@ -96,6 +96,6 @@ class Specification:
 
     def kubernetes_settings(self) -> dict[str, Spec]:
         """Return the platform document's settings by executor label."""
-        kubernetes = self.platform.get("platforms", {}).get("kubernetes", {})
+        kubernetes = (self.platform.get("platforms") or {}).get("kubernetes", {})
         settings: dict[str, Spec] = kubernetes.get("deploymentSpec", {}).get("executors", {})
         return settings

@@ -100,6 +100,7 @@ def test_a_correct_specification_is_accepted(target: Target, edit: Edit) -> None
         more = copy.deepcopy(PLATFORM)
         more["platforms"]["kubernetes"]["pipelineConfig"] = {}
         assert find_problems([spec, more], target) == []
+        assert find_problems([spec, {"platforms": None}], target) == []
 
 
 DOCUMENTS: list[tuple[list[Any], Target, str]] = [

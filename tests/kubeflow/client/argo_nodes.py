@@ -122,12 +122,15 @@ class _Nodes:
         self._list(attempt, task, children)
 
     def _list(self, name: str, task: Task, children: list[str]) -> None:
-        state = "SUCCEEDED" if task.state == "CACHED" else task.state
+        state, end = task.state, task.end if task.state else task.start
+        if state == "CACHED":
+            # Within a second, which may lie in two.
+            state, end = "SUCCEEDED", task.start + 1
         self.listed.append(
             {
                 "display_name": name.rpartition(".")[2],
                 "start_time": stamp(task.start),
-                "end_time": stamp(task.start if task.state in ("CACHED", "") else task.end),
+                "end_time": stamp(end),
                 **({"state": state} if state else {}),
                 **({"error": {"code": 2, "message": task.error}} if task.error else {}),
                 "child_tasks": [{"pod_name": identifier(child)} for child in children],

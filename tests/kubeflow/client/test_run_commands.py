@@ -154,6 +154,7 @@ def test_each_change_of_a_task_is_written_once(
 
 SENTENCE = "Cannot reach the object store at http://store:9000 (EndpointConnectionError): check it."
 LOG = f"""INFO Found span 0
+Train: error: The first attempt failed.
 Train: error: {SENTENCE}
 I1122 04:06:17.1 launcher_v2.go:690] ExecutorOutput: {{}}
 F1122 04:06:17.2 main.go:54] failed to execute component: exit status 2
@@ -196,6 +197,7 @@ def test_a_failed_driver_gives_its_own_reason(
 def test_the_error_that_the_api_reports_comes_first(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    server.archive = {POD: LOG}
     failed = Task("FAILED", 1, 9, error="out of\nmemory.")
     server.script.append(listed(both(Task("CACHED"), failed), "CANCELED"))
     status, lines = wait(say, monkeypatch)
