@@ -13,6 +13,9 @@ GRAPH = "saved_model.pb"
 WEIGHTS = os.path.join("variables", "variables.index")
 """Checksums of the weights."""
 
+IDENTITY = os.path.join("assets.extra", "graph.sha256")
+"""Digest of what the graph computes."""
+
 
 def whole_versions(folder: str) -> Iterator[str]:
     """Yield the paths of the complete versions in a folder, newest first.
@@ -32,8 +35,14 @@ def whole_versions(folder: str) -> Iterator[str]:
 
 
 def model_digest(saved_model: str) -> str:
-    """Digest the graph, and the checksums of the weights in the variables' index."""
+    """Digest what a model computes: its graph, and the checksums of its weights.
+
+    Models of earlier versions have no identity file. For them the bytes of the graph count, which
+    differ between two exports of the same model.
+    """
     digest = hashlib.sha256()
-    for name in (GRAPH, WEIGHTS):
-        digest.update(read_bytes(os.path.join(saved_model, name)))
+    identity = os.path.join(saved_model, IDENTITY)
+    graph = identity if is_file(identity) else os.path.join(saved_model, GRAPH)
+    for path in (graph, os.path.join(saved_model, WEIGHTS)):
+        digest.update(read_bytes(path))
     return digest.hexdigest()

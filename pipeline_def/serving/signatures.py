@@ -16,6 +16,7 @@ from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
 from pipeline_def.serving.explanation import make_explain
+from pipeline_def.serving.graph_digest import write_identity
 
 if TYPE_CHECKING:
     from pipeline_def.serving.transform_graph import TransformGraph
@@ -104,6 +105,7 @@ def save_atomically(model: tf.Module, directory: str, signatures: Mapping[str, A
         if tf.io.gfile.exists(left_behind):
             tf.io.gfile.rmtree(left_behind)
     tf.saved_model.save(model, unfinished, signatures=signatures)
+    write_identity(unfinished)
     if unfinished != target:
         tf.io.gfile.rename(unfinished, target)
 
