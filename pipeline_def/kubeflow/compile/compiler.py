@@ -97,7 +97,7 @@ def dump_documents(documents: list[Spec]) -> str:
 
 
 def _create_pipeline(config: Config) -> Any:
-    # Users cannot act on what Google's libraries say about the Python version.
+    # Google's libraries warn about the Python version, which users cannot act on.
     warnings.filterwarnings("ignore", category=FutureWarning)
     from pipeline_def.pipeline import create_pipeline
 

@@ -40,23 +40,16 @@ class _Stage:
 
     def task(self) -> Spec:
         """Return the stage's task in the layer above."""
-        implied = {s["taskOutputArtifact"]["producerTask"] for s in self._artifacts()}
+        sources = self.inputs.get("artifacts", {}).values()
+        implied = {source["taskOutputArtifact"]["producerTask"] for source in sources}
         waits = sorted(self.waits - implied)
         return {
             # KFP 2.5 finds the producer of an artifact by the name for people.
             "taskInfo": {"name": self.name},
-            "componentRef": {"name": _component(self.name)},
+            "componentRef": {"name": f"stage-{self.name}"},
             "inputs": self.inputs,
             **({"dependentTasks": waits} if waits else {}),
         }
-
-    def _artifacts(self) -> list[Spec]:
-        return list(self.inputs.get("artifacts", {}).values())
-
-
-def _component(stage: str) -> str:
-    """Return the name of a stage's component; a step's component is named like its task."""
-    return f"stage-{stage}"
 
 
 def nest_stages(document: SpecDocument) -> None:
@@ -73,7 +66,7 @@ def nest_stages(document: SpecDocument) -> None:
                 stage.receive("parameters", given, dict(kind), {"componentInputParameter": given})
         _pass_artifacts(document, task, stages, places)
         _pass_dependencies(definition, stage, places)
-    document.components.update({_component(s.name): s.component for s in stages.values()})
+    document.components.update({f"stage-{s.name}": s.component for s in stages.values()})
     document.spec["root"]["dag"]["tasks"] = {s.name: s.task() for s in stages.values()}
 
 

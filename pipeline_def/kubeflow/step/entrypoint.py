@@ -34,20 +34,16 @@ from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, Ste
 from pipeline_def.light_imports import import_libraries, stub_evaluator_module
 from pipeline_def.training.distribution.cluster import is_chief_process
 
-_DESCRIPTION = """Runs one step of the pipeline, in a container that KFP's launcher or Vertex AI
-started. kfp_runner.py writes these arguments into the specification; what follows -- are options
-of Apache Beam."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step; return the exit status: 0, 1 for a bug or 2 for a mistake a user can fix."""
-    arguments, beam_args = _parse(list(sys.argv[1:] if argv is None else argv))
+    arguments = _parse(argv)
     # What Google's libraries say about the Python version is nothing a user can act on.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     try:
-        run_step(arguments, beam_args)
+        run_step(arguments)
     except UserError as error:
         print(f"{arguments.step}: error: {error}", file=sys.stderr, flush=True)
         return error.exit_status
@@ -59,27 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    beam_args: list[str] = []
-    if "--" in argv:
-        split = argv.index("--")
-        argv, beam_args = argv[:split], argv[split + 1 :]
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="entrypoint", description=_DESCRIPTION, allow_abbrev=False
+        prog="entrypoint",
+        description="Runs one step of the pipeline with the arguments that kfp_runner.py compiled.",
+        allow_abbrev=False,
     )
-    add = parser.add_argument
-    add("--step", required=True, help="Name of the task.")
-    add("--interface", required=True, metavar="JSON", help="The compiler's facts about the step.")
-    add("--executor_input", required=True, metavar="JSON", help="The launcher's message.")
-    return parser.parse_args(argv), beam_args
+    parser.add_argument("--step", required=True, help="Name of the task.")
+    parser.add_argument("--interface", required=True, help="The compiler's facts about it, JSON.")
+    parser.add_argument("--executor_input", required=True, help="The launcher's message, JSON.")
+    parser.add_argument("beam_args", nargs="*", help="Options of Apache Beam, after --.")
+    return parser.parse_args(argv)
 
 
-def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
-    """Run an executor or a lookup and write the output that the launcher reads.
-
-    Raises:
-        UserError: the input of the step, the images or the configuration cannot be used.
-    """
+def run_step(arguments: argparse.Namespace) -> None:
+    """Run an executor or a lookup, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
     given = _with_own_output(read_executor_input(arguments.executor_input))
     prepared = prepare_input(given, interface)
@@ -97,7 +87,7 @@ def run_step(arguments: argparse.Namespace, beam_args: list[str]) -> None:
 
         write_json(output_file, run_workers(arguments.step, given, interface))
         return
-    _run_executor(prepared, interface, beam_args)
+    _run_executor(prepared, interface, arguments.beam_args)
     output = json.loads(read_bytes(output_file))
     write_json(output_file, finish_output(output, given, direct=interface.direct))
 
@@ -118,11 +108,7 @@ def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
 
 
 def _import(path: str) -> Any:
-    """Import a class by its dotted path.
-
-    Raises:
-        ConfigurationError: the image was built from other code than the specification.
-    """
+    """Import a class by its dotted path, which an image with other code may lack."""
     module, _, name = path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
@@ -134,11 +120,7 @@ def _import(path: str) -> Any:
 
 
 def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
-    """Make sure that the result is not cached as that of other code, if the image is out of date.
-
-    Raises:
-        ConfigurationError: image and specification come from different versions of our code.
-    """
+    """Reject an image with other code, whose result would be cached as that of the compiled."""
     values = prepared["inputs"]["parameterValues"]
     # TFX's own components have the property too, and may leave it null.
     choices = read_json(values.get("custom_config"), "The property custom_config")

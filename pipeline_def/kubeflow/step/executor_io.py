@@ -179,7 +179,7 @@ def finish_output(
             artifact["metadata"] = {
                 name: value
                 for name, value in artifact.get("metadata", {}).items()
-                if name not in hidden and _is_recordable(value)
+                if name not in hidden and value is not None and not _is_nan_or_infinite(value)
             }
     return finished
 
@@ -190,5 +190,5 @@ def _is_drawn(listed: Mapping[str, Any]) -> bool:
     return any(str(kind.get("schemaTitle")).startswith("system.") for kind in types)
 
 
-def _is_recordable(value: Any) -> bool:
-    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+def _is_nan_or_infinite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -65,7 +65,7 @@ def first_failure(cluster: Cluster, job: str, step: str) -> Failure | None:
 
 
 def _rank(termination: tuple[str, str, int, str]) -> tuple[bool, str, bool]:
-    """Rank last the workers that say another one is gone, and within a second those that may."""
+    """Sort by time, but last the workers that report the loss of another one, or may do so."""
     when, _, status, _ = termination
     return status == WorkerError.exit_status, when, status == FAILED
 
