@@ -18,7 +18,7 @@ def find_children(pid: int) -> list[int]:
 
 
 def find_plan_servers(pid: int) -> list[int]:
-    """Return the processes of ingest that `pid` has started, whichever of its threads did."""
+    """Return the servers of ingest's processes that any thread of `pid` has started."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -51,8 +51,8 @@ class IngestConfig(FileOptions):
     """Minimum shards per split, so that a reader can interleave them."""
 
     min_shard_images: Positive = 16
-    """Minimum images per shard; it takes precedence over `min_shards`, as a few images need no
-    eight shards."""
+    """Minimum images per shard, which overrides `min_shards`: a few images do not need eight
+    shards."""
 
     max_reject_fraction: Fraction = 0.01
     """Stop the run if more than this fraction of the files are not usable images."""

@@ -117,14 +117,14 @@ def write(system: Path, processes: str, files: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("case", MEMORY)
-def test_available_memory_is_that_of_the_tightest_control_group(system: Path, case: str) -> None:
+def test_memory_is_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
     processes, files, expected = MEMORY[case]
     write(system, processes, files)
     assert machine.available_memory() == expected * MIB
 
 
 @pytest.mark.parametrize("case", CPUS)
-def test_available_cpus_are_those_of_the_tightest_control_group(system: Path, case: str) -> None:
+def test_cpus_are_limited_by_the_tightest_control_group(system: Path, case: str) -> None:
     processes, files, expected = CPUS[case]
     write(system, processes, files)
     assert machine.available_cpus() == expected

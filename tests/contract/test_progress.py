@@ -33,7 +33,7 @@ def test_the_line_of_an_epoch(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_an_epoch_that_is_not_over_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unfinished_epoch_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOGGER.name):
         report_progress(done=2.75, total=60, unit="epochs", note="loss 0.5")
     assert caplog.messages == ["2 of 60 epochs, loss 0.5"]

@@ -71,7 +71,7 @@ def test_one_sentence_and_the_status_of_the_signal(place: str, number: int, stat
     assert stop(PLACES[place], number) == (status, "run.py: stopped.\n")
 
 
-def test_what_is_to_be_done_before(tmp_path: Path) -> None:
+def test_actions_before_stopping(tmp_path: Path) -> None:
     program = f"""
 import time
 def note():

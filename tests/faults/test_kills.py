@@ -96,9 +96,7 @@ def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None
 
 
 @pytest.mark.skipif(available_cpus() < 2, reason="one process would be no faster than none")
-def test_a_process_that_the_system_kills_for_want_of_memory(
-    tmp_path: Path, undisturbed: Undisturbed
-) -> None:
+def test_a_process_killed_for_lack_of_memory(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """The run ends with advice, and the next one resumes."""
     arguments = undisturbed.arguments(output := tmp_path / "out")
     program = Program(arguments, tmp_path, in_processes=True)

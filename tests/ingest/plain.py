@@ -1,4 +1,4 @@
-"""Ingest without Beam, TFX and TensorFlow: the same plans, done one after the other."""
+"""Ingest without Beam, TFX and TensorFlow: the same plans, one after the other."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from components.ingest.plan_work import IngestJob, write_plan
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")
-"""Decodes no PNG, for which ingest would load TensorFlow."""
+"""Does not decode PNGs, for which ingest would load TensorFlow."""
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What ingest has written."""
+    """The output of ingest."""
 
     examples: Path
     rejects: Path
@@ -36,7 +36,7 @@ class Ingested:
         return found
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """What a file of rejects, skipped files or duplicates holds."""
+        """Lines of a list of rejects, skipped files or duplicates."""
         return [json.loads(line) for line in (self.rejects / name).read_text().splitlines()]
 
     def rejected(self) -> list[tuple[str, str]]:
@@ -48,7 +48,7 @@ class Ingested:
         return b"".join(p.read_bytes() for p in sorted(self.examples.glob(f"Split-{split}/*")))
 
     def splits_of(self, *names: str) -> list[str]:
-        """The split that holds each file, whose name no other name contains."""
+        """The split of each file; no name may contain another."""
         shards = {split: self.shards(split) for split in self.counts}
         return [next(s for s, data in shards.items() if name.encode() in data) for name in names]
 

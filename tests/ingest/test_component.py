@@ -62,7 +62,9 @@ def test_every_file_becomes_an_example_or_a_reject_or_is_skipped(
     assert found == sorted(str(path.relative_to(image_folder)) for path in files)
 
 
-def test_records_hold_the_file_and_its_facts(ingested: nodes.Ingested, image_folder: Path) -> None:
+def test_records_contain_the_file_and_its_properties(
+    ingested: nodes.Ingested, image_folder: Path
+) -> None:
     for record in nodes.read_examples(ingested.examples, "train"):
         path = text(record, example.FILENAME)
         data = (image_folder / path).read_bytes()
@@ -79,7 +81,7 @@ def test_records_hold_the_file_and_its_facts(ingested: nodes.Ingested, image_fol
         assert luminance == pytest.approx(gray.mean(), abs=1)
 
 
-def test_header_check_and_shrink_make_whole_records(tmp_path: Path) -> None:
+def test_records_are_complete_with_header_check_and_shrink(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=10)
     made = plain.ingest(folder, tmp_path / "out", IngestConfig(check="header", shrink=16))
     shards = sorted(str(path) for path in made.examples.glob("Split-train/*"))
@@ -166,7 +168,7 @@ def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -
         resolve(pattern, listings, IngestConfig(span=1))
 
 
-def test_what_is_written_to_a_busy_folder_meanwhile_changes_nothing_but_what_it_replaces(
+def test_files_changed_after_the_listing_are_rejected_and_new_ones_ignored(
     tmp_path: Path,
 ) -> None:
     folder = write_folder(tmp_path / "images", each=10)

@@ -47,7 +47,7 @@ ONE = "has only one class, 'a': a classifier needs at least two label folders."
         ),
     ],
 )
-def test_how_a_folder_is_laid_out(tmp_path: Path, paths: list[str], message: str) -> None:
+def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: str) -> None:
     with pytest.raises(DataError) as caught:
         check_labels(list_images(str(touch(tmp_path, *paths))))
     assert message.format(tmp_path) in str(caught.value)
@@ -60,7 +60,7 @@ def test_an_archive_instead_of_a_folder(tmp_path: Path, name: str) -> None:
         list_images(str(archive))
 
 
-def test_the_command_that_unpacks() -> None:
+def test_unpacking_commands() -> None:
     assert "`unzip 'my photos.zip' -d 'my photos'`" in explain_archive("my photos.zip")
     assert "`mkdir a && tar -xf a.tar.gz -C a`" in explain_archive("a.tar.gz")
     assert "`7z x a.7z -oa`" in explain_archive("a.7z")

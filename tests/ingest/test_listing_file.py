@@ -46,7 +46,7 @@ def test_the_ten_newest_are_kept(tmp_path: Path) -> None:
     }
 
 
-def test_a_listing_that_is_not_whole_is_named(tmp_path: Path) -> None:
+def test_an_incomplete_listing_is_named(tmp_path: Path) -> None:
     path = Path(write_listing(listing(), str(tmp_path)))
     path.write_bytes(path.read_bytes()[:-20])
     for wrong in (str(path), str(tmp_path / "none.jsonl.gz")):

@@ -35,12 +35,12 @@ from tests.processes import find_children, wait_for_end
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
 
 ASKED: set[Decoder] = set()
-# Twice the same tag: which of them counts is up to the decoder.
+# The same tag twice: decoders differ on which one counts.
 TWICE = struct.pack("<2sHIHHHIHHHHIHHI", b"II", 42, 8, 2, 274, 3, 1, 1, 0, 274, 3, 1, 1, 0, 0)
 
 
 class OddError(Exception):
-    """One that cannot be pickled."""
+    """An error that cannot be pickled."""
 
     def __init__(self, number: int, unit: str) -> None:
         super().__init__(f"{number} {unit}")
@@ -68,7 +68,7 @@ def _decoder() -> Iterator[None]:
 def ingest(
     folder: Path, target: Path, write: Callable[[Sequence[int], IngestJob], None]
 ) -> dict[str, bytes]:
-    """Return every file that is written, by its name."""
+    """Return every written file by name."""
     listing, parts = list_source(str(folder), CONFIG), (target / "examples", target / "rejects")
     examples, rejects = map(str, parts)
     ingest_listing(listing, CONFIG, examples=examples, rejects=rejects, write=write)
@@ -80,7 +80,7 @@ def write_here(numbers: Sequence[int], job: IngestJob) -> None:
         write_plan(number, job)
 
 
-def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
+def test_processes_write_the_same_bytes_and_report_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
@@ -102,7 +102,7 @@ def test_processes_write_the_same_bytes_and_tell_how_far_they_are(
     ASKED.clear()
     assert ingest(folder, tmp_path / "there", write) == expected
     assert {decode_here, read_orientation_here} == ASKED
-    # Two plans: what is done is told at every 64th file, too.
+    # Two plans, with a report at every 64th file, too.
     assert sum(counts) == 152
     assert len(counts) == 4
 
@@ -112,7 +112,7 @@ def job_in(place: Path, **changes: object) -> IngestJob:
     return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
 
 
-def test_what_ends_processes_is_said_and_they_end_with_this_one(tmp_path: Path) -> None:
+def test_killed_processes_are_explained_and_none_outlives_the_run(tmp_path: Path) -> None:
     processes = PlanProcesses(job_in(tmp_path), answer)
     with pytest.raises(FileNotFoundError, match="plans") as caught:
         processes.write_plan(0)
@@ -120,18 +120,18 @@ def test_what_ends_processes_is_said_and_they_end_with_this_one(tmp_path: Path) 
     server = processes._server
     killed, left = wait_for_forks(server.pid)
     os.kill(killed, signal.SIGKILL)
-    # One of the two is left, and they take turns.
+    # One of the two is left; they take turns.
     ended = {type(error): str(error) for error in (fail(processes), fail(processes))}
     assert ended.keys() == {FileNotFoundError, ResourceError}
     advice = "set ingest.threads to fewer than 2, or free memory, and run again"
     assert advice in ended[ResourceError]
-    # What the system does when this process ends, even by SIGKILL.
+    # The system does the same when this process ends, even by SIGKILL.
     processes._input.close()
     wait_for_end(left)
     processes.close()
 
 
-def test_a_process_that_crashes_is_no_mistake_of_the_user(tmp_path: Path) -> None:
+def test_a_crashed_process_is_not_a_user_error(tmp_path: Path) -> None:
     processes = PlanProcesses(job_in(tmp_path), answer)
     processes._server.send_signal(signal.SIGSEGV)
     processes._server.wait()

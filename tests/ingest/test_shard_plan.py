@@ -25,7 +25,7 @@ def plans_of(listed: Iterable[ImageFile]) -> list[ShardPlan]:
     return plan_shards(listed, IngestConfig(), {"train": 0.8, "eval": 0.2})
 
 
-def test_plans_hold_every_file_once_whatever_the_order_of_the_listing() -> None:
+def test_plans_contain_every_file_once_in_any_order_of_the_listing() -> None:
     listed = files(500)
     plans = plans_of(listed)
     shuffled = random.Random(0).sample(listed, len(listed))
@@ -33,7 +33,7 @@ def test_plans_hold_every_file_once_whatever_the_order_of_the_listing() -> None:
     assert sorted(f.path for p in plans for f in p.files) == sorted(f.path for f in listed)
 
 
-def test_no_shard_holds_one_class_only() -> None:
+def test_shards_mix_the_classes() -> None:
     for plan in plans_of(files(500)):
         assert {file.label for file in plan.files} == {"cat", "dog", "owl"}
 
@@ -60,7 +60,7 @@ def test_given_splits_have_their_own_shards() -> None:
     assert groups == {"train": 4, "eval": 2}
 
 
-def test_splits_partly_given_and_partly_by_hash_share_their_shards() -> None:
+def test_given_and_hashed_splits_share_shards() -> None:
     mixed = files(64, split="train") + files(32)
     plans = plans_of(mixed)
     assert {plan.group for plan in plans} == {"hash"}
@@ -73,7 +73,7 @@ def write(path: Path, records: Iterable[bytes]) -> None:
             writer.write([record])
 
 
-def test_a_shard_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_shard_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "Split-train" / "data_tfrecord-00000-of-00001"
     with pytest.raises(ZeroDivisionError):
         write(path, (bytes(1 // left) for left in (1, 0)))

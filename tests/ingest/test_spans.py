@@ -49,7 +49,7 @@ def test_the_newest_folder(
     assert (found.span, found.version, found.folder) == (span, version, f"{tmp_path}/{name}")
 
 
-def test_a_span_or_a_version_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_given_span_or_version(tmp_path: Path) -> None:
     for name in ("s-1/v1", "s-1/v2", "s-2/v1"):
         (tmp_path / name).mkdir(parents=True)
     pattern = f"{tmp_path}/s-{{SPAN}}/v{{VERSION}}"

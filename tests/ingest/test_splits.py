@@ -71,7 +71,7 @@ def test_splits_by_default(
     assert why in choice.note
 
 
-def test_splits_that_are_asked_for_are_taken_as_they_are() -> None:
+def test_configured_splits_are_used_as_they_are() -> None:
     assert choose_splits({None: 30}, OWN).fractions == OWN
     assert "there is no test split" in choose_splits({None: 9999}, OWN).note
     few = choose_splits({"train": 30, "test": 5}, OWN)

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing, list_images
-from components.ingest.stratification import SplitRule, find_bounds, stratify
+from components.ingest.stratification import (
+    SplitRule,
+    check_splits,
+    find_bounds,
+    require_splits,
+    stratify,
+)
 
 TWO = {"eval": 0.2, "train": 0.8}
 THREE = {"eval": 0.1, "test": 0.1, "train": 0.8}
@@ -21,10 +28,10 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(folder: Path, label: str, *, images: int, first: int = 0) -> None:
+def write(folder: Path, label: str, *, images: int, first: int = 0, content: str = "") -> None:
     (folder / label).mkdir(exist_ok=True, parents=True)
     for number in range(first, first + images):
-        (folder / label / f"{number}.jpg").write_text(f"{label} {number}")
+        (folder / label / f"{number}.jpg").write_text(content or f"{label} {number}")
 
 
 def divide(listing: Listing) -> dict[str, str]:
@@ -60,7 +67,7 @@ def test_split_of_a_digest(sha256: str, split: str) -> None:
     assert SplitRule(TWO).split_of(LOOSE, sha256) == split
 
 
-def test_hashes_of_many_images_keep_to_the_fractions() -> None:
+def test_hashes_divide_many_images_by_the_fractions() -> None:
     fractions = {"test": 0.1, "train": 0.7, "eval": 0.2}
     rule = SplitRule(fractions)
     found = collections.Counter(rule.split_of(LOOSE, digest(str(i))) for i in range(20_000))
@@ -80,7 +87,7 @@ def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
 
 @pytest.mark.parametrize("fractions", [TWO, THREE])
 @pytest.mark.parametrize("images", [10, 30, 60, 200, pytest.param(900, marks=pytest.mark.slow)])
-def test_classes_are_divided_alike(
+def test_small_classes_are_divided_by_the_fractions(
     tmp_path: Path, images: int, fractions: dict[str, float]
 ) -> None:
     for label in ("bird", "cat", "dog"):
@@ -101,7 +108,7 @@ def test_train_comes_first_and_then_eval(tmp_path: Path, images: int, least: set
     assert all(splits.keys() == least for splits in found.values())
 
 
-def test_hardly_any_image_changes_its_split_as_the_data_grow(tmp_path: Path) -> None:
+def test_few_images_change_their_split_as_the_data_grows(tmp_path: Path) -> None:
     """Hashes alone would move none."""
     for label in "abcdefghij":
         write(tmp_path, label, images=100)
@@ -113,7 +120,7 @@ def test_hardly_any_image_changes_its_split_as_the_data_grow(tmp_path: Path) -> 
     assert moved <= 0.03 * len(before)
 
 
-def test_copies_move_no_image_and_stay_together(tmp_path: Path) -> None:
+def test_copies_stay_together_and_move_no_other_image(tmp_path: Path) -> None:
     write(tmp_path, "a", images=20)
     before = divide(list_images(str(tmp_path), None, TWO))
     for number in range(15):
@@ -143,9 +150,7 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
     assert 10 <= count(splits)["a"]["eval"] <= 60
 
 
-def test_a_large_class_is_left_to_its_hashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_classes_are_not_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not even read."""
     monkeypatch.setattr("components.ingest.stratification._SMALL_CLASS", 20)
     write(tmp_path, "small", images=20)
@@ -154,8 +159,42 @@ def test_a_large_class_is_left_to_its_hashes(
     assert rule.bounds.keys() == {"small"}
 
 
-def test_bounds_stay_where_they_are_if_they_can() -> None:
+def test_bounds_move_no_more_than_necessary() -> None:
     units = [(i / 100 + 0.001, 1) for i in range(100)]
     assert find_bounds(units, THREE) == pytest.approx((0.1, 0.2, 1.0))
     crowded = [(i / 1000, 1) for i in range(100)]
     assert find_bounds(crowded, THREE) == pytest.approx((0.011, 0.022, 1.0))
+
+
+def check(folder: Path) -> None:
+    config = IngestConfig()
+    check_splits(list_images(str(folder), None, config.splits), config)
+
+
+def test_no_image_for_a_split(tmp_path: Path) -> None:
+    write(tmp_path, "cat", images=1)
+    write(tmp_path, "dog", images=1)
+    with pytest.raises(DataError, match="falls into the eval split, because there are only 2"):
+        check(tmp_path)
+    write(tmp_path, "cat", images=2)
+    check(tmp_path)
+
+
+def test_identical_images_fall_into_one_split(tmp_path: Path) -> None:
+    """One content has one split."""
+    write(tmp_path, "cat", images=50, content="c")
+    write(tmp_path, "dog", images=50, content="d")
+    with pytest.raises(DataError, match=r"No image of .* falls into the eval split"):
+        check(tmp_path)
+
+
+def test_an_image_with_two_labels_cannot_train_both(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Class 'dog' .* has no usable image to train on"):
+        require_splits({"train": {"cat": 1}, "eval": {"dog": 1}}, str(tmp_path))
+
+
+def test_many_images_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.ingest.stratification._FEW", 1)
+    write(tmp_path, "cat", images=1)
+    write(tmp_path, "dog", images=1)
+    check(tmp_path)

@@ -78,7 +78,7 @@ def test_only_the_beginning_of_large_files_is_read(monkeypatch: pytest.MonkeyPat
     }
 
 
-def test_what_is_broken_is_found_by_header_or_by_decoding(tmp_path: Path) -> None:
+def test_broken_images_are_found_by_header_or_by_decoding(tmp_path: Path) -> None:
     write_folder(tmp_path, each=5)
     whole = encode(picture(1, height=200, width=200), "JPEG")
     (tmp_path / "red" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
@@ -95,7 +95,7 @@ def test_what_is_broken_is_found_by_header_or_by_decoding(tmp_path: Path) -> Non
     assert try_images(listing, CONFIG, seconds=0).decoded == 1
 
 
-def test_a_folder_without_any_image_is_a_users_mistake(tmp_path: Path) -> None:
+def test_a_folder_without_images_is_a_user_error(tmp_path: Path) -> None:
     for name in ("a/1.jpg", "b/1.jpg"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"text")

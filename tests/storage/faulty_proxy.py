@@ -1,4 +1,4 @@
-"""A proxy before any HTTP server, run by a thread, which spoils a share of the answers."""
+"""An HTTP proxy in a thread, which spoils a fraction of the responses."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Literal
 import aiohttp
 from aiohttp import web
 
-# An HTTP status; a connection that breaks, or falls silent, after the request was carried out; an
-# answer that breaks off.
+# An HTTP status; a connection that breaks or stalls after the request was executed; a truncated
+# response.
 Fault = int | Literal["reset", "stall", "short"]
 
-_NOT_PASSED_ON = ("Transfer-Encoding", "Content-Encoding", "Content-Length", "Connection")
+_NOT_FORWARDED = ("Transfer-Encoding", "Content-Encoding", "Content-Length", "Connection")
 
 
 class FaultyProxy:
-    """Passes requests on; the faults that were met are counted."""
+    """Forwards requests, and counts the faults that it injects."""
 
     def __init__(self, target: str, rates: dict[Fault, float]) -> None:
-        """Pass requests to `target`, and spoil the given share of the answers."""
+        """Forward requests to `target`, and spoil the given fractions of the responses."""
         self.endpoint = ""
         self.met: Counter[Fault] = Counter()
         self._target, self._rates, self._dice = target, rates, random.Random(0)
 
     def start(self, ready: threading.Event) -> None:
-        """Serve until `stop`; for a thread."""
+        """Serve until `stop`, in the current thread."""
         asyncio.run(self._serve(ready))
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class FaultyProxy:
         await runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        fault = self._throw_dice()
+        fault = self._choose_fault()
         assert request.transport
         headers = dict(request.headers)
         if headers.pop("Expect", ""):
@@ -67,9 +67,9 @@ class FaultyProxy:
             return web.Response()
         if fault == "short" and not content:
             self.met[fault] -= 1
-        headers = {k: v for k, v in found.headers.items() if k not in _NOT_PASSED_ON}
+        headers = {k: v for k, v in found.headers.items() if k not in _NOT_FORWARDED}
         answer = web.StreamResponse(status=found.status, headers=headers)
-        # An answer to HEAD has the length of what it leaves out.
+        # A response to HEAD has the length of the omitted body.
         answer.content_length = int(found.headers.get("Content-Length", len(content)))
         await answer.prepare(request)
         await answer.write(content[: len(content) // 2] if fault == "short" else content)
@@ -77,7 +77,7 @@ class FaultyProxy:
             request.transport.close()
         return answer
 
-    def _throw_dice(self) -> Fault | None:
+    def _choose_fault(self) -> Fault | None:
         chance = self._dice.random()
         for fault, rate in self._rates.items():
             chance -= rate
@@ -89,7 +89,7 @@ class FaultyProxy:
 
 @contextmanager
 def spoil(target: str, rates: dict[Fault, float]) -> Iterator[FaultyProxy]:
-    """Serve `target` at another address, with faults."""
+    """Serve `target` at another address with faults."""
     proxy, ready = FaultyProxy(target, rates), threading.Event()
     thread = threading.Thread(target=proxy.start, args=(ready,))
     thread.start()

@@ -1,4 +1,4 @@
-"""Points every `gs://` of this process to a server of the tests."""
+"""Point every `gs://` URL of this process to a test server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from components.storage import retry
 from components.storage.cloud_storage import CloudStorage
 from components.storage.retry import RetryPolicy
 
-IMPATIENT = RetryPolicy(first_pause=0.01, longest_pause=0.02)
+SHORT_PAUSES = RetryPolicy(first_pause=0.01, longest_pause=0.02)
 
 
 @contextmanager
-def point_to(server: GcsServer, patience: RetryPolicy = IMPATIENT) -> Iterator[None]:
-    """Send requests to `server`, without credentials, and count retries anew."""
+def point_to(server: GcsServer, policy: RetryPolicy = SHORT_PAUSES) -> Iterator[None]:
+    """Send requests to `server` without credentials, and reset the count of retries."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         options = {"endpoint_url": server.endpoint, "token": "anon"}
         monkeypatch.setitem(fsspec.config.conf, "gs", options)
-        monkeypatch.setattr(retry, "RETRY_POLICY", patience)
+        monkeypatch.setattr(retry, "RETRY_POLICY", policy)
         monkeypatch.setattr(retry, "_counts", Counter())
         CloudStorage.clear_instance_cache()
         try:

@@ -1,4 +1,4 @@
-"""moto's S3 server in a thread: the real protocol, with the objects in memory."""
+"""moto's S3 server in a thread: the real protocol, with objects in memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SECRET_KEY = "the-secret-key"
 
 
 def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    """Point everything that speaks S3 at `endpoint`, with credentials from the environment."""
+    """Point S3 clients to `endpoint`, with credentials from the environment."""
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    # Neither the developer's own settings nor those of a machine of AWS's.
+    # Ignore settings of the developer and of AWS machines.
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -32,7 +32,7 @@ def set_up_client(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
 
 @contextmanager
 def serve_s3(*buckets: str) -> Iterator[str]:
-    """Serve `buckets`, empty at first, and point clients there; yield the endpoint."""
+    """Serve empty buckets, and point clients there; yield the endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -55,7 +55,7 @@ def serve_s3(*buckets: str) -> Iterator[str]:
 
 
 def empty(endpoint: str, *buckets: str) -> None:
-    """Remove all objects: moto keeps them for the whole process."""
+    """Remove all objects, which moto keeps for the whole process."""
     fs = _files(endpoint)
     for bucket in buckets:
         for key in fs.find(bucket):
@@ -63,7 +63,7 @@ def empty(endpoint: str, *buckets: str) -> None:
 
 
 def forget_clients() -> None:
-    """Close what fsspec remembers; it keeps the credentials of its first request."""
+    """Clear fsspec's clients, which keep the credentials of their first request."""
     for client in (fsspec.get_filesystem_class("s3"), S3Client):
         client.clear_instance_cache()
 

@@ -38,7 +38,7 @@ def content(folder: str, files: tuple[ImageFile, ...]) -> list[Content]:
 
 
 @pytest.mark.parametrize(("proxy", "asked"), [("", False), ("http://proxy:3128", True)])
-def test_a_proxy_is_looked_for_at_each_request_only_where_there_is_one(
+def test_proxies_are_looked_up_only_if_configured(
     monkeypatch: pytest.MonkeyPatch, proxy: str, asked: bool
 ) -> None:
     for name in (name for name in os.environ if name.lower().endswith("_proxy")):
@@ -49,7 +49,7 @@ def test_a_proxy_is_looked_for_at_each_request_only_where_there_is_one(
     assert fs.session_kwargs == {"trust_env": asked}
 
 
-def test_stores_are_asked_over_http_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_http_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """What gcsfs 2026.3 and later offer asks each bucket over gRPC first, for up to a minute."""
     plain = gcsfs.core.GCSFileSystem
     monkeypatch.setattr(gcsfs, "GCSFileSystem", type("ExtendedGcsFileSystem", (plain,), {}))
@@ -71,7 +71,7 @@ HOSTILE = [
 ]
 
 
-def test_names_of_a_store_reach_their_objects(server: GcsServer) -> None:
+def test_odd_object_names_can_be_read(server: GcsServer) -> None:
     for name in HOSTILE:
         server.put("bucket", f"images/{name}", name.encode())
     server.put("bucket", "images/dog/", b"")
@@ -86,7 +86,7 @@ def test_names_of_a_store_reach_their_objects(server: GcsServer) -> None:
     assert content(listing.root, listing.files) == [name.encode() for name in taken]
 
 
-def test_a_page_of_the_listing_per_thousand_objects(server: GcsServer) -> None:
+def test_listing_takes_one_request_per_thousand_objects(server: GcsServer) -> None:
     for number in range(2500):
         server.put("bucket", f"images/{'ab'[number % 2]}/{number}.jpg", b"x")
     listing = list_images("gs://bucket/images")
@@ -156,7 +156,7 @@ def test_an_object_that_changes_after_the_listing_is_rejected(server: GcsServer)
     assert not rejected.too_large
 
 
-def test_an_object_that_goes_after_the_listing_is_rejected(server: GcsServer) -> None:
+def test_an_object_deleted_after_the_listing_is_rejected(server: GcsServer) -> None:
     for name in ("a/1.jpg", "b/1.jpg"):
         server.put("bucket", name, b"as listed")
     listing = list_images("gs://bucket")
@@ -206,7 +206,7 @@ def test_spans_and_manifests_of_a_bucket(server: GcsServer, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("folder", ["gs://nobucket/images", "gs://bucket/nothing"])
-def test_nothing_there_is_a_users_mistake(server: GcsServer, folder: str) -> None:
+def test_an_empty_location_is_a_user_error(server: GcsServer, folder: str) -> None:
     server.put("bucket", "a/1.jpg", b"x")
     with pytest.raises(UserError, match=folder):
         list_images(folder)
@@ -280,7 +280,7 @@ def test_the_beginning_of_a_file(tmp_path: Path, first: int) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_file_that_may_not_be_read_is_rejected(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_rejected(tmp_path: Path) -> None:
     path, files = one_file(tmp_path)
     path.chmod(0)
     for folder in (tmp_path, *tmp_path.parents):
@@ -294,7 +294,7 @@ def test_a_file_that_may_not_be_read_is_rejected(tmp_path: Path) -> None:
     assert rejected == Unread("Permission denied")
 
 
-def test_a_token_that_the_store_no_longer_takes_is_renewed_once(
+def test_a_revoked_token_is_renewed_once(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.write_key(tmp_path / "key.json")

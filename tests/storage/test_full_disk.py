@@ -51,7 +51,7 @@ def test_the_folder_is_that_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [from_system(errno.EIO), ValueError("full"), StorageError("No.")], ids=str
 )
-def test_other_errors_stay_what_they_are(tmp_path: Path, error: Exception) -> None:
+def test_other_errors_are_not_explained(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(type(error)) as caught, explaining_full_disk(str(tmp_path)):
         raise error
     assert caught.value is error

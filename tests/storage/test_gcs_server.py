@@ -183,9 +183,7 @@ def test_a_download_names_its_generation_and_checksums(server: GcsServer) -> Non
 @pytest.mark.parametrize(
     "name", ["none", "../secret", "cat/../../secret", "..", "/etc/passwd", "cat", "a\0b", "x" * 999]
 )
-def test_a_folder_gives_away_nothing_but_its_files(
-    server: GcsServer, tmp_path: Path, name: str
-) -> None:
+def test_only_files_of_the_folder_are_served(server: GcsServer, tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     server.put("folder", "cat/1.jpg", b"")
     target = f"/storage/v1/b/folder/o/{quote(name, safe='')}"
@@ -195,7 +193,7 @@ def test_a_folder_gives_away_nothing_but_its_files(
     assert ask(server, f"{target}?alt=media")[0] == 404
 
 
-def test_what_is_not_there_is_an_error_of_google(server: GcsServer) -> None:
+def test_missing_objects_give_googles_error(server: GcsServer) -> None:
     for target in ("/storage/v1/b/none", "/storage/v1/b/none/o", "/storage/v1/b/none/o/x", "/"):
         status, _, body = ask(server, target)
         assert (status, json.loads(body)["error"]["code"]) == (404, 404)
@@ -206,7 +204,7 @@ def test_what_is_not_there_is_an_error_of_google(server: GcsServer) -> None:
 FAULTS: list[Fault] = [429, 503, "reset", "short", "corrupt"]
 
 
-def test_downloads_go_wrong_as_asked(server: GcsServer) -> None:
+def test_injected_faults(server: GcsServer) -> None:
     target = "/storage/v1/b/memory/o/y?alt=media"
     server.put("memory", "y", b"0123456789")
     server.faults["y"] = list(FAULTS)

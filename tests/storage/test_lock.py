@@ -37,7 +37,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     assert sentence.endswith(" is writing to the folder: waiting until it has ended.")
 
 
-def test_one_after_the_other(tmp_path: Path) -> None:
+def test_holders_take_turns(tmp_path: Path) -> None:
     path, inside, most = str(tmp_path / "lock"), [], []
 
     def enter() -> None:
@@ -69,7 +69,7 @@ def test_a_file_system_without_locks_is_said(
     )
 
 
-def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created(tmp_path: Path) -> None:
     with (
         pytest.raises(StorageError, match=r"Cannot lock the folder: .*: No such file"),
         locked(str(tmp_path / "none" / "lock"), "the folder", say=print),

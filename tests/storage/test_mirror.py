@@ -1,4 +1,4 @@
-"""A folder and its copy in Cloud Storage and S3: what arrives, and when, whatever fails."""
+"""Copies of a folder in Cloud Storage and S3, with and without faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.storage.gs_client import point_to
 from tests.storage.s3_server import serve_s3, set_up_client
 
 NAMES = ("artifacts", "pushed", "runs", "metadata.sqlite")
-# Each of 5 % of all requests.
+# Each hits 5 % of all requests.
 FAULTS: tuple[Fault, ...] = (429, 500, 503, "reset", "stall", "short", "corrupt")
 
 
@@ -54,8 +54,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def server() -> Iterator[GcsServer]:
-    patience = RetryPolicy(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
-    with GcsServer() as server, point_to(server, patience):
+    policy = RetryPolicy(first_pause=0.002, longest_pause=0.02, silence=0.1, first_deadline=2)
+    with GcsServer() as server, point_to(server, policy):
         server.add_bucket("bucket")
         server.stall_seconds = 1.0
         yield server
@@ -68,7 +68,7 @@ def s3() -> Iterator[str]:
 
 
 def a_run(folder: Path) -> Path:
-    """Write what a run writes: empty, small and large files, and a record that names paths."""
+    """Write files like those of a run: empty, small, large, and a record with paths."""
     return write(
         folder,
         artifacts__Trainer__1__log=b"",
@@ -95,12 +95,12 @@ def check_a_copy(url: str, tmp_path: Path, *, files: int) -> None:
     assert tree(there) == found | {"runs/1/run.json": record}
     fs, root = open_folder(url)
     text = fs.cat_file(f"{root}/runs/1/run.json").decode()
-    # Whole also for a reader that has no listing to compare with.
+    # Complete for a reader without a listing, too.
     assert text == f'{{"uri": "{url}/artifacts/x", "output": "{url}"}}'
 
 
 @pytest.mark.slow
-def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
+def test_a_copy_in_cloud_storage_survives_faults(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloud_upload, "PIECE", 256 * 1024)
@@ -114,22 +114,22 @@ def test_a_copy_in_cloud_storage_is_whole_whatever_fails_on_the_way(
 
 
 @pytest.mark.slow
-def test_a_copy_in_s3_is_whole_whatever_fails_on_the_way(
+def test_a_copy_in_s3_survives_faults(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience = RetryPolicy(first_pause=0.002, longest_pause=0.02)
-    monkeypatch.setattr(retry, "RETRY_POLICY", patience)
+    policy = RetryPolicy(first_pause=0.002, longest_pause=0.02)
+    monkeypatch.setattr(retry, "RETRY_POLICY", policy)
     monkeypatch.setattr(retry, "_counts", Counter())
     monkeypatch.setitem(object_store._CONNECTION, "read_timeout", 0.5)
     with spoil(s3, {500: 0.1, 503: 0.1, "reset": 0.1, "stall": 0.05, "short": 0.1}) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         check_a_copy("s3://bucket/out", tmp_path, files=10)
-        # A connection that breaks before an answer is made anew by aiohttp, which tells nobody.
+        # aiohttp silently reconnects if a connection breaks before the response.
         met = sum(proxy.met.values()) - proxy.met["reset"]
     assert sum(retry.count_retries().values()) >= met > 3
 
 
-def test_only_changes_travel_and_removed_files_go(server: GcsServer, tmp_path: Path) -> None:
+def test_only_changes_are_transferred(server: GcsServer, tmp_path: Path) -> None:
     here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", pushed__c=b"3")
     mirror("gs://bucket", here).store()
     (here / "artifacts" / "a").unlink()
@@ -140,10 +140,10 @@ def test_only_changes_travel_and_removed_files_go(server: GcsServer, tmp_path: P
     assert [found.path for found in find_files("gs://bucket")] == ["artifacts/b", "pushed/c"]
 
 
-def test_both_sides_heal(server: GcsServer, tmp_path: Path) -> None:
+def test_lost_files_are_restored_on_both_sides(server: GcsServer, tmp_path: Path) -> None:
     here = write(tmp_path, artifacts__a=b"1", artifacts__b=b"2", runs__c=b"3")
     mirror("gs://bucket", here).store()
-    # Gone there, gone here, and the ledger as a killed run leaves it.
+    # Lost there, lost here, and the ledger of a killed run.
     server.add_bucket("bucket").delete("artifacts/a")
     (here / "artifacts" / "b").unlink()
     assert mirror("gs://bucket", here).fetch() == 1
@@ -158,9 +158,7 @@ def test_both_sides_heal(server: GcsServer, tmp_path: Path) -> None:
     assert len(find_files("gs://bucket")) == 3
 
 
-def test_what_another_machine_wrote_is_newer_and_overlap_is_refused(
-    server: GcsServer, tmp_path: Path
-) -> None:
+def test_overlapping_writes_are_refused(server: GcsServer, tmp_path: Path) -> None:
     one = mirror("gs://bucket", write(tmp_path / "one", runs__a=b"1"))
     one.store()
     other = mirror("gs://bucket", tmp_path / "other")
@@ -174,33 +172,31 @@ def test_what_another_machine_wrote_is_newer_and_overlap_is_refused(
     assert tree(tmp_path / "one") == {"runs/a": b"2"}
 
 
-def test_what_others_look_at_first_is_stored_last(server: GcsServer, tmp_path: Path) -> None:
+def test_files_are_stored_by_rank(server: GcsServer, tmp_path: Path) -> None:
     mirror("gs://bucket", a_run(tmp_path)).store()
     stored = server.add_bucket("bucket").names()
     assert stored[-2:] == ["pushed/7/variables/data", "pushed/7/saved_model.pb"]
 
 
-def test_names_that_lead_out_of_the_folder_are_left_alone(
-    server: GcsServer, tmp_path: Path
-) -> None:
+def test_objects_outside_the_folder_are_not_fetched(server: GcsServer, tmp_path: Path) -> None:
     for name in ("artifacts/../../evil", "artifacts//x", "artifacts/.hidden", "other/x", "runs/"):
         server.put("bucket", name, b"x")
     assert mirror("gs://bucket", tmp_path / "here").fetch() == 0
     assert tree(tmp_path) == {}
 
 
-def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make three attempts, however long each takes."""
+def make_three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow three attempts, however long each takes."""
     monkeypatch.setattr(retry, "RETRY_POLICY", RetryPolicy(first_pause=0.01, first_deadline=6))
     monkeypatch.setattr(retry, "_clock", itertools.count(step=1).__next__)
     monkeypatch.setattr(retry, "_counts", Counter())
 
 
 @pytest.mark.slow
-def test_a_store_that_is_out_of_order_is_named_with_its_cause(
+def test_a_failing_store_is_named_with_the_cause(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose_patience(monkeypatch)
+    make_three_attempts(monkeypatch)
     server.fault_rates = {500: 1.0}
     with pytest.raises(StorageError, match=r"does not serve requests: HTTP status 500, \d times"):
         mirror("gs://bucket", tmp_path).fetch()
@@ -215,7 +211,7 @@ def test_a_store_that_is_out_of_order_is_named_with_its_cause(
             mirror("gs://bucket", tmp_path).fetch()
 
 
-def test_an_object_that_was_replaced_is_told_from_one_that_is_gone(server: GcsServer) -> None:
+def test_replaced_and_deleted_objects_are_distinguished(server: GcsServer) -> None:
     server.put("bucket", "a", b"1")
     fs, _ = open_folder("gs://bucket")
     old = fsspec.asyn.sync(fs.loop, fs._find_version, "bucket/a")
@@ -228,9 +224,9 @@ def test_an_object_that_was_replaced_is_told_from_one_that_is_gone(server: GcsSe
 
 
 @pytest.mark.slow
-def test_s3_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose_patience(monkeypatch)
-    with GcsServer() as server:  # It answers S3's requests with errors of its own.
+def test_a_failing_s3_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_three_attempts(monkeypatch)
+    with GcsServer() as server:  # It answers S3 requests with its own errors.
         server.fault_rates = {503: 1.0}
         set_up_client(monkeypatch, server.endpoint)
         with pytest.raises(StorageError, match="Service Unavailable"):

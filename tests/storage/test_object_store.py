@@ -127,14 +127,14 @@ def resolving(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[set[s
         ),
     ],
 )
-def test_the_clusters_store_is_the_first_name_that_resolves(
+def test_the_cluster_store_is_the_first_name_that_resolves(
     resolving: set[str], names: list[str], found: str
 ) -> None:
     resolving.update(names)
     assert find_endpoint("minio://b/x") == f"http://{found}:9000"
 
 
-def test_a_store_that_has_no_name_says_what_was_tried(resolving: set[str]) -> None:
+def test_an_unresolved_store_lists_the_names_tried(resolving: set[str]) -> None:
     with pytest.raises(StorageError) as caught:
         list_source("minio://bucket/images", CONFIG)
     tried = "seaweedfs.team-a, minio-service.team-a, seaweedfs.kubeflow, minio-service.kubeflow"

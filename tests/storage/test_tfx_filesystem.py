@@ -99,7 +99,7 @@ def test_what_is_written_is_read(endpoint: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("breaks", [1, 4])
-def test_a_read_that_breaks_is_tried_again(
+def test_a_broken_read_is_retried(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, breaks: int
 ) -> None:
     write(f"{STORE}/file", "whole")
@@ -131,7 +131,7 @@ def test_a_failed_write_leaves_no_object(endpoint: str) -> None:
         fileio.open(f"{STORE}/half", "a")
 
 
-def test_folders_are_what_has_objects_below(tree: str, client: Any) -> None:
+def test_folders_exist_while_they_have_objects(tree: str, client: Any) -> None:
     client.put_object(Bucket="bucket", Key="run/marked/")
     fileio.makedirs(f"{STORE}/made")
     found = {name: fileio.isdir(f"{STORE}/{name}") for name in ("tree", "tree/", "tree/y", "made")}
@@ -210,7 +210,7 @@ MISSING: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("operation", MISSING.values(), ids=MISSING.keys())
-def test_what_is_not_there(endpoint: str, operation: Callable[[str], Any]) -> None:
+def test_missing_objects(endpoint: str, operation: Callable[[str], Any]) -> None:
     with pytest.raises(fileio.NotFoundError, match="minio://bucket/run/none does not exist"):
         operation(f"{STORE}/none")
 
@@ -233,7 +233,7 @@ def test_odd_names_go_to_the_store_and_back(endpoint: str, tmp_path: Path) -> No
     assert io_utils.read_string_file(f"{STORE}/again/below/#1.txt") == "#1.txt"
 
 
-def test_changes_of_another_client_are_seen(tree: str, client: Any) -> None:
+def test_changes_by_another_client_are_seen(tree: str, client: Any) -> None:
     assert fileio.listdir(f"{tree}/y") == ["1", "2"]
     assert list_folders(tree) == ["y", "z"]
     client.put_object(Bucket="bucket", Key="run/tree/y/3", Body=b"new")
