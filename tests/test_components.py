@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import components
+from pipeline_def import steps
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,6 +39,12 @@ def test_type_checkers_see_the_lazy_names() -> None:
     }
     assert seen == components._PLACES
     assert dir(components) == sorted(components.__all__) == sorted(seen)
+
+
+def test_a_component_without_a_step_fails_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(components.COMPONENTS, "ImageTuner", "components.tuner.component")
+    with pytest.raises(ImportError, match="disagree about ImageTuner"):
+        runpy.run_path(steps.__file__)
 
 
 def test_unknown_names_are_attribute_errors() -> None:
