@@ -60,7 +60,7 @@ def open_servable(data: bytes, options: ImageOptions) -> ServableFile:
         Rejected: the file is not an image, is too large, or is not supported.
     """
     if not data.startswith(_SIGNATURES) and data[4:8] != _BOX:
-        reason = "no image format is recognised" if data else "the file is empty"
+        reason = "unknown image format" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)
     if data.startswith(jpeg_check.START):
         jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)

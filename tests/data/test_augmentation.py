@@ -19,7 +19,7 @@ from tests.pictures import picture
 Array = np.ndarray[Any, Any]
 
 SIDE = 48
-CLASSES = 4  # of 16 images, so that neighbours differ, and the first and the last
+CLASSES = 4  # of 16 images, so that neighbors differ, and the first and the last
 OFF = AugmentationConfig(shift=0)
 LABELS = np.arange(16) % CLASSES
 # Not square, so that height and width cannot be mixed up; noise, so that every pixel counts.

@@ -6,7 +6,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from components.images.canonical import decode
 from components.transform.config import TransformConfig
@@ -133,9 +132,3 @@ def test_windows_are_cut_into_unused_memory() -> None:
     assert cut(0, 0, 0).ctypes.data == address
     np.testing.assert_array_equal(second[0], pixels[0, 3:8, 4::-1])
     assert memory.take((5, 8)).shape == (5, 8)
-
-
-def test_pillow_agrees() -> None:
-    [image] = decode_all([FILES["4:2:0"]], TransformConfig(size=SIZE))
-    expected = np.asarray(Image.open(io.BytesIO(FILES["4:2:0"])))
-    assert np.abs(image.astype(int) - expected).max() <= 2

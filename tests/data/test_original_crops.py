@@ -53,7 +53,7 @@ def decoder(
     return OriginalDecoder(config, TrainingOrder(min_crop_area=min_area, flip=flip))
 
 
-def test_the_examples_in_the_docstrings_hold() -> None:
+def test_docstring_examples() -> None:
     assert doctest.testmod(original_crops) == (0, 2)
 
 

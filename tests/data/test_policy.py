@@ -185,7 +185,7 @@ def augmented(images: Array, *, seed: tuple[int, int] = (0, 1), **options: Any) 
     return result
 
 
-def test_the_seed_alone_decides() -> None:
+def test_only_the_seed_decides() -> None:
     first, again = changed_by("rand"), changed_by("rand")
     np.testing.assert_array_equal(first, again)
     for seed in [(0, 2), (1, 1)]:

@@ -107,8 +107,3 @@ def test_classes_have_independent_random_numbers() -> None:
     records = order.at(np.arange(2000))
     first, second = records[records < 10], records[records >= 10] - 10
     assert 0.05 < (first == second).mean() < 0.15
-
-
-def test_a_single_class_is_only_shuffled() -> None:
-    epoch = ClassBalancedSampler([7] * 20, seed=0).at(np.arange(20)).tolist()
-    assert sorted(epoch) == list(range(20)) != epoch

@@ -62,8 +62,8 @@ def expected_letterbox(image: Image.Image) -> Image.Image:
     scale = 32 / max(image.size)
     width, height = (max(1, round(scale * side)) for side in image.size)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
-    colour = np.round(np.asarray(resized).mean(axis=(0, 1))).astype(int).tolist()
-    whole = Image.new("RGB", (32, 32), tuple(colour))
+    color = np.round(np.asarray(resized).mean(axis=(0, 1))).astype(int).tolist()
+    whole = Image.new("RGB", (32, 32), tuple(color))
     whole.paste(resized, ((32 - width) // 2, (32 - height) // 2))
     return whole
 
