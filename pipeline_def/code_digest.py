@@ -17,7 +17,6 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from packaging.markers import Marker
 
@@ -45,9 +44,7 @@ _DISTRIBUTIONS = {
 def code_digest(step: str, build_fn: str | None = None) -> str:
     """Return 16 hexadecimal digits that change with the code of `step`.
 
-    Args:
-        step: id of a component.
-        build_fn: `model.build_fn`, which counts for Trainer only.
+    `build_fn` is that of the model and counts for Trainer only.
 
     Raises:
         ConfigurationError: the module of `build_fn` does not exist.
@@ -76,9 +73,8 @@ def _digest(entries: Iterable[str]) -> str:
 def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
     """Walk the imports of modules, including those within functions.
 
-    Returns:
-        Paths of our files relative to the repository, including their packages' templates; and
-        the distributions that these files import.
+    Returns our files relative to the repository, including their packages' templates, and the
+    distributions that these files import.
     """
     files: set[str] = set()
     packages: set[Path] = set()
@@ -152,11 +148,7 @@ def _names(root: Path, node: ast.AST) -> Iterator[str]:
         yield node.module
         if node.module.partition(".")[0] in _OURS or node.module == "google":
             members = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from (name for name in members if _is_module(root, name))
-
-
-def _is_module(root: Path, name: str) -> bool:
-    return name.startswith("google.") or _path(root, name).is_file()
+            yield from (m for m in members if m.startswith("google.") or _path(root, m).is_file())
 
 
 def _distribution(module: str) -> str:
@@ -174,16 +166,19 @@ def _locked_versions(root: Path) -> dict[str, str]:
     file = root / "uv.lock"
     if not file.exists():
         return {}
-    packages = tomllib.loads(file.read_text(encoding="utf-8"))["package"]
-    here = _environment()
-    return {one["name"]: one.get("version", "") for one in packages if _applies(one, here)}
+    environment = _environment()
+    versions: dict[str, str] = {}
+    for package in tomllib.loads(file.read_text(encoding="utf-8"))["package"]:
+        markers = package.get("resolution-markers", ())
+        if not markers or any(Marker(marker).evaluate(environment) for marker in markers):
+            versions[package["name"]] = package.get("version", "")
+    return versions
 
 
 def _environment() -> dict[str, str]:
     """Return the markers that choose between versions: this Python, and Linux, as in the image.
 
-    Python's patch release and this machine do not count: a pipeline may be compiled on a machine
-    other than those its steps run on.
+    Its patch release and this machine do not count: a pipeline may be compiled on another one.
     """
     minor = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -192,12 +187,6 @@ def _environment() -> dict[str, str]:
         "sys_platform": "linux",
         "platform_machine": "x86_64",
     }
-
-
-def _applies(package: dict[str, Any], environment: dict[str, str]) -> bool:
-    """Return whether an entry of the lock file is the one that is installed."""
-    markers = package.get("resolution-markers", ())
-    return not markers or any(Marker(marker).evaluate(environment) for marker in markers)
 
 
 def _user_digest(build_fn: str) -> str:
@@ -224,9 +213,8 @@ def _user_digest(build_fn: str) -> str:
             waiting += [package, *_user_imports(ast.parse(files[module]), within)]
         elif distribution := _distribution(module):
             versions[distribution] = _version(distribution)
-    return hashlib.sha256(
-        repr((sorted(files.items()), sorted(versions.items()))).encode()
-    ).hexdigest()
+    facts = sorted(files.items()), sorted(versions.items())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def _user_root(build_fn: str) -> Path:
