@@ -91,7 +91,9 @@ def output(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_executor_input_and_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["2.5", "2.17"])
+def test_executor_input_and_output(tmp_path: Path, release: str) -> None:
+    """KFP 2.17 writes doubles as Go does, names outputs, and adds the log to them."""
     argv = arguments(
         tmp_path,
         interface("Copier", step="Trainer", integers=("count",)),
@@ -101,7 +103,14 @@ def test_executor_input_and_output(tmp_path: Path) -> None:
         training_epochs=7.0,
         resolved=json.dumps({"span": 3, "version": None}),
     )
+    if release == "2.17":
+        given = json.loads(argv[-1].replace("5.0", "5").replace("1.0", "1").replace("7.0", "7"))
+        log = {"name": "executor-logs", "uri": f"{tmp_path}/executor-logs-0"}
+        given["outputs"]["artifacts"]["copy"]["artifacts"][0]["name"] = "copy"
+        given["outputs"]["artifacts"]["executor-logs"] = {"artifacts": [log]}
+        argv[-1] = json.dumps(given)
     assert entrypoint.main(argv) == 0
+    assert set(output(tmp_path)["artifacts"]) == {"copy"}
     [copy] = output(tmp_path)["artifacts"]["copy"]["artifacts"]
     assert (tmp_path / "copy").read_text() == "weights"
     assert copy["uri"] == f"{tmp_path}/copy"
