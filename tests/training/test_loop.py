@@ -4,6 +4,7 @@ import functools
 import logging
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -272,52 +273,28 @@ def test_an_unreachable_store_costs_no_checkpoint(
 NAN, INF = float("nan"), float("inf")
 
 
-class Counting:
-    """A model whose weights are the number of completed epochs."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def get_weights(self) -> list[int]:
-        return [self._progress.epochs]
-
-
 @pytest.mark.parametrize(
-    ("losses", "best"),
+    ("watched", "losses", "accuracies", "best"),
     [
-        ([3.0, 1.0, 2.0, 4.0], 2),
-        ([NAN, 2.0, 3.0], 2),
-        ([NAN, 2.0, 1.0], 3),
-        ([INF, NAN, 2.0], 3),
-        ([2.0, NAN, -INF, 1.0], 4),
-        ([NAN, INF], 0),
+        pytest.param("val_loss", [3.0, 1.0, 2.0, 4.0], [0.0] * 4, 2, id="the lowest loss"),
+        pytest.param("val_loss", [NAN, 2.0, 3.0], [0.0] * 3, 2, id="after NaN"),
+        pytest.param("val_loss", [2.0, NAN, -INF, 1.0], [0.0] * 4, 4, id="no infinite loss"),
+        pytest.param("val_loss", [NAN, INF], [0.0] * 2, 0, id="all diverged"),
+        pytest.param("val_accuracy", [1.0, 2.0, 0.5], [0.5, 0.9, 0.7], 2, id="whatever its loss"),
+        pytest.param("val_accuracy", [2.0, 1.0], [0.5, 0.5], 1, id="the first of equal ones"),
+        pytest.param("val_accuracy", [NAN, 1.0], [0.9, 0.5], 2, id="no accuracy if diverged"),
     ],
 )
-def test_the_best_epoch_has_the_lowest_finite_loss(losses: list[float], best: int) -> None:
-    progress = Progress()
-    for loss in losses:
-        progress.end_epoch({"val_loss": loss}, Counting(progress))
+def test_the_best_epoch(
+    watched: str, losses: list[float], accuracies: list[float], best: int
+) -> None:
+    progress = Progress(watched)
+    for loss, accuracy in zip(losses, accuracies, strict=True):
+        values = {"val_loss": loss, "val_accuracy": accuracy}
+        progress.end_epoch(values, SimpleNamespace(get_weights=lambda: [progress.epochs]))
     assert progress.best_epoch == best
     assert progress.best_weights == ([best] if best else [])
     assert progress.epochs_since_best == len(losses) - best
-
-
-@pytest.mark.parametrize(
-    ("epochs", "best"),
-    [
-        pytest.param([(0.5, 1.0), (0.9, 2.0), (0.7, 0.5)], 2, id="the highest, whatever its loss"),
-        pytest.param([(0.5, 2.0), (0.5, 1.0)], 1, id="the first of equal ones"),
-        pytest.param([(0.9, NAN), (0.5, 1.0)], 2, id="one that diverged has no accuracy"),
-        pytest.param([(0.9, NAN), (0.9, INF)], 0, id="all diverged"),
-    ],
-)
-def test_the_best_epoch_by_accuracy(epochs: list[tuple[float, float]], best: int) -> None:
-    progress = Progress("val_accuracy")
-    for accuracy, loss in epochs:
-        values = {"val_accuracy": accuracy, "val_loss": loss}
-        progress.end_epoch(values, Counting(progress))
-    assert progress.best_epoch == best
-    assert progress.epochs == len(epochs)
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ import pytest
 from tests.data.shard_folder import ShardFolder
 from tests.training.distribution.trainer_process import cluster
 
+# One process makes what they share.
+pytestmark = pytest.mark.xdist_group("replicas")
+
 Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]
 
 
