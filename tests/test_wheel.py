@@ -1,4 +1,4 @@
-"""The wheel for other people's pipelines: built, unpacked, and used without the repository."""
+"""Build the wheel, unpack it, and use it without the repository."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.pictures import write_folder
 ROOT = Path(__file__).parent.parent
 
 
-# The package's name goes where the bar is.
+# "|" marks where the name of the package is inserted.
 @pytest.mark.parametrize(
     "line",
     [
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
         "    >>> from |components import ImageExampleGen",
         'RUN_FN = "|pipeline_def.training.run_fn.run_fn"',
         "# See `|components.contract.example`.",
-        # What only looks like a path of ours.
+        # Paths of other packages.
         "from kfp import components",
         "components.append(one)",
         'spec.get("components", {})',
@@ -41,7 +41,7 @@ def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the unpacked wheel, built by uv from its own source distribution."""
+    """The unpacked wheel, built by uv from the source distribution."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for name in FOLDERS:
@@ -101,7 +101,7 @@ assert not {"components", "pipeline_def"} & sys.modules.keys()
 
 
 def run_installed(installed: Path, folder: Path, *command: str) -> None:
-    """Run Python in `folder`, which holds a module `components` of the user's own."""
+    """Run Python in `folder`, which contains the user's own module `components`."""
     (folder / "components.py").write_text("raise RuntimeError('the components of the user')\n")
     done = subprocess.run(
         [sys.executable, *command],
@@ -129,7 +129,7 @@ def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
 @pytest.mark.slow
 @pytest.mark.xdist_group("wheel")
 def test_the_example_runs_on_the_wheel(installed: Path, tmp_path: Path) -> None:
-    """As it does in the repository, where only the name of the package is another."""
+    """The example in the repository differs only in the name of the package."""
     example = tmp_path / "example.py"
     example.write_text(rename((ROOT / "examples" / "pipeline.py").read_text()))
     images = write_folder(tmp_path / "images", each=20)
