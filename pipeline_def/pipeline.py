@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
@@ -63,17 +64,25 @@ def _is_local(config: Config) -> bool:
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:
-    data = _ingest_and_validate(config, layout)
-    example_gen, _, schema_gen, _, gate = data
+    *validated, gate = _ingest_and_validate(config, layout)
+    channels = _outputs_of(validated)
     transform = ImageTransform(
-        examples=example_gen.outputs["examples"],
-        schema=schema_gen.outputs["schema"],
-        config=config.transform,
+        examples=channels["examples"], schema=channels["schema"], config=config.transform
     ).with_id(steps.TRANSFORM.id)
     transform.add_upstream_node(gate)
     trainer = _train(config, layout, transform)
-    before = [*data, transform, trainer]
-    return [*before, *_evaluate_and_push(config, layout, before)]
+    channels |= _outputs_of([transform, trainer])
+    evaluated = _evaluate_and_push(config, layout, channels)
+    components = [*validated, gate, transform, trainer, *evaluated]
+    if config.predict.folder:
+        channels |= _outputs_of(evaluated)
+        components.append(_predict(config, config.predict.folder, channels))
+    return components
+
+
+def _outputs_of(components: Iterable[BaseComponent]) -> dict[str, BaseChannel]:
+    """Return the outputs of components by name; no two steps have an output of the same name."""
+    return {name: output for one in components for name, output in one.outputs.items()}
 
 
 def _ingest_and_validate(config: Config, layout: Layout) -> list[BaseComponent]:
@@ -126,11 +135,10 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
 
 
 def _evaluate_and_push(
-    config: Config, layout: Layout, before: list[BaseComponent]
+    config: Config, layout: Layout, channels: dict[str, BaseChannel]
 ) -> list[BaseComponent]:
-    """Evaluate the model against the one in use, report on it, push it and predict with it."""
-    example_gen, _, _, validator, _, transform, trainer = before
-    examples, model = example_gen.outputs["examples"], trainer.outputs["model"]
+    """Evaluate the model against the one in use, report on it, and push it."""
+    examples, model = channels["examples"], channels["model"]
     baseline = BaselineFinder(model=model, pushed_models=layout.pushed).with_id(
         steps.BASELINE_FINDER.id
     )
@@ -145,11 +153,11 @@ def _evaluate_and_push(
         pipeline=config.name,
         code=whole_digest(),
         examples=examples,
-        rejects=example_gen.outputs["rejects"],
-        anomalies=validator.outputs["anomalies"],
-        transformed_examples=transform.outputs["transformed_examples"],
+        rejects=channels["rejects"],
+        anomalies=channels["anomalies"],
+        transformed_examples=channels["transformed_examples"],
         model=model,
-        model_run=trainer.outputs["model_run"],
+        model_run=channels["model_run"],
         evaluation=evaluator.outputs["evaluation"],
     ).with_id(steps.REPORT.id)
     pushed = pusher_pb2.PushDestination.Filesystem(base_directory=layout.pushed)
@@ -159,21 +167,15 @@ def _evaluate_and_push(
         card=report.outputs["card"],
         push_destination=pusher_pb2.PushDestination(filesystem=pushed),
     ).with_id(steps.PUSHER.id)
-    made = [baseline, evaluator, report, pusher]
-    if config.predict.folder:
-        blessing = evaluator.outputs["blessing"]
-        made.append(_predict(config, config.predict.folder, model=model, blessing=blessing))
-    return made
+    return [baseline, evaluator, report, pusher]
 
 
-def _predict(
-    config: Config, folder: str, *, model: BaseChannel, blessing: BaseChannel
-) -> BaseComponent:
+def _predict(config: Config, folder: str, channels: dict[str, BaseChannel]) -> BaseComponent:
     """Predict the labels of a folder of other images."""
     return ImagePredictor(
         folder=folder,
-        model=model,
-        model_blessing=blessing,
+        model=channels["model"],
+        model_blessing=channels["blessing"],
         config=dataclasses.replace(config.predict, folder=None),
         options=config.ingest,
     ).with_id(steps.PREDICTOR.id)
