@@ -103,7 +103,7 @@ def test_examples_of_the_docs_compile(
     (tmp_path / "cluster.yaml").write_text(blocks[("oss", "vertex").index(target)])
     argv = ("--config", str(tmp_path / "cluster.yaml"), "--target", target)
     [spec] = compile_file(tmp_path / "pipeline.yaml", *argv)
-    assert f"4 workers train together, {printed}." in capsys.readouterr().out
+    assert f"4 workers train together {printed}." in capsys.readouterr().out
     assert interface(spec).executor == executor
 
 
