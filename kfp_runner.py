@@ -17,9 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Not at the top: Ctrl-C must work from the first import on.
     from pipeline_def.config.command_line import exit_status
     from pipeline_def.kubeflow.commands import COMMANDS, overview
-    from pipeline_def.startup import quieten_tensorflow
 
-    quieten_tensorflow()
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Libraries warn about GPUs and Python versions, which do not matter here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -9,19 +9,17 @@ from collections.abc import Sequence
 
 from components.contract.stopping import stop_with
 
-_STOPPED = "stopped; what is finished is kept."
+_STOPPED = "stopped; finished steps are kept."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
-    # Here, as Ctrl-C has its meaning from the first import on.
+    # Imported here, so that Ctrl-C works from the first import on.
     from pipeline_def.config.command_line import exit_status
     from pipeline_def.local.commands import COMMANDS, run
-    from pipeline_def.startup import quieten_tensorflow
 
-    quieten_tensorflow()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may be any bytes, and some terminals print ASCII only.
+        # File names can contain any bytes, and some terminals print ASCII only.
         sys.stdout.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = run

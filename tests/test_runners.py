@@ -81,7 +81,7 @@ def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("command", "argument", "message"),
     [
-        ("run", "--output=ftp://host/x", "--output is ftp://host/x, which cannot be used"),
+        ("run", "--output=ftp://host/x", "--output is ftp://host/x, which is not supported"),
         ("runs", "--output=gs:/b", "--output is gs:/b"),
         ("schema", "--data=gs:/b", "--data is gs:/b: write it as gs://b."),
         ("inspect", "--data=", "data is empty"),
@@ -140,7 +140,7 @@ def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
         (("inspct", "x"), "Unknown command 'inspct'. Did you mean 'inspect'?"),
         (("/no/such",), "/no/such does not exist"),
         (("run", "/no/such"), "/no/such does not exist"),
-        (("inspect",), "Name the folder: local_runner.py inspect DIR."),
+        (("inspect",), "Name a folder: local_runner.py inspect DIR."),
         (
             ("runs", "--training.epochs", "1"),
             "Unknown option '--training.epochs'. See local_runner.py runs --help-all.",

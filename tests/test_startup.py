@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -31,42 +30,6 @@ threading.Thread(target=time.sleep, args=(600,)).start()
 print("written", end="")
 end_process(3)
 """
-
-# TensorFlow, as far as its words on import go; `tensorflow.end` is how it goes on.
-_TENSORFLOW = """
-import os
-os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called\\nI0000 oneDNN\\n")
-os.write(2, b"F0000 this computer has no AVX\\n")
-import tensorflow.end
-"""
-_QUIET = """
-from pipeline_def.startup import quieten_tensorflow
-quieten_tensorflow()
-try:
-    import tensorflow
-finally:
-    import sys
-    print("I0000 ours", file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize(
-    ("end", "status", "seen"),
-    [
-        ("", 0, "F0000 this computer has no AVX\nI0000 ours\n"),
-        ("raise SystemExit(3)", 3, "F0000 this computer has no AVX\nI0000 ours\n"),
-        ("os.abort()", -6, "F0000 this computer has no AVX\n"),
-    ],
-)
-def test_of_what_tensorflow_says_on_import_only_what_matters_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int, seen: str
-) -> None:
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow/__init__.py").write_text(_TENSORFLOW)
-    (tmp_path / "tensorflow/end.py").write_text(f"import os\n{end}\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    ended = _run(_QUIET)
-    assert (ended.returncode, ended.stderr) == (status, seen)
 
 
 @pytest.mark.slow

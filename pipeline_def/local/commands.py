@@ -1,4 +1,4 @@
-"""What `local_runner.py` does: run the pipeline, or one of the commands in `COMMANDS`."""
+"""The commands of `local_runner.py`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from pipeline_def.local.output.folder import RECORDS, Output, open_output, worki
 from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.server.options import parse_options
-from pipeline_def.runs import record as records
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.startup import seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
 if TYPE_CHECKING:
-    from pipeline_def.local.summary import Summary
+    from pipeline_def.local.results import Summary
 
 # Option → how many values it takes.
 _OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0}
 
 
 def run(arguments: list[str]) -> int:
-    """Run the whole pipeline; return the exit status, 1 for a bug."""
-    from pipeline_def.local.display.console import print_summary
+    """Run the whole pipeline; return the exit status, 1 for an unexpected error."""
+    from pipeline_def.local.display.summary_table import print_summary
     from pipeline_def.local.execution import execute
 
     config, _ = parse(_name_folder(arguments), prog="local_runner.py", usage=usage.RUN)
@@ -59,26 +58,28 @@ def run(arguments: list[str]) -> int:
 
 @contextlib.contextmanager
 def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
-    """Hold the output, or its working copy, into which what is in a store is brought first."""
+    """Lock the output, or its working copy after fetching it from the store."""
     config = make_absolute(config)
     folder = working_folder(config)
     check_writable(folder)
     with lock_output(Layout(folder)):
         config, output = open_output(config)
         if output.url:
-            print(f"Output: {output.url}, worked on in {make_printable(folder)}", flush=True)
+            print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
         check_metadata(Layout(folder))
         yield config, output
 
 
 def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
-    """Write the summary, and copy the page to where it is easily found."""
+    """Write the summary, and copy the report to the output folder."""
     from components.storage.tfx_filesystem import PAGE_FILE
-    from pipeline_def.local.summary import summarize
+    from components.validation.findings import AnomalyFiles, describe_warnings
+    from pipeline_def.local.results import summarize
 
     page = os.path.join(record.steps[REPORT.id].outputs["html"].uri, PAGE_FILE)
     anomalies = record.steps[EXAMPLE_VALIDATOR.id].outputs["anomalies"]
-    summary = summarize(record, layout, _read_warnings(anomalies, config))
+    found = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
+    summary = summarize(record, layout, describe_warnings(found, config.validation))
     try:
         shutil.copyfile(page, layout.report)
         summary.write(layout.summary)
@@ -87,28 +88,20 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     return summary
 
 
-def _read_warnings(anomalies: records.Output, config: Config) -> list[str]:
-    """Say what validation found and the configuration lets pass."""
-    from components.validation.findings import AnomalyFiles, describe_warnings
-
-    found = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
-    return describe_warnings(found, config.validation)
-
-
 def inspect(arguments: list[str]) -> int:
-    """Look at a folder, the first argument or `--data`; return 0 if a run on it would start."""
+    """Inspect a folder, the first argument or `--data`; return 0 if a run would start."""
     from pipeline_def.local import inspection
 
     prog = "local_runner.py inspect"
     config, _ = parse(_name_folder(arguments), prog=prog, usage=usage.INSPECT)
     if config.data is None:
-        raise ConfigurationError("Name the folder: local_runner.py inspect DIR.")
+        raise ConfigurationError("Name a folder: local_runner.py inspect DIR.")
     inspection.inspect(make_absolute(config))
     return 0
 
 
 def schema(arguments: list[str]) -> int:
-    """Run the steps up to SchemaGen, and write what it inferred to a file."""
+    """Run the steps up to SchemaGen, and write the inferred schema to a file."""
     from pipeline_def.local.execution import execute
 
     config, options = parse(
@@ -130,12 +123,12 @@ def schema(arguments: list[str]) -> int:
         write_schema(record.steps[SCHEMA_GEN.id].outputs["schema"].uri, target)
         output.store()
     shown = make_printable(target)
-    print(f"\nSchema: {shown}\n        Correct it, and run with --validation.schema {shown}")
+    print(f"\nSchema: {shown}\n        Review it, then run with --validation.schema {shown}")
     return 0
 
 
 def runs(arguments: list[str]) -> int:
-    """Print the runs of the output folder, where a pushed model comes from, or compare two."""
+    """List the runs of an output folder, compare two, or trace a pushed model."""
     from pipeline_def.runs.table import show_lineage, show_runs
 
     others = list_options().keys() - {"output"}
@@ -145,8 +138,8 @@ def runs(arguments: list[str]) -> int:
     if options["repair"]:
         return _repair(Layout(working_folder(make_absolute(config))))
     if options["to"] and not options["compare"]:
-        raise ConfigurationError("--to names the page of two runs: add --compare A B.")
-    # A comparison reads artifacts too.
+        raise ConfigurationError("--to needs --compare A B.")
+    # A comparison also reads artifacts.
     names = None if options["compare"] else RECORDS
     config, opened = open_output(make_absolute(config), names)
     output = config.output
@@ -166,23 +159,23 @@ def runs(arguments: list[str]) -> int:
 
 def _repair(layout: Layout) -> int:
     if not os.path.isdir(layout.output):
-        raise StorageError(f"There is no folder {layout.output}: name it with --output.")
+        raise StorageError(f"There is no folder {layout.output}: set --output.")
     with lock_output(layout):
         done = [*repair(layout)]
-    for sentence in done or [f"Nothing in {layout.output} needs repair."]:
-        print(make_printable(sentence))
+    for message in done or [f"Nothing in {layout.output} needs repair."]:
+        print(make_printable(message))
     return 0
 
 
 def predict(arguments: list[str]) -> int:
-    """Ask a pushed model about files; return 1 if it could answer for none of them."""
+    """Predict files with a pushed model; return 1 if it could predict none of them."""
     from pipeline_def.local import predict_command
 
     return predict_command.predict_files(arguments)
 
 
 def serve(arguments: list[str]) -> int:
-    """Answer requests with the pushed model, until it is stopped."""
+    """Serve the pushed model until interrupted."""
     options = parse_options(arguments)
     from pipeline_def.local.server import command
 
@@ -192,10 +185,10 @@ def serve(arguments: list[str]) -> int:
 
 
 def _name_folder(arguments: list[str]) -> list[str]:
-    """Let the first argument be the folder of images.
+    """Turn a first argument that is a folder into `--data`.
 
     Raises:
-        ConfigurationError: there is no such folder, and it looks like the name of a command.
+        ConfigurationError: there is no such folder, and it looks like a misspelled command.
     """
     if not arguments or arguments[0].startswith("-"):
         return arguments
@@ -213,4 +206,4 @@ COMMANDS = {
     "schema": schema,
     "serve": serve,
 }
-"""The first argument → what it does; without one of them, `run`."""
+"""The first argument → its function; without a command, `run`."""

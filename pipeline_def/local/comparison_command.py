@@ -1,4 +1,4 @@
-"""What `local_runner.py runs --compare` does: one page of what two runs have in common and not."""
+"""`local_runner.py runs --compare`: a page that compares two runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.report.comparison.comparison import ComparisonFacts, compare_run
 from components.report.comparison.document import render
 from components.report.comparison.evaluations import Evaluation
 from components.report.comparison.inputs import read_evaluation, read_labels, read_pictures
-from components.report.comparison.runs import ComparedRun, Part, list_parts
+from components.report.comparison.runs import ComparedRun, list_parts
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
@@ -23,9 +23,9 @@ from pipeline_def.runs.selection import SelectedRun, select
 from pipeline_def.runs.table import print_json
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
-# In each direction; 48 pictures of 2 to 5 KB.
+# Per direction; 48 pictures of 2 to 5 KB.
 _MOST_IMAGES = 48
-# Not settings: where a run wrote to, what the page says of the images, and what was typed.
+# Not settings: locations, which the page shows elsewhere, and which options were given.
 _NO_SETTINGS = ("data", "output", "working_copy", "given")
 
 
@@ -35,17 +35,17 @@ def show_comparison(
     """Compare two runs, write the page, and print the verdict and where the page is.
 
     Args:
-        wanted: what a person calls them; the second is judged against the first.
+        wanted: names of the runs; the second is compared with the first.
         output: folder of the runs.
         to: file of the page; by default `comparison.html` in the output folder of the second run.
-        as_json: print numbers for programs instead.
+        as_json: print figures as JSON instead.
 
     Raises:
-        UserError: a run does not exist, evaluated nothing, or its artifacts are gone.
+        UserError: a run does not exist, has no evaluation, or its artifacts are missing.
     """
     first, second = (select(name, output) for name in wanted)
     if (first.output, first.record.id) == (second.output, second.record.id):
-        raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two.")
+        raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two runs.")
     evaluations = _read(first), _read(second)
     facts = compare_runs(
         (_describe("A", first), _describe("B", second)),
@@ -69,7 +69,7 @@ def show_comparison(
 
 def _describe(name: str, run: SelectedRun) -> ComparedRun:
     record = run.record
-    with _say_what_is_gone(run):
+    with _reporting_missing(run):
         examples = read_labels(run.find_artifact(EXAMPLE_GEN.id, "examples"))
     settings = dict(flatten(record.configuration))
     trained = record.steps.get(TRAINER.id)
@@ -95,7 +95,7 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
 
 
 def _read(run: SelectedRun) -> Evaluation:
-    with _say_what_is_gone(run):
+    with _reporting_missing(run):
         return read_evaluation(
             run.find_artifact(EVALUATOR.id, "evaluation"),
             run.find_artifact(EXAMPLE_GEN.id, "examples"),
@@ -104,16 +104,16 @@ def _read(run: SelectedRun) -> Evaluation:
 
 
 @contextlib.contextmanager
-def _say_what_is_gone(run: SelectedRun) -> Iterator[None]:
-    """Turn what happens where artifacts were removed or damaged into one sentence."""
+def _reporting_missing(run: SelectedRun) -> Iterator[None]:
+    """Raise `StorageError` where artifacts are missing or damaged."""
     try:
         yield
     except (OSError, ValueError, LookupError) as error:
         missing = getattr(error, "filename", None)
         reason = f"{missing} cannot be read" if missing else "its artifacts are damaged"
         raise StorageError(
-            f"The run {run.record.id} in {run.output} cannot be compared: {reason}. Run the "
-            "pipeline again."
+            f"Run {run.record.id} in {run.output} cannot be compared: {reason}. Run the pipeline "
+            "again."
         ) from error
 
 
@@ -122,15 +122,12 @@ def _print(facts: ComparisonFacts, path: str) -> None:
     print_row(console, "Verdict", facts.headline)
     for number, reason in enumerate(facts.reasons):
         print_row(console, "" if number else "Reasons", reason)
-    for number, part in enumerate(filter(_differs, list_parts(facts.first, facts.second))):
+    differing = (part for part in list_parts(facts.first, facts.second) if part.differing)
+    for number, part in enumerate(differing):
         print_row(console, "" if number else "Differs in", str(part))
     for run in (facts.first, facts.second):
         print_whole(console, run.name, os.path.join(Layout(run.output).runs, run.id))
     print_whole(console, "Page", path)
-
-
-def _differs(part: Part) -> bool:
-    return bool(part.differing)
 
 
 def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
@@ -158,5 +155,5 @@ def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
 
 
 def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return None for NaN, which JSON lacks."""
     return value if math.isfinite(value) else None

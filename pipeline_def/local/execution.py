@@ -1,4 +1,4 @@
-"""Runs the pipeline with its display, its log and its record."""
+"""Runs the pipeline with its display, log and record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.storage.full_disk import explain_full_disk
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.display.console import RunDisplay, redirect_output
+from pipeline_def.local.display.run_display import RunDisplay, redirect_output
 from pipeline_def.local.output.folder import Output
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.recorder import Recorder, describe_failure
@@ -27,15 +27,15 @@ from pipeline_def.steps import STEPS
 def execute(
     config: Config, *, output: Output | None = None, last: str | None = None
 ) -> RunRecord | None:
-    """Run the steps, up to `last`; return the record, or None after a bug, which is printed.
+    """Run the steps up to `last`; return the record, or None after printing an unexpected error.
 
     Args:
-        config: with a folder of this machine for its output.
-        output: what brings that folder into a store; None: nothing does.
-        last: name of the last step; None: all of them run.
+        config: with a local output folder.
+        output: uploads that folder to a store; None: nothing does.
+        last: name of the last step; None: run all.
 
     Raises:
-        UserError: the user can mend what stopped the run.
+        UserError: what stopped the run, if the user can fix it.
     """
     output = output or Output(config.output)
     logs = Layout(config.output).logs
@@ -55,8 +55,8 @@ def execute(
                 raise
             traceback.print_exc()
             reason = describe_failure(error)
-    where = f" after {display.step} began" if display.step else ""
-    for line in (f"local_runner.py: failed{where}: {reason}", f"The whole story: {log_file}"):
+    where = f" in {display.step}" if display.step else ""
+    for line in (f"local_runner.py: failed{where}: {reason}", f"Full log: {log_file}"):
         print(make_printable(line), file=sys.stderr)
     return None
 
@@ -64,9 +64,9 @@ def execute(
 def _run_recorded(
     config: Config, output: Output, display: RunDisplay, last: str | None
 ) -> RunRecord:
-    """Run the steps; whatever ends the run is written into its record."""
+    """Run the steps, and record how the run ended."""
     with quick_imports():
-        from pipeline_def.local.output.whole_artifacts import drop_lost, note_files
+        from pipeline_def.local.output.integrity import drop_incomplete, note_files
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -83,8 +83,8 @@ def _run_recorded(
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
-        for folder in drop_lost(layout):
-            display.say(f"{folder} is gone or not whole: it is made again.")
+        for folder in drop_incomplete(layout):
+            display.say(f"{folder} is missing or incomplete and will be rebuilt.")
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
                 recorder.step_started(name)

@@ -1,4 +1,4 @@
-"""The first look at the images, which `run` and `inspect` have in common: would a run start?"""
+"""Checks before a run, which `run` and `inspect` share, and the choices that follow from images."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ from pipeline_def.steps import TRAINER
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What the images are, and what follows from them."""
+    """A survey of the images, and the choices that follow from it."""
 
     survey: Survey
     config: Config
-    """With all choices made."""
+    """Complete configuration."""
     recipe: Recipe
 
 
 def look(listing: Listing, config: Config) -> FirstLook:
-    """Make the choices that follow from the images, and refuse what would fail later.
+    """Make the choices that follow from the images, and reject what would fail later.
 
     Raises:
-        UserError: labels or splits that nothing can be trained on, weights, a schema or code that
-            cannot be had, a network that does not fit into the memory.
+        UserError: labels or splits cannot be trained on; weights, schema or code cannot be loaded;
+            or the network does not fit in memory.
     """
-    _check_files(config)
+    if config.validation.schema:
+        from components.validation.curated_schema import read_schema
+
+        read_schema(config.validation.schema)
+    code_digest(TRAINER.id, config.model.build_fn)
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
@@ -44,12 +48,3 @@ def look(listing: Listing, config: Config) -> FirstLook:
     check_imagenet(config.model)
     check_memory(config, images=images)
     return FirstLook(survey, config, recipe)
-
-
-def _check_files(config: Config) -> None:
-    """Read what the pipeline reads when it is created."""
-    if config.validation.schema:
-        from components.validation.curated_schema import read_schema
-
-        read_schema(config.validation.schema)
-    code_digest(TRAINER.id, config.model.build_fn)

@@ -1,4 +1,4 @@
-"""What `local_runner.py inspect` says of a folder: would a run start, and on what?"""
+"""`local_runner.py inspect`: would a run on this folder start, and with which choices?"""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
 _SECONDS = 5.0
 
-# Below this a class hardly has an image in the eval split; a rule of thumb.
+# With fewer, a class hardly has an image in the eval split; a rule of thumb.
 _FEW_IMAGES = 20
-# From here a model can look good by ignoring the rare classes; a rule of thumb.
+# From this ratio, a model can look good while ignoring rare classes; a rule of thumb.
 _UNBALANCED = 10
 
 
@@ -81,7 +81,7 @@ def _print_labels(console: Console, listing: Listing) -> None:
 
 
 def _room_for_labels(console: Console) -> int:
-    """Return how many characters of a line the number and the longest bar leave."""
+    """Return the width of a line without the number and the longest bar."""
     return max(_LEAST_LABEL, console.width - _BAR_WIDTH - 16) if console.is_terminal else 1000
 
 
@@ -98,7 +98,7 @@ def _facts(
     yield "Width", _range(widths)
     yield "Height", _range(heights)
     yield "Formats", ", ".join(f"{name} {count:,}" for name, count in survey.formats.items())
-    yield "Sample", f"sizes and formats are those of {survey.sampled:,} files"
+    yield "Sample", f"sizes and formats are from {survey.sampled:,} files"
     side = config.transform.size
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
     yield "Recipe", str(recipe)
@@ -111,23 +111,23 @@ def _facts(
 
 
 def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
-    """Say what would most likely make a better model, from what is seen before any run."""
+    """Yield advice for a better model."""
     images, side = listing.expected(TRAIN), survey.shorter_side
     if config.model.weights == "none" and side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM:
         yield (
-            f"{images:,} photographs are few for random weights: start from pretrained ones, "
-            f"--model.weights imagenet, or those of an earlier training"
+            f"{images:,} photographs are few for random weights: start from pretrained weights "
+            f"with --model.weights imagenet, or from an earlier training"
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
         yield (
-            f"about {evaluated:,} images will judge the model, so that its accuracy is known to "
-            f"± {_half_interval(evaluated):.2f} only: take {MIN_SPLIT_IMAGES} or more"
+            f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
+            f"known only to ± {_half_interval(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more"
         )
 
 
 def _half_interval(images: int) -> float:
-    """Return half of the widest 95 % interval of an accuracy that is measured on some images."""
+    """Return half the width of the widest 95% confidence interval of an accuracy."""
     return 0.98 / math.sqrt(max(images, 1))
 
 
@@ -161,13 +161,13 @@ def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) ->
             f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
         )
     for alike in _alike({file.label for file in listing.files}):
-        yield f"labels that differ in case or spaces only: {', '.join(map(repr, alike))}"
+        yield f"labels that differ only in case or spaces: {', '.join(map(repr, alike))}"
     for split, counts in listing.labels_per_split().items():
         yield from _balance_warnings(split, counts)
 
 
 def _alike(labels: Iterable[str]) -> list[list[str]]:
-    """Return groups of labels that somebody has most likely meant to be one."""
+    """Return groups of labels that are most likely meant to be one."""
     groups: dict[str, list[str]] = {}
     for label in sorted(labels):
         groups.setdefault("".join(label.casefold().split()), []).append(label)

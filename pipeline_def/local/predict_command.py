@@ -1,4 +1,4 @@
-"""What `local_runner.py predict` does: a pushed model's answers to files, as a table."""
+"""`local_runner.py predict`: the predictions of a pushed model for files, as a table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.local.display.progress_bar import clock, make_bar
+from pipeline_def.local.display.progress import StepProgress, format_clock, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.display.step_progress import StepProgress
-from pipeline_def.local.output.folder import ASKED, open_output
+from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.preparation import make_absolute
 from pipeline_def.local.pushed_model import find_model, find_options
 from pipeline_def.local.usage import PREDICT
@@ -37,7 +36,7 @@ _PLAIN_INTERVAL = 10.0
 
 
 def predict_files(arguments: Sequence[str]) -> int:
-    """Read the command line and do what it says; return 1 if no file was answered."""
+    """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
     hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
     files, rest = _split_files(arguments)
@@ -50,16 +49,13 @@ def predict_files(arguments: Sequence[str]) -> int:
     )
     if not files:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
-    config, _ = open_output(make_absolute(config), ASKED)
+    config, _ = open_output(make_absolute(config), MODELS)
     tally = show_predictions(config, files, model=options["model"], to=options["to"])
     return 0 if tally.by_status["answered"] else 1
 
 
 def _split_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide the words of a command line into files, and options with their values.
-
-    Each option has one value. What follows `--` is files.
-    """
+    """Divide a command line into files, and options with their one value; `--` ends the options."""
     files: list[str] = []
     options: list[str] = []
     words = iter(arguments)
@@ -87,16 +83,16 @@ def _next_value(option: str, words: Iterator[str]) -> str:
 def show_predictions(
     config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
 ) -> Tally:
-    """Ask a model about files, print what it answers or write it to a table, and count.
+    """Predict files with a model, print the predictions or write them to a table, and count.
 
     Args:
-        config: says where the output folder is, and how images are read.
+        config: the output folder, and how to read images.
         files: files and folders, paths or URLs.
         model: a version, or a folder of a SavedModel; None: the newest version.
-        to: table to write, whose name ends in .parquet, .csv or .jsonl.
+        to: table to write, a .parquet, .csv or .jsonl file.
 
     Raises:
-        UserError: there is no such file or model, or the table cannot be written.
+        UserError: a file or the model does not exist, or the table cannot be written.
     """
     console = Console(highlight=False)
     if to:
@@ -126,10 +122,12 @@ def show_predictions(
 def _with_progress(
     console: Console, outcomes: Iterable[Outcome], *, total: int
 ) -> Iterator[Outcome]:
-    """Yield the outcomes, and draw a bar; without a terminal print a line every ten seconds."""
+    """Yield the outcomes with a progress bar, or without a terminal a line every ten seconds."""
     progress = StepProgress()
     left = progress.seconds_left
-    bar = make_bar(console, lambda: "" if (rest := left()) is None else f"{clock(rest)} left")
+    bar = make_bar(
+        console, lambda: "" if (rest := left()) is None else f"{format_clock(rest)} left"
+    )
     drawn = bar if console.is_terminal else contextlib.nullcontext()
     printed = time.monotonic()
     with drawn:
@@ -145,7 +143,7 @@ def _with_progress(
 
 
 def _keep_first(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Return the first answers and the first refusals; all others are let go."""
+    """Return the first predictions and the first rejected files."""
     first: list[Outcome] = []
     refused: list[Outcome] = []
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""What a local run does before its first step: paths, the sample, a look at the images."""
+"""Prepares a local run: absolute paths, a lock, the sample, and the first look at the images."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.output.places import OUTPUT_SCHEMES, check_apart, locate
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, locate
 from pipeline_def.local.output.repair import set_leftovers_aside
 
 _INDENT = 8
 
-# SQLite takes paths of 512 bytes, those of its journals included (`MAX_PATHNAME` in os_unix.c).
+# SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).
 _LONGEST_PATH = 504
 
 
 def make_absolute(config: Config) -> Config:
-    """Make paths independent of the folder that a later run is started in.
+    """Make paths absolute, so that a later run may start in another folder.
 
     Raises:
-        ConfigurationError: a URL is of no kind that can be used, or the output lies in the images.
+        ConfigurationError: a URL is not supported, or the output lies in the images.
     """
     output = locate(config.output, "output", OUTPUT_SCHEMES)
     data = None if config.data is None else locate(config.data, "data", None)
@@ -42,11 +42,11 @@ def make_absolute(config: Config) -> Config:
 
 
 def check_writable(folder: str) -> None:
-    """Raise an error unless `folder`, that of the output, can be written."""
+    """Raise `StorageError` unless the output folder is writable."""
     if (size := len(os.fsencode(Layout(folder).metadata))) > _LONGEST_PATH:
         raise StorageError(
-            f"The path of the output takes {size:,} bytes with the name of ML Metadata's file, and "
-            f"SQLite opens none above {_LONGEST_PATH}: choose a shorter one than {folder}."
+            f"The path of ML Metadata's file in the output folder has {size:,} bytes, but SQLite "
+            f"supports at most {_LONGEST_PATH}: choose a shorter path than {folder}."
         )
     try:
         os.makedirs(folder, exist_ok=True)
@@ -59,32 +59,32 @@ def check_writable(folder: str) -> None:
 
 @contextlib.contextmanager
 def lock_output(layout: Layout) -> Iterator[None]:
-    """Hold the output folder while the context is open; wait for a run that writes to it.
+    """Lock the output folder within the context; wait for a run that has locked it.
 
     Raises:
-        StorageError: the context was left as there is no space on the disk.
+        StorageError: the disk is full.
     """
 
     def say(sentence: str) -> None:
         print(make_printable(sentence), flush=True)
 
-    # A store has no locks that a killed process leaves.
-    lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
     if not on_disk(layout.output):
+        # A lock in a store would stay after a killed process.
         yield
         return
+    lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
     with lock, explaining_full_disk(layout.output):
         yield
 
 
 def prepare(config: Config, layout: Layout) -> Config:
-    """Make sure that there are images to run on, within a second or two, and look at them."""
+    """Find the images, look at them for a second or two, and return the complete configuration."""
     from components.ingest.listing import list_source
     from pipeline_def.local.first_look import look
 
     console = Console(highlight=False)
-    if left := set_leftovers_aside(layout):
-        print_row(console, "Note:", left, indent=_INDENT, style="")
+    if note := set_leftovers_aside(layout):
+        print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
     seen = look(listing, config)
@@ -101,7 +101,7 @@ def prepare(config: Config, layout: Layout) -> Config:
 
 
 def _find_images(console: Console, config: Config, layout: Layout) -> Config:
-    """Say where the images are; without a folder, write the sample."""
+    """Print where the images are; write the sample if no folder is given."""
     if config.data is not None:
         print_whole(console, "Images:", config.data, indent=_INDENT, style="")
         return config

@@ -1,13 +1,12 @@
-"""The pushed model that a person means, and how ingest stored the images that it was made from."""
+"""Finds a pushed model, and how ingest stored the images that it was trained on."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-from collections.abc import Collection
 from typing import Any
 
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import ModelError
 from components.images.options import FileOptions
 from components.storage.artifact_files import list_names, on_disk
@@ -17,15 +16,12 @@ from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
 
 _MOST_NAMED = 5
-# Of the machine that asks, not of the one that has made the model.
+# Settings of the predicting machine, not of the training machine.
 _OF_THIS_MACHINE = frozenset({"threads", "requests"})
 
 
 def list_versions(pushed: str) -> list[str]:
-    """Return the whole versions in the folder of pushed models, the newest last.
-
-    TensorFlow is not loaded for a folder on this machine.
-    """
+    """Return the complete versions of pushed models, newest last, without loading TensorFlow."""
     return [os.path.basename(path) for path in whole_versions(pushed)][::-1]
 
 
@@ -38,8 +34,8 @@ def find_model(output: str, wanted: str | None) -> str:
 
     Args:
         output: folder of the runs.
-        wanted: a version that was pushed there, or any folder of a SavedModel, a path or URL;
-            None: the newest version.
+        wanted: a version pushed there, or the path or URL of any SavedModel; None: the newest
+            version.
 
     Raises:
         ModelError: there is no such model.
@@ -47,47 +43,41 @@ def find_model(output: str, wanted: str | None) -> str:
     pushed = Layout(output).pushed
     if wanted and not wanted.isdigit():
         if not _is_model(wanted):
-            raise ModelError(f"{wanted} is no model: it is not a folder with {GRAPH} in it.")
+            raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
     versions = list_versions(pushed)
     if not versions:
         raise ModelError(
-            f"There is no model in {pushed}: run the pipeline until one is blessed, or name the "
-            f"output folder of a run with --output, or a SavedModel with --model."
+            f"There is no model in {pushed}: run the pipeline until one is blessed, or set "
+            f"--output to the output folder of a run, or --model to a SavedModel."
         )
     if wanted and wanted not in versions:
-        raise ModelError(f"There is no version {wanted} in {pushed}: {_suggest(wanted, versions)}.")
+        newest = versions[: -_MOST_NAMED - 1 : -1]
+        older = len(versions) - len(newest)
+        more = f" and {older} older ones" if older else ""
+        raise ModelError(
+            f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
+            f"{did_you_mean(wanted, versions)}"
+        )
     return os.path.join(pushed, wanted or versions[-1])
 
 
-def _suggest(wanted: str, versions: list[str]) -> str:
-    nearest = difflib.get_close_matches(wanted, versions, n=1)
-    newest = versions[: -_MOST_NAMED - 1 : -1]
-    more = f" and {len(versions) - len(newest)} older ones" if len(versions) > len(newest) else ""
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"{hint}{'There' if hint else 'there'} are {', '.join(newest)}{more}"
-
-
 def find_options(config: Config, model: str) -> FileOptions:
-    """Return how ingest read and stored the images that a model was made from.
+    """Return how ingest read and stored the images that a model was trained on.
 
-    What the user has named goes before what the record of the run says; without a record, as of a
-    model from elsewhere, the options of the configuration hold.
+    Options that the user sets override the record of the run; without a record, as for a model from
+    elsewhere, the configuration applies.
     """
     recorded = _find_recorded(config.output, model)
     fields = {}
     for name in (field.name for field in dataclasses.fields(FileOptions)):
-        own = _is_own(name, config.given) or name not in recorded
+        own = name in _OF_THIS_MACHINE or f"ingest.{name}" in config.given or name not in recorded
         fields[name] = getattr(config.ingest, name) if own else recorded[name]
     return FileOptions(**fields)
 
 
-def _is_own(name: str, given: Collection[str]) -> bool:
-    return name in _OF_THIS_MACHINE or f"ingest.{name}" in given
-
-
 def _find_recorded(output: str, model: str) -> dict[str, Any]:
-    """Return the options of ingest of the first run that has pushed a model."""
+    """Return the ingest options of the first run that pushed a model."""
     pushed, version = os.path.split(os.path.abspath(model))
     ours = os.path.realpath(Layout(output).pushed)
     if not on_disk(model) or os.path.realpath(pushed) != ours:

@@ -1,19 +1,35 @@
-"""What the outputs of a step tell of the whole run, for its record."""
+"""Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.contract.example import INDEX_FILE
+from components.contract.example import EVAL, INDEX_FILE, TRAIN
+from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
+from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
+from components.storage.retry import count_retries
+from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
-from pipeline_def.steps import BASELINE_FINDER, EVALUATOR, EXAMPLE_GEN, PUSHER, REPORT
+from pipeline_def.steps import (
+    BASELINE_FINDER,
+    EVALUATOR,
+    EXAMPLE_GEN,
+    PUSHER,
+    REPORT,
+    STATISTICS_GEN,
+    TRAINER,
+)
 
 
 def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
-    """Return the fields of the record that the outputs of a step tell, done or cached."""
+    """Return the fields of the record that follow from the outputs of a step."""
     if name == EXAMPLE_GEN.id:
         return {"data": _read_data(step.outputs["examples"])}
     if name == EVALUATOR.id:
@@ -55,3 +71,117 @@ def _read_pushed(pushed: Output) -> Pushed | None:
     if not known.get("pushed"):
         return None
     return Pushed(known["pushed_version"], known["pushed_destination"])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The keys of `summary.json`."""
+
+    examples: dict[str, int]
+    """Images per split."""
+    rejected: int
+    skipped: int
+    """Hidden files and files outside label folders."""
+    duplicates: int
+    """Files with the same bytes as another file."""
+    label_conflicts: int
+    """Images with more than one label."""
+    in_several_splits: int
+    """Images in more than one split, so that evaluation uses training images."""
+    warnings: list[str]
+    """Findings of validation that do not stop the run."""
+    classes: list[str]
+    metrics: dict[str, float | None]
+    """Metrics on the split `evaluated_on`; null where undefined."""
+    accuracy_interval: list[float]
+    """Bounds of the 95% confidence interval."""
+    evaluated_on: str
+    """Split that the metrics are measured on."""
+    weights_chosen_on: str
+    """Split that chose the epoch; if it is `evaluated_on` too, metrics are slightly optimistic."""
+    training: dict[str, Any]
+    """`images_per_second`; `input_wait_fraction` of the training time; the `cache` used; `advice`
+    if training waited too long, else null."""
+    baseline: dict[str, Any] | None
+    """Previous model in use: `version`, and `accuracy` on the same split."""
+    blessed: bool
+    outcome: str
+    """blessed, undecided (good enough, but possibly by chance) or refused."""
+    headline: str
+    """The verdict in a sentence."""
+    blessing_reason: str
+    findings: list[dict[str, str]]
+    """What to look at, the most important first: `text`, `why`, `advice`, and the report's
+    `section`."""
+    looked_at: list[str]
+    """All checks, with or without findings."""
+    pushed_model: str | None
+    store_retries: dict[str, int]
+    """Retried requests to stores, by cause."""
+    nodes: dict[str, dict[str, Any]]
+    """Step → seconds, cached."""
+    paths: dict[str, str]
+    """Files and folders with more."""
+
+    def write(self, path: str) -> None:
+        """Write as JSON."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, indent=2)
+            file.write("\n")
+
+
+def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary:
+    """Summarize a finished run.
+
+    Args:
+        record: of the run.
+        layout: of its output folder.
+        warnings: findings of validation that do not stop the run.
+    """
+    outputs = {name: step.outputs for name, step in record.steps.items()}
+    ingest = outputs[EXAMPLE_GEN.id]["rejects"].read_json(SUMMARY_FILE)
+    index = outputs[EXAMPLE_GEN.id]["examples"].read_json(INDEX_FILE)
+    report = outputs[REPORT.id]["metrics"].read_json(METRICS_FILE)
+    counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
+    return Summary(
+        examples=record.data.examples,
+        **{name: ingest[name] for name in counted},
+        warnings=warnings,
+        classes=sorted(index["labels"][TRAIN]),
+        metrics=record.metrics,
+        accuracy_interval=report["metrics"]["accuracy"]["interval"],
+        evaluated_on=record.split,
+        weights_chosen_on=EVAL,
+        training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
+        baseline=record.baseline,
+        blessed=bool(record.blessed),
+        outcome=record.outcome,
+        headline=record.headline,
+        blessing_reason="; ".join(record.reasons),
+        findings=report["examination"]["findings"],
+        looked_at=report["examination"]["looked_at"],
+        pushed_model=record.pushed.destination if record.pushed else None,
+        store_retries=count_retries(),
+        nodes={
+            name: {"seconds": step.seconds, "cached": step.state == "cached"}
+            for name, step in record.steps.items()
+        },
+        paths=_list_paths(outputs, layout, record.id),
+    )
+
+
+def _list_paths(
+    outputs: Mapping[str, Mapping[str, Output]], layout: Layout, run_id: str
+) -> dict[str, str]:
+    rejects = outputs[EXAMPLE_GEN.id]["rejects"].uri
+    return {
+        "report": layout.report,
+        "metrics": os.path.join(outputs[REPORT.id]["metrics"].uri, METRICS_FILE),
+        "training_logs": outputs[TRAINER.id]["model_run"].uri,
+        "evaluation": outputs[EVALUATOR.id]["evaluation"].uri,
+        "statistics": outputs[STATISTICS_GEN.id]["statistics"].uri,
+        "rejects": os.path.join(rejects, REJECTS_FILE),
+        "duplicates": os.path.join(rejects, DUPLICATES_FILE),
+        "metadata": layout.metadata,
+        "record": layout.record(run_id),
+    }

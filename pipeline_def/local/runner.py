@@ -1,7 +1,7 @@
-"""Runs the steps of a pipeline in this process, and tells how each went.
+"""Runs the steps of a pipeline in this process, and returns the result of each.
 
-TFX's LocalDagRunner launches them alike, but tells nobody which step runs, how long it took,
-whether it came from the cache, and what it wrote.
+TFX's LocalDagRunner launches them the same way, but does not report the current step, its time,
+cache hits and outputs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tfx.proto.orchestration import pipeline_pb2
 from components.contract.errors import ConfigurationError
 from pipeline_def.runs.record import Output, Step, now
 
-# What ML Metadata or TFX notes of every artifact, and says nothing about it.
+# Properties that ML Metadata or TFX sets on every artifact.
 _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})
-# A longer text is a curve or a matrix, megabytes with many classes.
+# Longer texts are curves or matrices, of megabytes with many classes.
 _LONGEST_PROPERTY = 1_000
 
 
@@ -36,7 +36,7 @@ def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[
 
     Args:
         pipeline: to run.
-        run_id: under which ML Metadata knows the run.
+        run_id: of the run, for ML Metadata.
     """
     compiled = compiler.Compiler().compile(pipeline)
     runtime_parameter_utils.substitute_runtime_parameter(
@@ -48,10 +48,10 @@ def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[
 
 
 def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) -> Step:
-    """Launch one step, as LocalDagRunner does, and ask ML Metadata what became of it.
+    """Launch one step, as LocalDagRunner does, and read its result from ML Metadata.
 
     Raises:
-        Exception: whatever the step raised.
+        Exception: any error of the step.
     """
     name = node.node_info.id
     deployment = runner_utils.extract_local_deployment_config(pipeline)
@@ -69,10 +69,10 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     try:
         info = step.launch()
     except SystemExit as error:
-        # Beam reads its options by argparse, which ends the process for a wrong one.
+        # Beam parses its options with argparse, which exits for a wrong one.
         raise ConfigurationError(
-            f"{name} was ended with status {error.code}, as by an option in beam_pipeline_args "
-            "that Apache Beam does not take: the log says which."
+            f"{name} exited with status {error.code}, most likely because Apache Beam does not "
+            "support an option in beam_pipeline_args: see the log."
         ) from error
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
@@ -91,14 +91,14 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
 
 
 def describe_output(artifact: types.Artifact) -> Output:
-    """Return what the record of a run says of an artifact."""
+    """Return an artifact as described in the record of a run."""
     message = artifact.mlmd_artifact
     properties = {**_read(message.properties), **_read(message.custom_properties)}
     return Output(artifact.uri, artifact.type_name, properties)
 
 
 def _read(properties: Mapping[str, Message]) -> dict[str, Any]:
-    """Return numbers and short texts."""
+    """Return numbers and short texts among the properties."""
     values = {name: getattr(v, v.WhichOneof("value") or "", None) for name, v in properties.items()}
     return {
         name: value

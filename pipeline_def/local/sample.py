@@ -1,4 +1,4 @@
-"""The built-in sample: scikit-learn's handwritten digits, written out as a folder of images."""
+"""The built-in sample: scikit-learn's handwritten digits as a folder of images."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 
 def write_digits(folder: str) -> int:
-    """Write the 1,797 digits as `folder/<digit>/<number>.png`, 8 x 8 pixels, unless they are there.
+    """Write the 1,797 digits, 8 x 8 pixels, as `folder/<digit>/<number>.png`, unless they exist.
 
     Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
-    Learning Repository, 1998; the test set, which scikit-learn carries.
+    Learning Repository, 1998; the test set, which scikit-learn includes.
 
     Returns:
         The number of images.
@@ -19,14 +19,13 @@ def write_digits(folder: str) -> int:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    # The pixels count ink from 0 to 16.
+    # Pixel values are from 0 to 16.
     images = np.round(digits.images * (255 / 16)).astype(np.uint8)
     for number, (pixels, label) in enumerate(zip(images, digits.target, strict=True)):
         path = os.path.join(folder, str(label), f"{number:04d}.png")
-        # Written once only: a new modification time would look like a new image.
+        # Not rewritten: a new modification time would look like a new image.
         if not os.path.exists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            # Whole or not at all, as it is never written again.
             unfinished = f"{folder}.unfinished"
             Image.fromarray(pixels).save(unfinished, "PNG")
             os.replace(unfinished, path)

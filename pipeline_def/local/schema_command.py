@@ -1,4 +1,4 @@
-"""What `local_runner.py schema` does: write the inferred schema for a person to look through."""
+"""`local_runner.py schema`: writes the inferred schema for review."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from components.contract.errors import StorageError
 from components.storage.artifact_files import list_names, open_file
 
 _HEADER = """\
-# What the examples of a run must be like: inferred from the train split, for you to correct.
+# Schema of the examples, inferred from the train split, for you to review and edit.
 #
-#   string_domain "image/class/text"  the labels. Any other label is an anomaly, and so is one of
-#                                     these without an image in the train split.
+#   string_domain "image/class/text"  the labels. Any other label is an anomaly, and so is a label
+#                                     without an image in the train split.
 #   string_domain "image/format"      the formats, as ingest stores them.
-#   int_domain                        of image/height and image/width, add e.g.
-#                                     int_domain {{ min: 32 max: 4096 }} (pixels).
-#   image_domain                      of image/encoded: minimum_supported_image_fraction (0 to 1),
-#                                     and, to add, max_image_byte_size: 1000000.
-#   drift_comparator                  how far the train split may move from the run or span before;
-#   skew_comparator                   how far another split may lie from the train split (0 to 1).
-#                                     With few images, what chance alone makes is allowed. Without
-#                                     a comparator a feature is not compared.
+#   int_domain                        to limit image/height and image/width (pixels), add
+#                                     int_domain {{ min: 32 max: 4096 }}.
+#   image_domain                      of image/encoded: minimum_supported_image_fraction (0 to 1);
+#                                     to limit the file size, add max_image_byte_size: 1000000.
+#   drift_comparator                  how far the train split may differ from the previous run or
+#                                     span (0 to 1);
+#   skew_comparator                   how far another split may differ from the train split (0 to
+#                                     1). With few images, changes that chance may cause are
+#                                     allowed. A feature without a comparator is not compared.
 #
-# Every run that is given this file is checked against it, exactly as it is:
+# A run uses this file exactly as it is:
 #   local_runner.py --validation.schema {path}
 
 """
@@ -36,11 +37,11 @@ def write_schema(inferred: str, target: str) -> None:
     """Write an inferred schema to a file, with a comment on how to edit it.
 
     Args:
-        inferred: URI of what SchemaGen wrote.
+        inferred: URI of the schema artifact.
         target: path of the file.
 
     Raises:
-        StorageError: the file exists with other content, as a person may have edited it.
+        StorageError: the file exists with other content, perhaps edited.
     """
     [name] = list_names(inferred)
     with open_file(os.path.join(inferred, name)) as file:
@@ -64,6 +65,6 @@ def _write(target: str, text: str) -> None:
     with open(target, encoding="utf-8", errors="replace") as file:
         if file.read() != text:
             raise StorageError(
-                f"{target} is there and differs from the inferred schema, perhaps because "
-                "somebody edited it: it was left as it is. Name another file with --to."
+                f"{target} exists and differs from the inferred schema, perhaps because somebody "
+                "edited it; it was left unchanged. Choose another file with --to."
             )

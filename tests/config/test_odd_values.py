@@ -79,19 +79,14 @@ QUICK: Any = {
 }
 
 
-@settings(max_examples=60, **QUICK)
-@given(st.sampled_from(FIELDS), VALUES)
-def test_a_value_of_a_field(field: tuple[str, str], value: Any) -> None:
-    build(*field, value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("section", "name"), FIELDS, ids=map(".".join, FIELDS))
-def test_many_values_of_each_field(section: str, name: str) -> None:
-    @settings(max_examples=40, **QUICK)
-    @given(VALUES)
-    def check(value: Any) -> None:
-        build(section, name, value)
+@pytest.mark.parametrize(
+    "examples", [60, pytest.param(2_000, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_a_value_of_a_field(examples: int) -> None:
+    @settings(max_examples=examples, **QUICK)
+    @given(st.sampled_from(FIELDS), VALUES)
+    def check(field: tuple[str, str], value: Any) -> None:
+        build(*field, value)
 
     check()
 
@@ -102,12 +97,9 @@ NEVER = [math.nan, math.inf, -math.inf, 10**400, "\0", object(), [[]], {1: 2}]
 @pytest.mark.parametrize("value", NEVER, ids=lambda value: repr(value)[:10])
 def test_what_no_field_takes(value: Any) -> None:
     for section, name in FIELDS:
+        fields = {"metric": "loss"} if CLASSES[section] is Threshold else {}
         with pytest.raises(ConfigurationError, match=name):
-            CLASSES[section](
-                **{**({"metric": "loss"} if section else {}), name: value}
-                if CLASSES[section] is Threshold
-                else {name: value}
-            )
+            CLASSES[section](**{**fields, name: value})
 
 
 def file_with(tmp_path: Path, text: str) -> str:

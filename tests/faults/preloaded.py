@@ -9,10 +9,9 @@ with quick_imports():
     import pipeline_def.local.commands
     import pipeline_def.local.execution
     import pipeline_def.local.first_look
-    import pipeline_def.local.output.whole_artifacts
+    import pipeline_def.local.output.integrity
     import pipeline_def.local.preparation
     import pipeline_def.local.results
     import pipeline_def.local.runner
-    import pipeline_def.local.summary
     import pipeline_def.pipeline
     import pipeline_def.training.run_fn  # noqa: F401

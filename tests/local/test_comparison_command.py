@@ -218,4 +218,4 @@ def test_numbers_for_programs_and_a_page_elsewhere(
     assert runs(*arguments, output) == 2
     assert "choose another file with --to" in capsys.readouterr().err
     assert runs("--output", output, "--to", "page.html") == 2
-    assert "add --compare A B" in capsys.readouterr().err
+    assert "--to needs --compare A B" in capsys.readouterr().err

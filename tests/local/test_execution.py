@@ -19,7 +19,7 @@ from components.contract.errors import ConfigurationError, DataError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
-from pipeline_def.local.output.whole_artifacts import drop_lost
+from pipeline_def.local.output.integrity import drop_incomplete
 from pipeline_def.runs.record import RunRecord, read_records
 
 
@@ -119,7 +119,7 @@ def test_what_is_lost_is_made_again(
     again = execute(config)
     assert again is not None
     assert states(again) == ["done", "done"]
-    assert f"{lost} is gone or not whole: it is made again." in capfd.readouterr().out
+    assert f"{lost} is missing or incomplete and will be rebuilt." in capfd.readouterr().out
     made = again.steps["Produce"].outputs["made"].uri
     assert Path(made, "weights").read_text() == "1234"
     last = execute(config)
@@ -172,8 +172,8 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
         pushes.append(pushed)
     with metadata.Metadata(connection) as handle:
         handle.publish_artifacts(pushes)
-    assert drop_lost(layout) == [str(tmp_path / "gone")]
-    assert drop_lost(layout) == []
+    assert drop_incomplete(layout) == [str(tmp_path / "gone")]
+    assert drop_incomplete(layout) == []
 
 
 def test_a_run_up_to_a_step(config: Config) -> None:
@@ -191,8 +191,8 @@ def test_a_run_up_to_a_step(config: Config) -> None:
             "option",
             ConfigurationError,
             "failed",
-            "Consume was ended with status 2, as by an option in beam_pipeline_args that Apache "
-            "Beam does not take: the log says which.",
+            "Consume exited with status 2, most likely because Apache Beam does not support an "
+            "option in beam_pipeline_args: see the log.",
         ),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_bug_is_one_sentence_and_its_traceback_is_in_the_log(
     record = newest(config)
     assert (record.state, record.error, states(record)) == ("failed", "Boom.", ["done", "failed"])
     *_, sentence, where = capfd.readouterr().err.splitlines()
-    assert sentence == "local_runner.py: failed after Consume began: Boom."
+    assert sentence == "local_runner.py: failed in Consume: Boom."
     [log] = Path(Layout(config.output).logs).iterdir()
     assert where.endswith(str(log))
     assert "Traceback" in log.read_text()

@@ -76,7 +76,7 @@ def test_what_is_skipped_and_labels_that_look_alike(
     (tmp_path / ".DS_Store").write_text("x")
     _, out, _ = inspect(capsys, tmp_path)
     assert "1 hidden, 1 in no label folder" in out
-    assert "labels that differ in case or spaces only: 'Red', 'red'" in out
+    assert "labels that differ only in case or spaces: 'Red', 'red'" in out
 
 
 def test_the_newest_span_and_what_a_smaller_size_saves(
@@ -152,7 +152,7 @@ def test_advice_before_the_first_run(
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(encode(picture(number, height=100, width=100), "JPEG"))
     _, out, _ = inspect(capsys, tmp_path)
-    assert "photographs are few for random weights: start from pretrained ones" in out
+    assert "photographs are few for random weights: start from pretrained weights" in out
     monkeypatch.setattr("pipeline_def.local.first_look.check_imagenet", lambda _: None)
     _, out, _ = inspect(capsys, tmp_path, "--model.weights", "imagenet")
-    assert "pretrained ones" not in out
+    assert "pretrained weights" not in out

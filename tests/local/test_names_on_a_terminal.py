@@ -17,12 +17,14 @@ import local_runner
 from components.contract.progress import report_progress
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.display import console
+from pipeline_def.local.display import run_display
+from pipeline_def.local.display.run_display import RunDisplay
+from pipeline_def.local.display.summary_table import print_summary
 from pipeline_def.local.execution import execute
 from pipeline_def.local.preparation import prepare
 from pipeline_def.runs.record import Pushed, Step
 from tests.local.run_samples import configure, write_run
-from tests.local.test_console import SUMMARY, Terminal
+from tests.local.test_display import SUMMARY, Terminal
 from tests.pictures import write_folder
 
 # A colour, an erased screen in one character of eight bits, a turned direction, a line end.
@@ -60,18 +62,18 @@ def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -
         pushed_model=f"/out/{NASTY}",
         paths=paths,
     )
-    console.print_summary(summary, summary_file=f"/{NASTY}", seconds=1.0)
+    print_summary(summary, summary_file=f"/{NASTY}", seconds=1.0)
     assert unprintable(stream.getvalue()) == set()
     assert stream.getvalue().count(SPELT) >= 12
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_progress_of_a_step(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(run_display, "_PLAIN_INTERVAL", 0.0)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
     stream = Terminal() if terminal else io.StringIO()
-    display = console.RunDisplay(stream)
+    display = RunDisplay(stream)
     with display.running(total=2):
         display.step_started("Trainer")
         report_progress(done=1, total=2, unit="images", note=NASTY)

@@ -26,10 +26,10 @@ def test_a_url_stays_a_url(url: str) -> None:
 WRONG = {
     "gs://": "write it as gs://bucket/folder",
     "gs:///x": "write it as gs://x",
-    "http://host/x": "which cannot be used: name a folder of this machine or gs://",
-    "ftp://host/x": "which cannot be used",
-    "gs://b/../../x": "which has a part that is empty, . or ..",
-    "gs://b//x": "which has a part that is empty",
+    "http://host/x": "which is not supported: use a local folder or a URL with gs://",
+    "ftp://host/x": "which is not supported",
+    "gs://b/../../x": "no part of it may be empty, . or ..",
+    "gs://b//x": "no part of it may be empty",
     "gs:/b/x": "write it as gs://b/x",
     "s3:b": "write it as s3://b",
 }
@@ -101,7 +101,7 @@ def test_the_record_and_checkpoints_of_a_run_that_fails_are_stored(server: GcsSe
 def test_checkpoints_are_stored_while_a_step_runs(
     server: GcsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline_def.local.output.folder._EVERY", 0.02)
+    monkeypatch.setattr("pipeline_def.local.output.folder._CHECKPOINT_INTERVAL", 0.02)
     folder, output = open_at("gs://b/x")
     (folder / "checkpoints").mkdir()
     with output.storing():

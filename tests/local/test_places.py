@@ -10,7 +10,7 @@ import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config
-from pipeline_def.local.output.places import locate
+from pipeline_def.local.output.locations import locate
 from pipeline_def.local.preparation import check_writable, make_absolute
 
 
@@ -39,9 +39,9 @@ def test_a_folder_becomes_absolute(place: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("ftp://host/x", "name a folder of this machine or gs://"),
-        ("https://host/x", "cannot be used"),
-        ("nonsense://x", "cannot be used"),
+        ("ftp://host/x", "use a local folder or a URL with gs://"),
+        ("https://host/x", "is not supported"),
+        ("nonsense://x", "is not supported"),
         ("gs:/b", "write it as gs://b"),
         ("gs:///b", "write it as gs://b"),
         ("gs://", "write it as gs://bucket/folder"),
@@ -50,7 +50,7 @@ def test_a_folder_becomes_absolute(place: str, path: str) -> None:
 def test_what_is_no_place(place: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         locate(place, "data", None)
-    with pytest.raises(ConfigurationError, match=r"--output is .*, which cannot be used"):
+    with pytest.raises(ConfigurationError, match=r"--output is .*, which is not supported"):
         locate(place, "output", ())
 
 
@@ -80,7 +80,9 @@ def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> 
     long = f"{tmp_path}/{'d' * 120}/{'d' * 120}/"
     for size in (504, 505):
         name = "é" + "x" * (size - len(os.fsencode(long)) - len("é/metadata.sqlite".encode()))
-        too_long = pytest.raises(StorageError, match=r"takes 505 bytes .* choose a shorter one")
+        too_long = pytest.raises(
+            StorageError, match=r"has 505 bytes, but SQLite .* choose a shorter path"
+        )
         with too_long if size == 505 else contextlib.nullcontext():
             check_writable(long + name)
             sqlite3.connect(f"{long}{name}/metadata.sqlite").execute("CREATE TABLE t (c)")
@@ -90,5 +92,5 @@ def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> 
 def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None:
     places: dict[str, Any] = {"data": "/images", "output": "/out", option: os.fsdecode(b"/x\xff")}
     config = Config(**places)
-    with pytest.raises(ConfigurationError, match=f"--{option} is .* no text in UTF-8"):
+    with pytest.raises(ConfigurationError, match=f"--{option} is .* not UTF-8"):
         make_absolute(config)

@@ -73,7 +73,7 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
     assert local_runner.main(["--data", str(image_folder), *options]) == 2
     [sentence] = capsys.readouterr().err.splitlines()
     assert f"{layout.metadata} cannot be used: " in sentence
-    assert f"`local_runner.py runs --repair --output {layout.output}` sets it aside" in sentence
+    assert f"run `local_runner.py runs --repair --output {layout.output}` to set it" in sentence
 
     assert local_runner.main(["runs", "--repair", *options]) == 0
     [sentence] = capsys.readouterr().out.splitlines()
@@ -131,7 +131,7 @@ def test_results_without_metadata_are_not_mixed_with_new_ones(tmp_path: Path) ->
     layout = Layout(str(tmp_path))
     (tmp_path / "artifacts" / "Trainer" / "model" / "1").mkdir(parents=True)
     said = set_leftovers_aside(layout)
-    assert "results that no metadata describes: moved to " in said
+    assert "had results without metadata; they were moved to " in said
     assert not os.path.exists(layout.artifacts)
     assert set_leftovers_aside(layout) == ""
 

@@ -15,8 +15,7 @@ from components.ingest.ingest_report import SUMMARY_FILE
 from components.report.metrics_file import METRICS_FILE
 from components.storage.tfx_filesystem import PAGE_FILE
 from pipeline_def.layout import Layout
-from pipeline_def.local.results import read_results
-from pipeline_def.local.summary import summarize
+from pipeline_def.local.results import read_results, summarize
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
 from pipeline_def.runs.recorder import Recorder
 from tests.pictures import write_folder

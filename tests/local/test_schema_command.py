@@ -51,7 +51,7 @@ def test_an_edited_file_is_not_overwritten(inferred: str, tmp_path: Path) -> Non
     write_schema(inferred, str(target))
     edited = target.read_text().replace('value: "green"', 'value: "lime"')
     target.write_text(edited)
-    with pytest.raises(StorageError, match=r"schema\.pbtxt is there and differs .* --to"):
+    with pytest.raises(StorageError, match=r"schema\.pbtxt exists and differs .* --to"):
         write_schema(inferred, str(target))
     assert target.read_text() == edited
 

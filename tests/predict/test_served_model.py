@@ -88,11 +88,11 @@ def test_the_model_that_a_person_means(output: Path, tmp_path: Path) -> None:
     assert find_model(str(output), "99") == str(pushed / "99")
     assert find_model("elsewhere", f"{pushed}/99/") == str(pushed / "99")
     cases: list[tuple[Path, str | None, str]] = [
-        (output, "1000", r"no version 1000 in .*: did you mean 100\? There are 100, 99\."),
-        (output, "7", r"no version 7 in .*: there are 100, 99\."),
+        (output, "1000", r"no version 1000 in .*\. There are 100, 99\. Did you mean '100'\?"),
+        (output, "7", r"no version 7 in .*\. There are 100, 99\.$"),
         (output, "101", r"no version 101 in .*"),
         (tmp_path, None, r"There is no model in .*: run the pipeline"),
-        (output, "nowhere", "nowhere is no model"),
+        (output, "nowhere", "nowhere is not a model"),
     ]
     for folder, wanted, sentence in cases:
         with pytest.raises(ModelError, match=sentence):

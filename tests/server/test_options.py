@@ -26,7 +26,7 @@ def test_what_is_not_said_is_local_and_limited() -> None:
         (["--timeout", "0"], "timeout is 0: it must be a number above 0"),
         (["--name", "../x"], "name is '../x'"),
         (["--port", "x"], "port is 'x': it must be a whole number from 0 to 65,535"),
-        (["--output", "ftp://host/out"], "--output is ftp://host/out, which cannot be used"),
+        (["--output", "ftp://host/out"], "--output is ftp://host/out, which is not supported"),
         (["--output", "/nowhere", "--port", "0"], "There is no model in /nowhere/pushed"),
         (["--host", "192.0.2.1", "--port", "0"], "Cannot listen on 192.0.2.1"),
     ],

@@ -1,1 +1,1 @@
-"""What a person sees of a run and of every command: lines, bars, tables."""
+"""Terminal output of the commands: rows, progress bars, the display and the summary of a run."""

@@ -1,7 +1,4 @@
-"""Rows of a title and a text, as every command prints them.
-
-What stands in them may be the name of a file: nothing in it acts on the terminal.
-"""
+"""Rows of a title and a text, in which control characters of file names are escaped."""
 
 from __future__ import annotations
 
@@ -11,22 +8,22 @@ from rich.text import Text
 from components.contract.printable import make_printable
 
 INDENT = 13
-"""Characters before the text of a row: the longest title, and a space."""
+"""Width of the titles: the longest title and a space."""
 
-# Narrower than this, words no longer fit.
+# Words do not fit in less.
 _NARROWEST = 20
 
 
 def print_row(
     console: Console, title: str, text: str, *, indent: int = INDENT, style: str = "bold"
 ) -> None:
-    """Print a row whose lines end between words, below each other; elsewhere it is one line.
+    """Print a row, wrapped between words on a terminal, else on one line.
 
     Args:
         console: a terminal, or anything else.
-        title: in the first line.
-        text: on a terminal, as many lines as it takes.
-        indent: characters before the text.
+        title: printed on the first line.
+        text: printed on as many lines as it needs.
+        indent: width of the title, characters.
         style: of the title.
     """
     for number, line in enumerate(wrap(console, text, indent=indent)):
@@ -36,12 +33,12 @@ def print_row(
 def print_whole(
     console: Console, title: str, text: str, *, indent: int = INDENT, style: str = "bold"
 ) -> None:
-    """Print a row in one line, however long: commands and paths are there to be copied."""
+    """Print a row on one line, however long, so that commands and paths can be copied."""
     _print(console, title, make_printable(text), indent, style)
 
 
 def wrap(console: Console, text: str, *, indent: int = 0) -> list[str]:
-    """Divide a text into lines that fit on a terminal; elsewhere it stays one."""
+    """Wrap a text to the width of a terminal; return it as one line for other outputs."""
     text = make_printable(text)
     if not console.is_terminal:
         return [text]

@@ -1,1 +1,1 @@
-"""The output of a local run: where it lies, which results in it are whole, what is damaged."""
+"""The output of a local run: its location, its integrity and its repair."""

@@ -1,4 +1,4 @@
-"""The output of a run: a folder here, or a URL whose working copy is a folder here."""
+"""The output of a run: a local folder, or a URL with a local working copy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from components.storage.mirror import Mirror
 
 _LOGGER = logging.getLogger(__name__)
-# Checkpoints of a long step are stored meanwhile; seconds.
-_EVERY = 60.0
+# Checkpoints are stored at this interval during a step, seconds.
+_CHECKPOINT_INTERVAL = 60.0
 
 _LAYOUT = Layout("")
-# What grows all the time is stored at the end.
+# Logs grow all the time.
 _AT_THE_END = (_LAYOUT.logs,)
 _DURING = (
     *(_LAYOUT.artifacts, _LAYOUT.checkpoints, _LAYOUT.listings, _LAYOUT.statistics),
@@ -33,16 +33,16 @@ _DURING = (
     *(_LAYOUT.schema, _LAYOUT.summary, _LAYOUT.report, _LAYOUT.comparison),
 )
 RECORDS = (_LAYOUT.runs,)
-"""What the history of an output is read from."""
-ASKED = (_LAYOUT.runs, _LAYOUT.pushed)
-"""What a pushed model is asked with."""
+"""What to fetch for the history of an output."""
+MODELS = (_LAYOUT.runs, _LAYOUT.pushed)
+"""What to fetch to predict with a pushed model."""
 
-# Names that others look at first: what they point to is there before them.
+# Readers look for these files first, so they are stored after the files they refer to.
 _POINTERS = ("saved_model.pb", "checkpoint")
 
 
 class Output:
-    """The folder that a run works in, and what keeps a store up to date with it, if any."""
+    """The local folder of a run, and its mirror in a store, if any."""
 
     def __init__(self, folder: str, mirror: Mirror | None = None) -> None:
         """Work in `folder`."""
@@ -51,39 +51,39 @@ class Output:
 
     @property
     def url(self) -> str:
-        """URL in the store; "" for a folder alone."""
+        """URL in the store; "" for a local folder."""
         return self._mirror.url if self._mirror else ""
 
     def shown(self, path: str) -> str:
-        """Return where others find a path of the folder, if TensorFlow can read it there."""
+        """Return the URL of a path in the folder if TensorFlow can read it there, else the path."""
         below = f"{self.folder}/"
         if not self.url.startswith(CLOUD_STORAGE) or not path.startswith(below):
             return path
         return f"{self.url}/{path.removeprefix(below)}"
 
     def found(self, place: str) -> str:
-        """Return where what others find at `place` lies in the folder."""
+        """Return the path in the folder of a URL in the store; other places as they are."""
         below = f"{self.url}/"
         if not self.url or not place.startswith(below):
             return place
         return f"{self.folder}/{place.removeprefix(below)}"
 
     def store(self, names: Collection[str] | None = None) -> None:
-        """Bring what is new in the folder into the store.
+        """Upload what is new in the folder.
 
         Raises:
-            StorageError: the store does not take it.
+            StorageError: the upload failed.
         """
         if self._mirror:
             self._mirror.store(names)
 
     def store_step(self) -> None:
-        """Bring what a step has written into the store; likewise."""
+        """Upload what a step has written."""
         self.store(_DURING)
 
     @contextlib.contextmanager
     def storing(self) -> Iterator[None]:
-        """Store checkpoints while a step runs, and the record of a run that fails or is stopped."""
+        """Upload checkpoints during a step, and the record of a failed or interrupted run."""
         if not self._mirror:
             yield
             return
@@ -93,7 +93,7 @@ class Output:
         try:
             yield
         except StorageError:
-            # Most likely of the same store, which has been waited for.
+            # Most likely from the same store, after all retries.
             raise
         except BaseException:
             with contextlib.suppress(StorageError):
@@ -104,26 +104,26 @@ class Output:
             watch.join()
 
     def _store_checkpoints(self, done: threading.Event) -> None:
-        while not done.wait(_EVERY):
+        while not done.wait(_CHECKPOINT_INTERVAL):
             try:
                 self.store((_LAYOUT.checkpoints,))
-            except Exception as error:  # The end of the step tries again, and says what is wrong.
+            except Exception as error:  # The end of the step tries again and raises.
                 _LOGGER.warning("Cannot store the checkpoints: %s", error)
 
 
 def open_output(config: Config, names: Collection[str] | None = None) -> tuple[Config, Output]:
-    """Return the configuration with a folder of this machine for its output, and the output.
+    """Return the configuration with a local output folder, and the output.
 
     Args:
         config: with absolute paths.
-        names: what of the store is brought here; None: everything.
+        names: what to fetch from the store; None: everything.
 
     Raises:
-        StorageError: the store does not answer, or has no such bucket.
+        StorageError: the store does not respond, or has no such bucket.
     """
     if on_disk(config.output):
         return config, Output(config.output)
-    # It takes a part of a second to import.
+    # Importing it takes a fraction of a second.
     from components.storage.mirror import Mirror
 
     url, folder = config.output, working_folder(config)
@@ -131,7 +131,7 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise StorageError(
-            f"Cannot write to {folder} ({error.strerror}): name another --working_copy."
+            f"Cannot write to {folder} ({error.strerror}): choose another --working_copy."
         ) from error
     mirror = Mirror(
         url,
@@ -145,7 +145,7 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
 
 
 def working_folder(config: Config) -> str:
-    """Return the folder of this machine that a run works in.
+    """Return the local folder that a run works in.
 
     Args:
         config: with absolute paths.
@@ -156,7 +156,7 @@ def working_folder(config: Config) -> str:
 
 
 def _default_folder(url: str) -> Path:
-    """Return the folder of this user for a URL, named after it.
+    """Return the user's folder for a URL, named after it.
 
     Source: `XDG_STATE_HOME` in the XDG Base Directory Specification.
     """
@@ -166,7 +166,7 @@ def _default_folder(url: str) -> Path:
 
 
 def _rank(name: str) -> int:
-    """Return when a file is stored: first what others point to, then what points to it."""
+    """Return the order in which a file is stored: first what others refer to."""
     if name.startswith((f"{_LAYOUT.runs}/", _LAYOUT.metadata)) or "/" not in name:
         return 2
     return int(os.path.basename(name) in _POINTERS)

@@ -1,4 +1,4 @@
-"""What is done about an output folder whose bookkeeping is damaged: without TFX, in a moment."""
+"""Finds and repairs damaged bookkeeping of an output folder, quickly and without TFX."""
 
 from __future__ import annotations
 
@@ -12,31 +12,27 @@ from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
 
-# ML Metadata keeps its version there.
+# The table in which ML Metadata stores its version.
 _OURS = "MLMDEnv"
 
 
 def check_metadata(layout: Layout) -> None:
-    """Raise an error unless ML Metadata can use its file, or make one.
-
-    Raises:
-        StorageError: the file is damaged, or of another program.
-    """
+    """Raise `StorageError` if ML Metadata's file is damaged or belongs to another program."""
     if problem := find_problem(layout.metadata):
         raise StorageError(
-            f"{layout.metadata} cannot be used: {problem}. `local_runner.py runs --repair --output "
-            f"{layout.output}` sets it aside, or start with a new --output."
+            f"{layout.metadata} cannot be used: {problem}. run `local_runner.py runs --repair "
+            f"--output {layout.output}` to set it aside, or choose a new --output."
         )
 
 
 def find_problem(path: str) -> str:
-    """Say what is wrong with the file of ML Metadata; "" if nothing is, or there is none."""
+    """Return what is wrong with ML Metadata's file; "" if it is fine or does not exist."""
     if not os.path.lexists(path):
         return ""
     if not os.path.isfile(path):
         return "it is not a regular file"
     try:
-        # For writing, as a kill may have left a transaction that has to be rolled back first.
+        # Opened for writing, as a kill may have left a transaction to roll back.
         with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=rw", uri=True)) as store:
             [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
             tables = {name for [name] in store.execute("SELECT name FROM sqlite_master")}
@@ -44,7 +40,7 @@ def find_problem(path: str) -> str:
         return str(error)
     if verdict != "ok":
         return " ".join(str(verdict).split())
-    return "" if _OURS in tables or not tables else "it is a database of another program"
+    return "" if _OURS in tables or not tables else "it is another program's database"
 
 
 def _quote(path: str) -> str:
@@ -52,34 +48,34 @@ def _quote(path: str) -> str:
 
 
 def set_leftovers_aside(layout: Layout) -> str:
-    """Move results away that no metadata describes; return a sentence, "" if there were none.
+    """Move away results without metadata; return a message, or "" if there are none.
 
-    ML Metadata numbers them anew, from 1 on: they would be mixed with those of the next run.
+    A new ML Metadata numbers results from 1 again, so they would mix with those of the next run.
     """
     if os.path.exists(layout.metadata) or not os.path.isdir(layout.artifacts):
         return ""
     if not any(os.scandir(layout.artifacts)):
         return ""
     place = _set_aside(layout, [layout.artifacts])
-    return f"{layout.artifacts} holds results that no metadata describes: moved to {place}."
+    return f"{layout.artifacts} had results without metadata; they were moved to {place}."
 
 
 def repair(layout: Layout) -> Iterator[str]:
-    """Set aside what cannot be read; yield a sentence for each thing that was done.
+    """Set unreadable metadata and records aside; yield a message for each repair.
 
-    Pushed models, checkpoints, statistics and the images stay where they are.
+    Pushed models, checkpoints, statistics and images stay.
     """
     if problem := find_problem(layout.metadata):
         damaged = [layout.metadata, f"{layout.metadata}-journal", layout.artifacts]
         place = _set_aside(layout, damaged)
         yield (
-            f"Metadata and results of earlier runs were moved to {place} ({problem}): the next run "
-            "begins anew. Remove that folder when nothing in it is needed."
+            f"Metadata and results of earlier runs were moved to {place} ({problem}). The next run "
+            "starts from scratch. Remove that folder when you no longer need it."
         )
     for name in os.listdir(layout.runs) if os.path.isdir(layout.runs) else []:
         if os.path.exists(layout.record(name)) and not _is_readable(layout, name):
             place = _set_aside(layout, [os.path.dirname(layout.record(name))])
-            yield f"The record of the run {name} could not be read: moved to {place}."
+            yield f"The record of run {name} was unreadable and was moved to {place}."
 
 
 def _is_readable(layout: Layout, run_id: str) -> bool:
@@ -91,7 +87,7 @@ def _is_readable(layout: Layout, run_id: str) -> bool:
 
 
 def _set_aside(layout: Layout, paths: list[str]) -> str:
-    """Move files and folders to a new folder of the output; return its path."""
+    """Move files and folders to a new folder in the output; return its path."""
     place = os.path.join(layout.output, time.strftime("set-aside-%Y%m%d-%H%M%S"))
     number = 1
     while os.path.exists(folder := place if number == 1 else f"{place}-{number}"):

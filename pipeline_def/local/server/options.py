@@ -18,7 +18,7 @@ from components.contract.configuration import (
     require,
 )
 from pipeline_def.config.command_line import parse_plain
-from pipeline_def.local.output.places import OUTPUT_SCHEMES, locate
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, locate
 
 SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
 

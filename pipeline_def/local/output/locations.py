@@ -1,4 +1,4 @@
-"""Where `--data` and `--output` are: folders of this machine, or URLs of stores."""
+"""Locations of `--data` and `--output`: local folders, or URLs of stores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from components.storage.artifact_files import on_disk
 from pipeline_def.config.config import Config
 
 OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
-"""Stores that a local run can write to, through a working copy on this machine."""
+"""Stores that a local run can write to, through a local working copy."""
 
 _FILE = "file://"
-# Of fsspec's protocols, those that hold no folders of images, ask for a password or need a wrapper.
+# Protocols of fsspec that have no folders of images, ask for a password or wrap others.
 _NO_STORES = {
     "ftp",
     "sftp",
@@ -28,7 +28,7 @@ _NO_STORES = {
     "filecache",
     "simplecache",
 }
-# A path may hold a colon, but hardly ever a word before one and a slash, or a store's name.
+# A path may contain a colon, but hardly a word, a colon and a slash, or the name of a store.
 _URL = re.compile(
     rf"([A-Za-z][A-Za-z0-9+.-]+(?=:/)|{'|'.join(OUTPUT_SCHEMES)}):(/{{0,2}})(.*)", re.DOTALL
 )
@@ -39,12 +39,11 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
 
     Args:
         place: path or URL.
-        option: that names it.
-        schemes: that may be used; None: all that fsspec knows.
+        option: its option, for messages.
+        schemes: supported ones; None: all of fsspec's.
 
     Raises:
-        ConfigurationError: the URL is of another kind, or none that can be meant; the path is no
-            text.
+        ConfigurationError: the URL is malformed or not supported, or the path is not UTF-8.
     """
     if place.startswith(f"{_FILE}/"):
         place = place.removeprefix(_FILE)
@@ -53,41 +52,41 @@ def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
     scheme, slashes, rest = url.groups()
     if scheme not in (_data_schemes() if schemes is None else schemes):
         stores = ("gs", "s3", "minio") if schemes is None else schemes
-        usable = " or ".join(("a folder of this machine", *(f"{store}://…" for store in stores)))
-        raise ConfigurationError(f"--{option} is {place}, which cannot be used: name {usable}.")
+        urls = " or ".join(f"{store}://" for store in stores)
+        usable = f"a local folder or a URL with {urls}" if stores else "a local folder"
+        raise ConfigurationError(f"--{option} is {place}, which is not supported: use {usable}.")
     if slashes != "//" or rest.startswith("/") or not rest:
         raise ConfigurationError(
             f"--{option} is {place}: write it as {scheme}://{rest.strip('/') or 'bucket/folder'}."
         )
     if schemes is not None and {"", ".", ".."} & set(rest.rstrip("/").split("/")):
         # The working copy is named after it.
-        raise ConfigurationError(f"--{option} is {place}, which has a part that is empty, . or ...")
+        raise ConfigurationError(f"--{option} is {place}: no part of it may be empty, . or ...")
     return place.rstrip("/")
 
 
 def _check_text(path: str, option: str) -> str:
-    """Raise an error for a path whose bytes are no UTF-8, which reach Python as surrogates."""
+    """Reject a path that is not UTF-8; Python decodes its bytes as surrogates."""
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise ConfigurationError(
-            f"--{option} is {path}, which is no text in UTF-8, and ML Metadata takes no other "
-            f"paths: rename the folder."
+            f"--{option} is {path}, which is not UTF-8, as ML Metadata requires: rename the folder."
         ) from error
     return path
 
 
 def _data_schemes() -> set[str]:
-    """Return those of stores that fsspec can list a folder of."""
+    """Return the schemes of stores whose folders fsspec can list."""
     return {"minio", *fsspec.available_protocols()} - _NO_STORES
 
 
 def check_apart(config: Config) -> None:
-    """Raise an error if the output lies in the images, whatever links lead there."""
+    """Reject an output folder within the images; links are followed."""
     data, output = config.data, config.output
     if data and _is_within(_follow(output), _follow(data)):
         raise ConfigurationError(
-            f"--output {output} lies in --data, so its files would be taken for images: "
+            f"--output {output} lies in --data, where its files would be read as images: "
             f"choose another folder."
         )
 

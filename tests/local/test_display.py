@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import os
 import re
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from components.contract.progress import report_epoch, report_progress
-from pipeline_def.local.display import console
-from pipeline_def.local.summary import Summary
+from pipeline_def.local.display import progress, run_display
+from pipeline_def.local.display.progress import StepProgress
+from pipeline_def.local.display.run_display import RunDisplay, redirect_output
+from pipeline_def.local.display.summary_table import print_summary
+from pipeline_def.local.results import Summary
 from pipeline_def.runs.record import Step
 
 SUMMARY = Summary(
@@ -61,8 +65,8 @@ SUMMARY = Summary(
 
 
 def show_run(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_PLAIN_INTERVAL", 0.0)
-    display = console.RunDisplay(stream)
+    monkeypatch.setattr(run_display, "_PLAIN_INTERVAL", 0.0)
+    display = RunDisplay(stream)
     with display.running(total=2):
         display.step_started("Trainer")
         report_progress(done=3, total=20, unit="epochs", note="accuracy 0.5")
@@ -104,7 +108,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def train(stream: io.StringIO, epochs: int, *, stops_after: int) -> list[str]:
     """Show a training; return the lines that stay, without their step."""
     values = {"accuracy": 0.5, "val_accuracy": 0.25, "images_per_second": 1e6}
-    display = console.RunDisplay(stream)
+    display = RunDisplay(stream)
     with display.running(total=10):
         display.step_started("Trainer")
         for epoch in range(1, stops_after + 1):
@@ -144,7 +148,7 @@ def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.Mo
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
-    display = console.RunDisplay(stream)
+    display = RunDisplay(stream)
     with display.running(total=10):
         display.step_started("ImageExampleGen")
         for done in (1, 2):
@@ -155,13 +159,13 @@ def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.Mo
 
 
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
-    console.print_summary(SUMMARY, summary_file="/out/summary.json", seconds=61.4)
+    print_summary(SUMMARY, summary_file="/out/summary.json", seconds=61.4)
     lines = capsys.readouterr().out.splitlines()
     text = "\n".join(lines)
     assert "✓ Blessed: it may.\n" in text
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
     assert "less /out/rejects.jsonl" in text
-    assert "3 extra copies; images under several labels: 1\n" in text
+    assert "3 extra copies; images with several labels: 1\n" in text
     assert "less /out/d.jsonl" in text
     assert "30: class 0, class 1" in text
     assert text.count(": warning") == 5
@@ -170,7 +174,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert "To look at   finding 0: do 0\n" in text
     assert "finding 3" not in text
     assert text.count("… and 2 more, in the report") == 2
-    assert "0.9123 on test; with 95 % confidence 0.900 to 0.925" in text
+    assert "0.9123 on test; 95% confidence interval 0.900 to 0.925" in text
     assert "0.9000, version 17" in text
     [command] = [line for line in lines if "saved_model_cli" in line]
     assert command.endswith(f"--dir '{SUMMARY.pushed_model}'")
@@ -186,7 +190,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_many_classes_with_long_names_take_little_room(capsys: pytest.CaptureFixture[str]) -> None:
     summary = replace(SUMMARY, classes=["x" * 250] * 2000)
-    console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    print_summary(summary, summary_file="/out/summary.json", seconds=1)
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Classes")]
     assert "2,000: " + ", ".join(["x" * 60 + "…"] * 10) + ", … and 1,990 more" in line
 
@@ -201,7 +205,7 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     monkeypatch.chdir("/")
     reason = "; ".join(f"reason {number}" for number in range(30))
     summary = replace(SUMMARY, blessing_reason=reason, pushed_model="/out/pushed/17")
-    console.print_summary(summary, summary_file="/out/summary.json", seconds=61.4)
+    print_summary(summary, summary_file="/out/summary.json", seconds=61.4)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = shown.splitlines()
     assert "\x1b[1;32m✓ Blessed" in stream.getvalue()
@@ -224,12 +228,12 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
         baseline=None,
         rejected=0,
     )
-    console.print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    print_summary(summary, summary_file="/out/summary.json", seconds=1)
     text = capsys.readouterr().out
     assert "? Not blessed: nobody can tell.\n" in text
     assert "To look at   nothing found in 2 checks" in text
     assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
-    assert "0.9123 on eval, which also chose the weights: optimistic; with" in text
+    assert "0.9123 on eval, which also chose the weights, so slightly optimistic; 95%" in text
     assert "not pushed" in text
     assert "none: this is the first model" in text
     assert "rejects.jsonl" not in text
@@ -241,7 +245,7 @@ def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(
     with os.fdopen(1, "w", closefd=False) as stdout, os.fdopen(2, "w", closefd=False) as stderr:
         monkeypatch.setattr(sys, "stdout", stdout)
         monkeypatch.setattr(sys, "stderr", stderr)
-        with console.redirect_output("/dev/full"):
+        with redirect_output("/dev/full"):
             print("from Python", file=sys.stdout)
             with contextlib.suppress(OSError):
                 print("from Python", file=sys.stderr, flush=True)
@@ -255,10 +259,62 @@ def test_what_libraries_print_goes_to_the_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log"
-    with console.redirect_output(str(log)) as terminal:
+    with redirect_output(str(log)) as terminal:
         os.write(2, b"from C++\n")
         print("from Python", file=sys.__stderr__, flush=True)
         print("for the user", file=terminal)
     os.write(1, b"afterwards\n")
     assert capfd.readouterr().out == "for the user\nafterwards\n"
     assert log.read_text().splitlines() == ["from C++", "from Python"]
+
+
+def test_the_example() -> None:
+    failed, tried = doctest.testmod(progress)
+    assert tried
+    assert not failed
+
+
+def seconds_left(reports: list[tuple[float, float, float]], now: float) -> float | None:
+    """Return the estimate at `now` after reports of (time, done, total)."""
+    times = iter([*(time for time, _, _ in reports), now])
+    step = StepProgress(clock=lambda: next(times))
+    for _, done, total in reports:
+        step.report(done, total)
+    return step.seconds_left()
+
+
+@pytest.mark.parametrize(
+    ("reports", "now", "expected"),
+    [
+        pytest.param([], 0, None, id="nothing known"),
+        pytest.param([(5, 1, 10)], 9, None, id="one report says nothing of the pace"),
+        pytest.param([(100, 0.5, 10), (110, 1.5, 10)], 110, 85, id="fractions of epochs"),
+        pytest.param([(100, 40, 60), (110, 50, 60)], 110, 10, id="resumed: 40 were done before"),
+        pytest.param([(0, 1, 3), (60, 2, 3)], 80, 40, id="counts down between long epochs"),
+        pytest.param([(0, 1, 3), (60, 2, 3)], 500, 0, id="never negative"),
+        pytest.param([(0, 1, 3), (2, 3, 3)], 3, None, id="nothing is left"),
+        pytest.param(
+            [(0, 1, 30), (1, 30, 30), (20, 1, 5), (30, 2, 5)], 30, 30, id="a slower second phase"
+        ),
+        pytest.param(
+            [(0, 1, 30), (1, 20, 30), (20, 1, 30), (30, 2, 30)], 30, 280, id="of the same length"
+        ),
+    ],
+)
+def test_the_time_that_is_left(
+    reports: list[tuple[float, float, float]], now: float, expected: float | None
+) -> None:
+    left = seconds_left(reports, now)
+    assert left == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_last_line_of_a_phase_is_kept_when_the_next_one_begins() -> None:
+    step, lines = StepProgress(), []
+    for epoch in (1, 2, 3):
+        lines += step.keep(f"head {epoch}", done=epoch, total=60)
+        step.report(epoch, 60)
+    lines += step.keep("head 4", done=4, total=60)
+    step.report(4, 60)
+    step.report(0.5, 5)
+    lines += step.keep("fine-tune 1", done=1, total=5)
+    assert lines == ["head 3", "head 4", "fine-tune 1"]

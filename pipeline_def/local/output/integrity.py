@@ -1,6 +1,6 @@
-"""Which results of earlier steps are still whole; the others are made again, not taken as cached.
+"""Finds incomplete results of earlier steps, so that they are rebuilt instead of taken as cached.
 
-TFX's cache looks at no more than whether the folder of an artifact is there.
+TFX's cache checks only that the folder of an artifact exists.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipeline_def.runs.record import Step
 _Files = Mapping[str, int]
 """Path below the artifact's folder → bytes."""
 
-# The log of the first part of a training, which the next run goes on with.
+# The log of a training that the next run resumes.
 _LOGS = "model_run"
 
 
 def note_files(layout: Layout, step: Step) -> None:
-    """Note which files a step has left, for later runs."""
+    """Note the files that a step wrote, for later runs."""
     _note(layout, [output.uri for output in step.outputs.values()])
 
 
@@ -38,15 +38,15 @@ def _note(layout: Layout, uris: Sequence[str]) -> None:
     with open(layout.files, "a", encoding="utf-8") as file:
         for uri in uris:
             note = {"uri": uri, "files": _list_files(uri)}
-            # After a line of its own, as a kill may have cut the last one short.
+            # On a new line, as a kill may have truncated the last one.
             file.write(f"\n{json.dumps(note)}\n")
 
 
-def drop_lost(layout: Layout) -> list[str]:
-    """Take from ML Metadata what is not whole any more, and what was running when it was killed.
+def drop_incomplete(layout: Layout) -> list[str]:
+    """Mark incomplete artifacts as deleted in ML Metadata, and killed executions as failed.
 
     Returns:
-        The folders of what is lost, sorted.
+        The folders of the incomplete artifacts, sorted.
     """
     if not os.path.exists(layout.metadata):
         return []
@@ -54,7 +54,7 @@ def drop_lost(layout: Layout) -> list[str]:
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [artifact for artifact in artifacts if not _is_whole(artifact, noted)]
+        lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
         uris = frozenset(artifact.uri for artifact in artifacts)
@@ -65,27 +65,27 @@ def drop_lost(layout: Layout) -> list[str]:
         ]
         for execution in running:
             execution.last_known_state = Execution.FAILED
-            _remove_halves(layout, execution.id, kept=uris)
+            _remove_unfinished(layout, execution.id, kept=uris)
         handle.store.put_artifacts(lost)
         handle.store.put_executions(running)
     gone = {artifact.uri for artifact in lost}
-    # Of a run that was killed when a step was done and its files were not noted yet.
+    # A run may have been killed after a step ended and before its files were noted.
     _note(layout, [a.uri for a in artifacts if a.uri not in gone | noted.keys()])
     return sorted(gone)
 
 
-def _remove_halves(layout: Layout, execution: int, *, kept: frozenset[str]) -> None:
-    """Remove what a step had written when it was killed: nothing else would ever do so."""
+def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) -> None:
+    """Remove what a killed step has written; nothing else would."""
     for folder in Path(layout.artifacts).glob(f"[!.]*/*/{execution}"):
-        # The artifact of a number or a text is the file in its folder.
+        # The artifact of a number or a text is a file in the folder.
         is_kept = not kept.isdisjoint((str(folder), str(folder / "value")))
         if not is_kept and folder.parent.name != _LOGS:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_whole(artifact: Artifact, noted: Mapping[str, _Files]) -> bool:
+def _is_complete(artifact: Artifact, noted: Mapping[str, _Files]) -> bool:
     if not on_disk(artifact.uri):
-        # A request for each file would cost more than a step that fails for one.
+        # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
         return False
@@ -108,7 +108,7 @@ def _list_files(folder: str) -> dict[str, int]:
 
 
 def _read_notes(path: str) -> Iterator[tuple[str, _Files]]:
-    """Yield the notes, the newest last; one that a kill has cut short is none."""
+    """Yield the notes, newest last, and skip truncated ones."""
     if not os.path.exists(path):
         return
     with open(path, encoding="utf-8", errors="replace") as file:

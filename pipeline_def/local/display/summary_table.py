@@ -1,0 +1,146 @@
+"""The table that ends a run: verdict, figures, paths, next commands and times."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from components.contract.printable import format_duration
+from components.storage.artifact_files import on_disk
+from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
+from pipeline_def.local.results import Summary
+
+_MOST_WARNINGS = 5
+_MOST_FINDINGS = 3
+_MOST_CLASSES = 10
+# Characters of a class name; a folder's name can have 255 bytes.
+_LONGEST_NAME = 60
+_LONGEST_BAR = 30
+# Outcome of the verdict → sign before it, color.
+_SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
+
+
+def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
+    """Print the summary of a run that took `seconds`."""
+    console = Console(highlight=False)
+    sign, color = _SIGNS[summary.outcome]
+    console.print()
+    for line in wrap(console, f"{sign} {summary.headline}"):
+        console.print(Text(line, f"bold {color}"), soft_wrap=True)
+    for name, text in (*_model_rows(summary), *_data_rows(summary), *_findings(summary)):
+        print_row(console, name, text)
+    console.print()
+    for name, text in _paths(summary, summary_file):
+        print_whole(console, name, text)
+    console.print()
+    for number, text in enumerate(list_times(summary.nodes, seconds, width=console.width)):
+        print_row(console, "" if number else "Times", text)
+    console.print(f"\nDone in {format_duration(seconds)}.", soft_wrap=True)
+
+
+def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    low, high = summary.accuracy_interval
+    split = summary.evaluated_on
+    if split == summary.weights_chosen_on:
+        split += ", which also chose the weights, so slightly optimistic"
+    accuracy = summary.metrics["accuracy"]
+    yield "Accuracy", f"{accuracy:.4f} on {split}; 95% confidence interval {low:.3f} to {high:.3f}"
+    yield "Reasons", summary.blessing_reason
+    baseline = "none: this is the first model"
+    if summary.baseline:
+        baseline = f"{summary.baseline['accuracy']:.4f}, version {summary.baseline['version']}"
+    yield "Baseline", baseline
+
+
+def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
+    yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
+    if summary.duplicates:
+        conflicts, leaks = summary.label_conflicts, summary.in_several_splits
+        more = f"; images with several labels: {conflicts:,}" if conflicts else ""
+        more += f"; in several splits: {leaks:,}" if leaks else ""
+        yield "Duplicates", f"{summary.duplicates:,} extra copies{more}"
+    yield from _list_first("Warnings", summary.warnings, _MOST_WARNINGS)
+    yield "Classes", _shorten(summary.classes)
+    rate, waited = (summary.training[key] for key in ("images_per_second", "input_wait_fraction"))
+    yield "Training", f"{rate:,.0f} images/s, {waited:.1%} of the time waiting for input"
+    if summary.training["advice"]:
+        yield "", summary.training["advice"]
+    if retries := summary.store_retries:
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in retries.items())
+        yield "Retries", f"{sum(retries.values()):,} requests to stores were retried: {causes}"
+
+
+def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
+    findings = [f"{finding['text']}: {finding['advice']}" for finding in summary.findings]
+    yield from _list_first("To look at", findings, _MOST_FINDINGS)
+    if not findings:
+        checks = len(summary.looked_at)
+        yield "To look at", f"nothing found in {checks} checks, which the report lists"
+
+
+def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, str]]:
+    for number, text in enumerate(texts[:most]):
+        yield "" if number else title, text
+    if len(texts) > most:
+        yield "", f"… and {len(texts) - most} more, in the report"
+
+
+def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
+    """Yield paths, and commands that show what is there."""
+    paths = {name: shlex.quote(_shown(path)) for name, path in summary.paths.items()}
+    yield "Report", paths["report"]
+    yield "Numbers", shlex.quote(_shown(summary_file))
+    model = shlex.quote(_shown(summary.pushed_model)) if summary.pushed_model else ""
+    yield "Model", model or "not pushed"
+    commands = [f"uv run tensorboard --logdir {paths['training_logs']}"]
+    if model:
+        commands.insert(0, f"uv run saved_model_cli show --all --dir {model}")
+    if summary.rejected:
+        commands.append(f"less {paths['rejects']}")
+    if summary.duplicates:
+        commands.append(f"less {paths['duplicates']}")
+    for number, command in enumerate(commands):
+        yield "" if number else "Next", command
+
+
+def _shown(path: str) -> str:
+    """Return a path relative to the current folder if it lies below it."""
+    if not on_disk(path):
+        return path
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _shorten(names: list[str]) -> str:
+    more = f", … and {len(names) - _MOST_CLASSES:,} more" if len(names) > _MOST_CLASSES else ""
+    shown = (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
+    return f"{len(names):,}: {', '.join(itertools.islice(shown, _MOST_CLASSES))}{more}"
+
+
+def list_times(
+    nodes: Mapping[str, Mapping[str, Any]], total: float, *, width: int
+) -> Iterator[str]:
+    """Yield a line with a bar for each step in running order, and for the rest of the run.
+
+    Args:
+        nodes: step → `seconds`, and whether it was `cached`.
+        total: seconds of the run, including loading TensorFlow and TFX.
+        width: characters of the terminal, which limit the bars.
+    """
+    rest = max(0.0, total - sum(node["seconds"] for node in nodes.values()))
+    rows = [(name, node["seconds"], node["cached"]) for name, node in nodes.items()]
+    rows.append(("loading and rest", rest, False))
+    longest = max(len(name) for name, _, _ in rows)
+    for name, seconds, cached in rows:
+        took = "cached" if cached else format_duration(seconds)
+        fraction = seconds / total if total else 0.0
+        line = f"{name:<{longest}}  {took:>12}  {fraction:>4.0%}"
+        room = max(0, min(width - INDENT - len(line) - 3, _LONGEST_BAR))
+        yield f"{line}  {'█' * round(fraction * room)}".rstrip()
