@@ -55,6 +55,8 @@ def _read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[
 def _source(path: str) -> Any:
     """Return what pyarrow can read by row groups; files in object stores are read whole."""
     if on_disk(path):
+        # pyarrow's own error has no `filename`.
+        os.stat(path)
         return path
     with open_file(path, "rb") as file:
         return pa.BufferReader(file.read())

@@ -32,8 +32,8 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "cnn at 32 x 32 pixels" in text
     assert "eval and train: 7" in text
     assert (
-        "Advice about 24 images will judge the model, so that its accuracy is known to ± 0.20"
-        in text
+        "Advice the model will be evaluated on about 24 images, so the accuracy will be known only "
+        "to ± 0.20" in text
     )
     assert "Splits The eval split is used both to pick and to score the model" in text
     assert "Warning" not in text
