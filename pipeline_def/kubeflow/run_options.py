@@ -99,7 +99,7 @@ def make_request(options: argparse.Namespace, name: str | None, *, target: Targe
         parameters=_parse_parameters(options.parameter, specification),
         pipeline_root=options.pipeline_root,
         service_account=options.service_account,
-        cache=False if options.no_cache else None,
+        no_cache=options.no_cache,
     )
 
 

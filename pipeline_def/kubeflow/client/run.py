@@ -25,17 +25,17 @@ class RunRequest:
     parameters: Mapping[str, Parameter]
     pipeline_root: str | None = None
     service_account: str | None = None
-    cache: bool | None = None
-    """Overrides the setting of every task; None: as specified."""
+    no_cache: bool = False
+    """Whether every step runs, whatever is in the cache."""
 
 
 @dataclass(frozen=True)
 class StartedRun:
-    """A started run: its ID, its page, and the pipeline version it runs."""
+    """A started run."""
 
     run_id: str
     url: str
-    version: str | None = None
+    """Its page."""
 
 
 @dataclass(frozen=True)

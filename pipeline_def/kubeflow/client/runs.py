@@ -38,10 +38,10 @@ class ListedRun:
 
 def start_run(api: Api, request: RunRequest, *, experiment: str, version: str | None) -> StartedRun:
     """Upload the specification as a new version of its pipeline and start a run of it."""
-    body, name = prepare_run(api, request, experiment=experiment, version=version)
+    body = prepare_run(api, request, experiment=experiment, version=version)
     run = api.call("RunServiceApi", "run_service_create_run", "start a run", body)
     run_id = field_of(run, "run_id", api)
-    return StartedRun(run_id, run_url(api.connection, run_id), name)
+    return StartedRun(run_id, run_url(api.connection, run_id))
 
 
 def run_url(connection: Connection, run_id: str) -> str:

@@ -54,7 +54,7 @@ def add_schedule(
             f"The schedule {request.name} exists: remove it with `kfp_runner.py schedule --remove "
             f"{request.name}`, or choose another --name."
         )
-    body, _ = prepare_run(api, request, experiment=experiment, version=version)
+    body = prepare_run(api, request, experiment=experiment, version=version)
     body |= {
         "trigger": {"cron_schedule": {"cron": read_cron(cron)}},
         "mode": "ENABLE",

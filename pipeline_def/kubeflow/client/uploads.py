@@ -20,8 +20,8 @@ from pipeline_def.kubeflow.client.run import RunRequest
 
 def prepare_run(
     api: Api, request: RunRequest, *, experiment: str, version: str | None
-) -> tuple[dict[str, Any], str]:
-    """Return the fields of a run or schedule, and the name of the uploaded pipeline version.
+) -> dict[str, Any]:
+    """Upload the specification and return the fields that a run or a schedule of it has.
 
     Pipeline and experiment are created if missing. Without `version`, the version is named by the
     time (UTC) and the digest of the upload. A given version must be new.
@@ -41,7 +41,7 @@ def prepare_run(
         )
     version_id = found[0] if found else _upload(api, pipeline_id, name, text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
-    fields = {
+    return {
         "display_name": request.name,
         "experiment_id": experiment_id,
         "pipeline_version_reference": {
@@ -51,7 +51,6 @@ def prepare_run(
         "runtime_config": config,
         **_present(service_account=request.service_account),
     }
-    return fields, name
 
 
 def find_experiment(api: Api, name: str) -> str:
@@ -75,16 +74,13 @@ def field_of(response: dict[str, Any], name: str, api: Api) -> str:
 
 
 def _uploaded_text(request: RunRequest) -> str:
-    """Return the file, or the specification with another cache setting.
-
-    The API has no such setting for a run of a version.
-    """
-    if request.cache is None:
+    """Return the file, or the specification without caching: a run has no such setting."""
+    if not request.no_cache:
         return Path(request.path).read_text(encoding="utf-8")
     documents = copy.deepcopy(request.documents)
     for component in [documents[0]["root"], *documents[0].get("components", {}).values()]:
         for task in component.get("dag", {}).get("tasks", {}).values():
-            task["cachingOptions"] = {"enableCache": request.cache}
+            task["cachingOptions"] = {"enableCache": False}
     return str(yaml.safe_dump_all(documents, sort_keys=False))
 
 

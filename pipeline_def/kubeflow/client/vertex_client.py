@@ -57,7 +57,7 @@ def start_run(location: Location, request: RunRequest) -> StartedRun:
             template_path=request.path,
             pipeline_root=request.pipeline_root,
             parameter_values=dict(request.parameters),
-            enable_caching=request.cache,
+            enable_caching=False if request.no_cache else None,
             project=location.project,
             location=location.region,
         )

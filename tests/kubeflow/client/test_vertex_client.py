@@ -145,7 +145,7 @@ def test_the_job_that_is_asked_for(
         spec,
         parameters={"epochs": 300, "rate": 0.5, "data": "300", "flip": True},
         service_account="runner@my-project.iam.gserviceaccount.com",
-        cache=False,
+        no_cache=True,
     )
     (request,) = vertex.created
     job = request.pipeline_job
