@@ -1,7 +1,6 @@
-"""Draws which package imports which: `uv run python -m docs.draw_architecture`.
+"""Draws the imports between packages: `uv run python -m docs.draw_architecture`.
 
-Reads the imports, not a description of them, and writes `docs/architecture.svg`. An import that
-follows from two others is left out. Prints how many levels of modules import one another.
+Reads the imports and writes `docs/architecture.svg`, without the arrows that others imply.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from docs.diagram import Box, draw_arrow, draw_page
 
 _ROOTS = ("components", "pipeline_def")
 _WIDTH, _HEIGHT = 126, 52
-# From middle to middle of boxes beside and above one another, and around all of them, pixels.
+# Pixels between the centers of boxes, horizontally and vertically, and the margin.
 _ACROSS, _UP, _AROUND = 156, 118, 20
-_COLOURS = {"components": "#dceedd", "pipeline_def": "#dde7f5"}
+_COLORS = {"components": "#dceedd", "pipeline_def": "#dde7f5"}
 
 Edges = Mapping[str, frozenset[str]]
 
 
 def main() -> None:
-    """Draw the packages, the ones that import nothing at the bottom."""
+    """Draw the packages; those without imports are at the bottom."""
     graph = grimp.build_graph(*_ROOTS, exclude_type_checking_imports=True)
     edges = _reduce(_between_packages(graph))
     target = Path(__file__).with_name("architecture.svg")
     target.write_text(_draw(edges), encoding="utf-8")
-    print(f"{len(edges)} packages; modules import one another {_depth(graph)} levels deep")
+    print(target)
 
 
 def _package(module: str) -> str:
@@ -48,7 +47,7 @@ def _between_packages(graph: grimp.ImportGraph) -> Edges:
 
 
 def _reduce(edges: Edges) -> Edges:
-    """Leave out what another import implies."""
+    """Drop the imports that others imply."""
 
     @functools.cache
     def reach(package: str) -> frozenset[str]:
@@ -69,12 +68,6 @@ def _levels(edges: Edges) -> dict[str, int]:
         return max((level(name) + 1 for name in edges[package]), default=0)
 
     return {package: level(package) for package in sorted(edges)}
-
-
-def _depth(graph: grimp.ImportGraph) -> int:
-    modules = {m for m in graph.modules if m.count(".") and not graph.find_children(m)}
-    edges = {m: frozenset(graph.find_modules_directly_imported_by(m) & modules) for m in modules}
-    return 1 + max(_levels(edges).values())
 
 
 def _draw(edges: Edges) -> str:
@@ -104,7 +97,7 @@ def _draw(edges: Edges) -> str:
 
 def _box(package: str, x: float, y: float) -> Box:
     root, _, name = package.partition(".")
-    return Box(f"{root}.\n{name}", x, y, _WIDTH, _HEIGHT, fill=_COLOURS[root])
+    return Box(f"{root}.\n{name}", x, y, _WIDTH, _HEIGHT, fill=_COLORS[root])
 
 
 def _untangle(rows: dict[int, list[str]], edges: Edges) -> None:

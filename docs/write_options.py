@@ -67,3 +67,4 @@ def _facts(option: Option) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
+    print(PAGE)

@@ -81,14 +81,11 @@ def test_verdict(options: dict[str, Any], target: float | None, use: str, bottle
     assert "costs 200 µs per image" in text
 
 
-def spread(measured: dict[str, Any], width: float) -> dict[str, Any]:
-    """Return the same medians, each in a range of `width` of them to either side."""
-    ways = (1 - width, 1, 1 + width)
-    rungs = [
-        rung | {"images_per_second": [RATES[rung["name"]] * of for of in ways]}
-        for rung in measured["rungs"]
-    ]
-    return measured | {"rungs": rungs}
+def widen(measured: dict[str, Any], width: float) -> dict[str, Any]:
+    """Return the same medians with ranges of `width` of them to either side."""
+    for rung in measured["rungs"]:
+        rung["images_per_second"] = [RATES[rung["name"]] * of for of in (1 - width, 1, 1 + width)]
+    return measured
 
 
 @pytest.mark.parametrize(
@@ -96,29 +93,25 @@ def spread(measured: dict[str, Any], width: float) -> dict[str, Any]:
     [
         pytest.param(0.02, "costs 200 µs per image", id="the ranges are apart"),
         pytest.param(0.3, "within the noise; files one by one give 1,000 (700", id="they meet"),
+        pytest.param(
+            0.3, "reader indexed against prefetch: reader streamed: within the noise", id="a step"
+        ),
     ],
 )
-def test_what_lies_within_the_noise_is_said_to(width: float, said: str) -> None:
-    verdict = judge(spread(results(), width), target=None)["verdict"]
-    assert said in " ".join(verdict)
+def test_differences_within_the_noise_are_named(width: float, said: str) -> None:
+    assert said in " ".join(judge(widen(results(), width), target=None)["verdict"])
 
 
-def test_a_difference_the_wrong_way_is_no_negative_cost() -> None:
+def test_a_difference_in_the_other_direction_saves_time() -> None:
     swapped = results()
     rungs = {rung["name"]: rung for rung in swapped["rungs"]}
     rungs["files one by one"]["images_per_second"] = [1500, 1510, 1520]
-    [line] = [s for s in judge(swapped, target=None)["verdict"] if "Bundling" in s]
-    assert "saves 138 µs" in line
-    assert "-" not in line
+    assert "saves 138 µs" in " ".join(judge(swapped, target=None)["verdict"])
 
 
-def test_steps_that_brought_nothing_are_named() -> None:
-    text = " ".join(judge(spread(results(), 0.3), target=None)["verdict"])
-    assert "reader indexed against prefetch: reader streamed: within the noise" in text
-    assert "the difference is within the noise" not in text
-    unclear = results()
+def test_an_unclear_bottleneck_is_called_unclear() -> None:
+    unclear = results(found=10**9)
     unclear["limits"][DECODE_LIMIT] = [9000, 10_000, 11_000]
-    unclear["found"] = 10**9
     text = " ".join(judge(unclear, target=None)["verdict"])
     assert "10,000 (9,000 to 11,000) (0.60 x)" in text
     assert "decoding, or requests and parsing (the difference is within the noise)" in text

@@ -55,10 +55,9 @@ def name_program(command: str) -> tuple[str, list[str]]:
 
 
 class Parsed(BaseException):
-    """The command line of a runner is right, and would be acted upon now."""
+    """The command line is valid."""
 
     def __init__(self, config: Config | None = None) -> None:
-        """With the configuration that was parsed, if the command has one."""
         super().__init__()
         self.config = config
 
@@ -92,7 +91,6 @@ def stopped_runners() -> Iterator[None]:
 
 
 def is_parsed(program: str) -> bool:
-    """Whether `check_arguments` knows a program."""
     known = program in RUNNERS or program in ("pytest", "e2e")
     return known or program.startswith("benchmarks.")
 
@@ -122,7 +120,6 @@ def _ask_program(program: str, arguments: list[str]) -> str:
 
 
 def _resolve(config: Config) -> str:
-    """Make the choices that follow from images, as before a run."""
     try:
         resolve(config, shorter_side=100, images=3_000)
     except ValueError as error:
@@ -131,7 +128,6 @@ def _resolve(config: Config) -> str:
 
 
 def _check_pytest(arguments: list[str]) -> str:
-    """Return what is wrong with the arguments of pytest: paths and marks that do not exist."""
     paths = [word for word in arguments if "/" in word]
     missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
     if missing:
@@ -142,7 +138,6 @@ def _check_pytest(arguments: list[str]) -> str:
 
 
 def must_say_what_it_needs(command: str) -> bool:
-    """Whether a command asks for what not every machine has."""
     program, arguments = name_program(command)
     if program == "kfp_runner.py" and arguments[:1] == ["compile"]:
         return False

@@ -1,9 +1,8 @@
-"""The code in Markdown files: fenced blocks, inline code, and the commands among them.
+"""Finds code and commands in Markdown files.
 
-What a command needs and few machines have is said by a comment, which readers do not see:
-`<!-- needs a cluster -->` on a line of its own is for the next block or paragraph, within a line
-for that line; `<!-- needs the internet: pip, uv sync -->` is for commands with one of these words.
-`<!-- tested by tests/test_wheel.py: uv build -->` says which test runs a command.
+A comment says what a command needs: `<!-- needs a cluster -->` on its own line is for the next
+block or paragraph, within a line for that line; `<!-- needs the internet: pip, uv sync -->` is for
+commands with one of these words. `<!-- tested by tests/test_wheel.py -->` names a test instead.
 """
 
 from __future__ import annotations
@@ -36,57 +35,46 @@ _FOR = re.compile(r"# (?P<name>\S+), for: (?P<command>.+)")
 
 @dataclass(frozen=True)
 class Mark:
-    """What a comment says of commands."""
-
-    kind: str
-    """`needs` or `tested by`."""
+    kind: str  # "needs" or "tested by"
     what: str
-    words: tuple[str, ...] = ()
-    """The commands that it is for have one of these words; none: it is for all of them."""
+    words: tuple[str, ...] = ()  # commands it is for contain one of them; empty: all commands
 
     def is_for(self, command: str) -> bool:
-        """Whether it is about a command."""
         return not self.words or any(word in command for word in self.words)
 
 
 @dataclass(frozen=True)
 class Code:
-    """A block of code, or a piece of inline code."""
+    """A block of code, or inline code."""
 
     text: str
-    language: str
-    """That of a block, "" if it names none; `INLINE` for inline code."""
+    language: str  # of a block, "" if unnamed; or INLINE
     page: str
     line: int
     marks: tuple[Mark, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of the file that a block of YAML is meant for; "" if it says none."""
+        """File name that a block of YAML gives itself, or ""."""
         found = _FOR.match(self.text)
         return found["name"] if found else ""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A simple command: neither `&&` nor a comment in it."""
+    """A simple command, without `&&` and comments."""
 
     text: str
-    where: str
-    """Page and line."""
+    where: str  # page and line
     needs: str = ""
-    """What it cannot run without, as the Markdown says."""
     tested_by: str = ""
-    """The file of the test that runs it, likewise."""
 
 
 def read_page(page: str) -> list[Code]:
-    """Return the code of a page of `PAGES`."""
     return read_code((ROOT / page).read_text(encoding="utf-8"), page)
 
 
 def read_code(text: str, page: str = "page.md") -> list[Code]:
-    """Return all code of a text, in order."""
     return list(_read(text.splitlines(), page))
 
 
@@ -112,7 +100,6 @@ def _read(lines: list[str], page: str) -> Iterator[Code]:
 
 
 def _find_line(pattern: re.Pattern[str], lines: list[str], first: int) -> int:
-    """Return the number of the first line that matches, or that of the end."""
     return next((n for n in range(first, len(lines)) if pattern.match(lines[n])), len(lines))
 
 
@@ -126,7 +113,6 @@ def _read_marks(line: str) -> tuple[Mark, ...]:
 def _read_inline(
     lines: list[str], page: str, first: int, marks: tuple[Mark, ...]
 ) -> Iterator[Code]:
-    """Yield the inline code of a paragraph, which may go on in the next line."""
     text = "\n".join(lines)
     for found in _INLINE_CODE.finditer(text):
         line = text.count("\n", 0, found.start())
@@ -135,7 +121,7 @@ def _read_inline(
 
 
 def find_commands(code: Code) -> Iterator[Command]:
-    """Yield the commands of a block of shell, a line for a shell in YAML, or inline code."""
+    """Yield the commands of a shell block, of inline code, or of a YAML block's first line."""
     for number, line in _command_lines(code):
         for part in re.split(r"\s+&&\s+|\s+&\s*$|;\s+", line):
             if part.strip():

@@ -1,4 +1,4 @@
-"""What the documentation names in passing: options, fields of the configuration, files, links."""
+"""Finds options, fields, commands, files, tests and links in the docs that do not exist."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ def _files() -> frozenset[str]:
 
 
 def find_unknown_names(code: Code) -> Iterator[str]:
-    """Yield what a piece of inline code names and there is not."""
     if code.language == INLINE:
         missing = (*_unknown_commands(code.text), *_unknown_options(code.text))
         for name in (*missing, *_unknown_file(code.text)):
@@ -95,17 +94,15 @@ def _tests() -> str:
 
 
 def _is_field(name: str) -> bool:
-    """Whether a name is that of an option, or of an entry of one that holds entries by name."""
     return any(name == option or name.startswith(f"{option}.") for option in list_options())
 
 
 def _is_file(name: str) -> bool:
-    """Whether a file has this path, or ends with it, as where a paragraph is about its folder."""
+    """Return whether a file has this path, or one that ends with it."""
     return name in _MADE or any(f"/{file}".endswith(f"/{name.lstrip('/')}") for file in _files())
 
 
 def find_broken_links(text: str, page: str) -> Iterator[str]:
-    """Yield the links of a page to files or headings that there are not."""
     folder = (ROOT / page).parent
     for link in _LINK.findall(_BLOCK.sub("", text)):
         path, _, heading = link.partition("#")
@@ -119,6 +116,5 @@ def find_broken_links(text: str, page: str) -> Iterator[str]:
 
 
 def _headings(text: str) -> set[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

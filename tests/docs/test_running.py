@@ -46,7 +46,6 @@ def is_run(command: Command) -> bool:
 
 
 def _compiled() -> str:
-    """Return where the first specification is compiled."""
     return next(command.where for command in ALL if "kfp_runner.py compile" in command.text)
 
 
@@ -55,13 +54,10 @@ COMMANDS = {command.text: command for command in ALL if is_run(command)}
 
 @dataclass(frozen=True)
 class Place:
-    """A copy of the repository in which the pipeline has been run."""
-
     root: Path
     summary: dict[str, Any]
 
     def run(self, command: str, *more: str) -> str:
-        """Run a command as a user types it; return what it printed."""
         done = subprocess.run(
             ["bash", "-c", command, *more],
             cwd=self.root,
@@ -102,7 +98,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def _write_photos(root: Path) -> None:
-    """Save the block of YAML as it says, for a folder of small pictures."""
     write_folder(root / "photos", each=20)
     [block] = (piece for piece in CODE if piece.name == "photos.yaml")
     text = block.text.replace("DIR", "photos").replace("OUT", "photos-run")

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
 from pipeline_def.runs.record import Process, RunRecord, Step
-from tests.kubeflow.stub_server import StubServer
 from tests.nodes import NODES
 from tests.report.browser import find_chromium
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -102,21 +100,6 @@ def test_the_store_of_the_release_is_found(services: str, store: str) -> None:
     assert cluster.read_keys(commands) == (ACCESS_KEY, SECRET_KEY)
     with pytest.raises(Failure, match="No object store among the services ml-pipeline"):
         cluster.find_store(Recorded(services="service/ml-pipeline"))
-
-
-class Answer(BaseHTTPRequestHandler):
-    """A page of a server that stands for Kubeflow's interface."""
-
-    def do_GET(self) -> None:
-        body = b"<p>data transform train evaluate report push</p>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.mark.slow
@@ -292,12 +275,12 @@ def test_everything_is_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pictures_of_the_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scenario, "_DRAWN", 3)
-    with StubServer(Answer) as server:
-        url = f"http://127.0.0.1:{server._http.server_port}/"
-        picture = scenario.photograph(url, tmp_path, words=runs.STAGES, name="graph")
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        with pytest.raises(Failure, match="does not show first"):
-            scenario.photograph(url, tmp_path, words=["first"], name="runs")
+    (tmp_path / "index.html").write_text("<p>data transform train evaluate report push</p>")
+    url = (tmp_path / "index.html").as_uri()
+    picture = scenario.photograph(url, tmp_path, words=runs.STAGES, name="graph")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(Failure, match="does not show first"):
+        scenario.photograph(url, tmp_path, words=["first"], name="runs")
 
 
 def test_the_command_line_and_the_workflow(
