@@ -120,8 +120,8 @@ def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) ->
     if name in PICTURES:
         lines += [f"![{heading}: images per second of each rung]({PICTURES[name]})", ""]
     for table in found["tables"]:
-        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-        lines += [f"**{table['title']}**", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+        rows = [table["columns"], ["-"] * len(table["columns"]), *table["rows"]]
+        lines += [f"**{table['title']}**", "", *(f"|{'|'.join(row)}|" for row in rows), ""]
     return "\n".join(lines)
 
 

@@ -46,7 +46,9 @@ def _nested(option: Option) -> Iterator[str]:
 
 
 def _describe(option: Option, name: str = "") -> str:
-    sentence = re.split(r"(?<=\.) ", option.text)[0]
+    # The first sentence, up to a semicolon outside of parentheses; all of a list of choices.
+    ends = "$" if re.match(r"\w+: ", option.text) else r"(?<=\.) |; (?![^(]*\))"
+    sentence = re.split(ends, option.text)[0].rstrip(".")
     text = f"- `{name or option.name}` ({_facts(option)}): {sentence}"
     return textwrap.fill(
         text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -56,13 +58,15 @@ def _describe(option: Option, name: str = "") -> str:
 def _facts(option: Option) -> str:
     """Return the default, and the choices or the type unless the default shows them."""
     kind, default = describe(option.kind).partition(", such as")[0], option.default
+    limits = re.sub(r"^a (whole )?number (from|of at least|above) ", r"\2 ", kind)
+    limits = limits.removeprefix("from ").removeprefix("of ")
     if default is dataclasses.MISSING:
-        return f"{kind}; required"
+        return f"{limits}; required"
     if default in (None, "", [], {}):
         return kind
     shown = f"`{default if isinstance(default, str) else json.dumps(default, default=str)}`"
-    is_limited = " or " in kind or " from " in kind or " above " in kind
-    return f"{kind}; {shown}" if is_limited and kind != "true or false" else shown
+    is_limited = limits != kind or (" or " in kind and kind != "true or false")
+    return f"{limits}; {shown}" if is_limited else shown
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def test_a_result_becomes_a_section() -> None:
     assert "## A whole run\n" in page
     command = "```sh\nuv run -m benchmarks.runs --part digits\n```"
     assert f"{command}\n\n2026-11-23, commit abc; 2 cores." in page
-    assert "**Runs**\n\n| run | s |\n| --- | --- |\n| first | 31 (30 to 32) |\n" in page
+    assert "**Runs**\n\n|run|s|\n|-|-|\n|first|31 (30 to 32)|\n" in page
 
 
 def test_every_command_and_option_exists() -> None:
