@@ -38,8 +38,13 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
     network = Parts.of(model).backbone
     if config.name in APPLICATIONS and _STANDARDIZATION not in stored.layers:
         [network] = [layer for layer in network.layers if isinstance(layer, tf_keras.Model)]
-    pairs = _pair(stored, network)
-    if not pairs:
+    fitting = (
+        pairs
+        for pairs in _pairings(stored, network)
+        if pairs and all(tuple(variable.shape) == array.shape for variable, array in pairs)
+    )
+    pairs = next(fitting, None)
+    if pairs is None:
         setting = "build_fn" if config.build_fn else "name"
         raise ModelError(
             f"model.weights {config.weights} does not fit model.{setting} "
@@ -47,14 +52,6 @@ def load_weights(model: tf_keras.Model, config: ModelConfig) -> None:
         )
     for variable, array in pairs:
         variable.assign(array)
-
-
-def _pair(stored: StoredWeights, network: tf_keras.Model) -> _Pairs:
-    """Return each variable with its array, or nothing if the file is of another network."""
-    for pairs in _pairings(stored, network):
-        if pairs and all(tuple(variable.shape) == array.shape for variable, array in pairs):
-            return pairs
-    return []
 
 
 def _pairings(stored: StoredWeights, network: tf_keras.Model) -> Iterator[_Pairs]:

@@ -1,4 +1,4 @@
-"""What the tests of training share."""
+"""Shared fixtures."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from tests.conftest import SIZE
 from tests.data.shard_folder import FEATURE_SPEC, ShardFolder
 from tests.pictures import encode, picture
 
-# One process makes what they share.
+# In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("transformed")
 
 

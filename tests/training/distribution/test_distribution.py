@@ -19,7 +19,7 @@ import pytest
 from tests.data.shard_folder import ShardFolder
 from tests.training.distribution.trainer_process import cluster
 
-# One process makes what they share.
+# In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("replicas")
 
 Trained = dict[str, tuple[dict[str, list[float]], list[Any]]]

@@ -28,7 +28,7 @@ from tests import nodes
 from tests.conftest import SIZE
 from tests.training.distribution.trainer_process import cluster, start
 
-# One process makes what they share.
+# In one process, so that fixtures are created once.
 pytestmark = pytest.mark.xdist_group("transformed")
 
 

@@ -1,4 +1,4 @@
-"""Runs the Trainer step in a process of its own, with TFX's executor, as a container would.
+"""Runs the Trainer in a process of its own, with TFX's executor, as a container would.
 
 `python -m tests.training.distribution.trainer_process JSON`, with the folders and the
 configuration; TF_CONFIG and the like are read from the environment.
