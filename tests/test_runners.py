@@ -137,6 +137,7 @@ def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
     ("argv", "message"),
     [
         (("--epochs", "3"), "Unknown option '--epochs'. Did you mean '--training.epochs'?"),
+        (("train",), "Unknown command 'train'. Did you mean 'run'?"),
         (("inspct", "x"), "Unknown command 'inspct'. Did you mean 'inspect'?"),
         (("/no/such",), "/no/such does not exist"),
         (("run", "/no/such"), "/no/such does not exist"),

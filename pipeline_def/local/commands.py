@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import os
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from components.contract.error_messages import did_you_mean, quote
+from components.contract.error_messages import quote
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
 from pipeline_def.config.command_line import parse
@@ -34,10 +35,10 @@ _OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0}
 
 def run(arguments: list[str]) -> int:
     """Run the whole pipeline; return the exit status, 1 for an unexpected error."""
-    from pipeline_def.local.display.summary_table import print_summary
+    config, _ = parse(_name_folder(arguments), prog="local_runner.py", usage=usage.RUN)
+
     from pipeline_def.local.execution import execute
 
-    config, _ = parse(_name_folder(arguments), prog="local_runner.py", usage=usage.RUN)
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         config = prepare(config, layout)
@@ -47,6 +48,8 @@ def run(arguments: list[str]) -> int:
         output.store()
         summary = _summarize(record, config, layout)
         output.store()
+    from pipeline_def.local.display.summary_table import print_summary
+
     pushed = output.shown(summary.pushed_model or "")
     print_summary(
         dataclasses.replace(summary, pushed_model=pushed),
@@ -193,8 +196,9 @@ def _name_folder(arguments: list[str]) -> list[str]:
     if not arguments or arguments[0].startswith("-"):
         return arguments
     first = arguments[0]
-    if (hint := did_you_mean(first, COMMANDS)) and not os.path.exists(first):
-        raise ConfigurationError(f"Unknown command {quote(first)}.{hint}")
+    similar = difflib.get_close_matches(first, COMMANDS, n=1, cutoff=0.5)
+    if similar and "/" not in first and not os.path.exists(first):
+        raise ConfigurationError(f"Unknown command {quote(first)}. Did you mean '{similar[0]}'?")
     return ["--data", *arguments]
 
 

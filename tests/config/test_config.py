@@ -27,6 +27,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path:
     first.write_text("data: /images\ntraining: {epochs: 3, batch_size: 8}\n")
     second.write_text("training.batch_size: 9\n")
     files = ["--config", str(first), f"--config={second}"]
+    assert parsed("--data", "/mine", *files).data == "/mine"
     for argv in (["--training.epochs", "7", *files], [*files, "--training.epochs=7"]):
         config = parsed(*argv)
         found = (config.data, config.training.epochs, config.training.batch_size)

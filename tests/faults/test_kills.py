@@ -29,7 +29,7 @@ KILLS, SEED = (int(os.environ.get(name, "0")) for name in ("KILLS", "SEED"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 # Of the time of a whole run: short fractions stop a run often, wherever it resumes.
 FRACTIONS = (1, 1 / 4, 1 / 8)
-STOPPED = "local_runner.py: stopped; what is finished is kept.\n"
+STOPPED = "local_runner.py: stopped; finished steps are kept.\n"
 
 
 def wait_for_start(program: Program, output: Path, step: str, seconds: float) -> None:

@@ -6,7 +6,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -14,7 +14,10 @@ from rich.text import Text
 from components.contract.printable import format_duration
 from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
-from pipeline_def.local.results import Summary
+
+if TYPE_CHECKING:
+    # Imports scikit-learn.
+    from pipeline_def.local.results import Summary
 
 _MOST_WARNINGS = 5
 _MOST_FINDINGS = 3
