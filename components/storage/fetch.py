@@ -82,6 +82,8 @@ _TIMEOUT_SECONDS = 180.0
 _CHANGED = Unread("it has changed since it was listed")
 _DAMAGED = "it arrives damaged"
 _GONE = Unread("it has gone since it was listed")
+# In the text of errors that are not retried: gcsfs raises a plain OSError for 403.
+_REFUSED = ("Forbidden", "Access Denied", "Permission denied")
 
 
 def read_files(
@@ -203,7 +205,9 @@ async def read_remote(
     size = file.size if first is None else min(first, file.size)
     for attempt in range(_ATTEMPTS):
         found = await _read_once(fs, path, file, size)
-        if not isinstance(found, Unread) or found == _CHANGED or _is_refused(found):
+        if not isinstance(found, Unread) or found == _CHANGED:
+            break
+        if any(word in found.reason for word in _REFUSED):
             break
         if attempt < _ATTEMPTS - 1:
             known = found.reason.startswith((_GONE.reason, _DAMAGED))
@@ -233,11 +237,6 @@ async def _read_once(fs: AbstractFileSystem, path: str, file: ListedFile, size: 
     if len(data) == size and (size < file.size or checksum_matches(data, file.checksum)):
         return data
     return Unread(f"{_DAMAGED}: {len(data)} of {size} bytes")
-
-
-def _is_refused(found: Unread) -> bool:
-    # gcsfs raises a plain OSError with the text of the response for 403.
-    return any(word in found.reason for word in ("Forbidden", "Access Denied", "Permission denied"))
 
 
 def checksum_matches(data: bytes, checksum: str) -> bool:

@@ -101,8 +101,10 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     """Explain in one sentence what is wrong with the store of `url`; None for other errors."""
     if isinstance(error, StorageError):
         return None
-    # s3fs has already imported botocore, which takes most of a second.
+    # Already imported: s3fs, which takes most of a second to import, has raised the error.
     from botocore import exceptions  # type: ignore[import-untyped]
+
+    from components.storage.s3_client import error_code
 
     store = f"the object store at {_without_login(find_endpoint(url))}"
     reason = " ".join(str(error).split()).rstrip(".")
@@ -130,12 +132,6 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     else:
         return None
     return StorageError(text)
-
-
-def error_code(error: Exception) -> str:
-    """Return S3's code of an error; "" if S3 has sent none."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
 
 
 def _without_login(endpoint: str | None) -> str:

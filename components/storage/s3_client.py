@@ -14,7 +14,6 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
-from components.storage.object_store import error_code
 from components.storage.retry import Retrier
 
 
@@ -122,3 +121,9 @@ def _find_cause(error: Exception) -> str | None:
     response = getattr(error.__cause__, "response", None) or {}
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     return f"HTTP status {status}" if status >= 500 or error_code(error) in _TEMPORARY else None
+
+
+def error_code(error: Exception) -> str:
+    """Return S3's code of an error; "" if S3 has sent none."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

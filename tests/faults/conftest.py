@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from pipeline_def.runs.record import read_records
 from tests.faults.outputs import Names, Result, count_running, name_live, read_result
 from tests.faults.programs import Program
 from tests.pictures import write_folder
+
+KILLS = int(os.environ.get("KILLS", "0"))
+"""Number of random kills in addition to all moments of all steps."""
 
 # The smallest useful run.
 OPTIONS = ["--transform.size", "16", "--model.name", "cnn", "--training.epochs", "2"]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.machine import available_cpus
-from tests.faults.conftest import Undisturbed
+from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
@@ -25,7 +25,7 @@ from tests.processes import find_plan_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
-KILLS, SEED = (int(os.environ.get(name, "0")) for name in ("KILLS", "SEED"))
+SEED = int(os.environ.get("SEED", "0"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 # Of the time of a whole run: short fractions stop a run often, wherever it resumes.
 FRACTIONS = (1, 1 / 4, 1 / 8)

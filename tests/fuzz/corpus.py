@@ -1,4 +1,4 @@
-"""What fuzzing begins with: whole images of every kind, made on the spot."""
+"""Seeds for fuzzing: intact images of every kind, generated on the fly."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _RARE: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def common_images() -> list[bytes]:
-    """Return images of each format and kind that is kept or transcoded."""
+    """Return images of each kind that ingest keeps or transcodes."""
     image = _image()
     files = [encode(image.convert(mode), kind, **options) for kind, mode, options in _COMMON]
     return [*files, encode(image, "JPEG", exif=_turned(image))]
 
 
 def rare_images() -> list[bytes]:
-    """Return images of formats that few cameras write, animations, and orientation in a PNG."""
+    """Return rare formats, animations, and PNGs with an orientation."""
     image = _image()
     files = [encode(_convert(image, mode), kind, **options) for kind, mode, options in _RARE]
     frames = {"save_all": True, "append_images": [image.rotate(90), image.rotate(180)]}

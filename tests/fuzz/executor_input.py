@@ -1,7 +1,7 @@
-"""Fuzzes what a step on Kubeflow is given: `uv run -m tests.fuzz.executor_input --seconds 600`.
+"""Fuzzes the input of a step on Kubeflow: `uv run -m tests.fuzz.executor_input --seconds 600`.
 
-Values in a whole executor input are replaced, or its text is: a step refuses it in a sentence, or
-makes of it what TFX's entrypoint takes.
+Replaces values in a valid executor input, or its text: a step refuses it in a sentence, or turns it
+into input of TFX's entrypoint.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def find(inputs: Any, properties: Any) -> dict[str, Any]:
 
 
 def make_seeds() -> Iterator[bytes]:
-    """Yield texts of executor inputs, and numbers that choose what to replace in one."""
+    """Yield texts of executor inputs, and numbers that choose the values to replace."""
     yield b"\0" + json.dumps(_GIVEN).encode()
     yield b'\0{"outputs": {"outputFile": ""}}'
     yield from (b"\1" + random.Random(number).randbytes(48) for number in range(256))
 
 
 def check(data: bytes) -> None:
-    """Do what the entrypoint does before and after the executor."""
+    """Run the entrypoint's code before and after the executor."""
     try:
         given = executor_input.read_executor_input(_make_text(data))
         _use(given)
@@ -113,7 +113,7 @@ def _make_text(data: bytes) -> str:
 
 
 def _replace(given: Any, numbers: Any) -> None:
-    """Put something odd in the place of a value anywhere in `given`, or remove it."""
+    """Replace a value anywhere in `given` by an odd one, or remove it."""
     place = given
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
@@ -143,7 +143,7 @@ def _use(given: dict[str, Any]) -> None:
             entrypoint._check_code("Trainer", prepared)
     output = {"artifacts": prepared["inputs"]["artifacts"], "parameterValues": {}}
     executor_io.finish_output(output, given, direct=False)
-    # Of the cluster's own store: its config map has the same kind of text.
+    # The config map of the cluster's own store has the same kind of text.
     values = prepared["inputs"]["parameterValues"]
     store_endpoint.endpoint_of({"providers": str(values), "defaultPipelineRoot": str(given)})
 

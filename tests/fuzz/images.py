@@ -1,7 +1,7 @@
-"""Fuzzes what ingest and the server do to a file: `uv run -m tests.fuzz.images --seconds 600`.
+"""Fuzzes how ingest and the server treat a file: `uv run -m tests.fuzz.images --seconds 600`.
 
 The first byte chooses the options. A file is rejected in a sentence, or stored so that Transform
-decodes it to the size that was noted, upright.
+decodes it upright and in the recorded size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPTIONS = (
 
 
 def make_seeds() -> Iterator[bytes]:
-    """Yield an image of every kind under all of the options."""
+    """Yield an image of every kind with all options."""
     for image in (*common_images(), *rare_images()):
         for number in range(len(_OPTIONS)):
             yield bytes([number]) + image
@@ -42,7 +42,7 @@ def serve(data: bytes, options: ImageOptions) -> None:
 
 
 def check(data: bytes) -> None:
-    """Check one file, as ingest, `inspect` and the server do."""
+    """Check one file like ingest, `inspect` and the server."""
     options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
     for look in (probe_header, probe_image, serve):
         try:

@@ -1,7 +1,7 @@
 """Fuzzes the readers of manifests: `uv run -m tests.fuzz.manifests --seconds 600`.
 
-The first byte chooses the kind of file. A manifest is refused in a sentence, or gives rows of text
-that the listing of a folder can use.
+The first byte chooses the kind of file. A manifest is refused in a sentence, or gives rows that
+the listing of a folder can use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-manifests-"))
 
 
 def make_seeds() -> Iterator[bytes]:
-    """Yield tables of each kind: plain, compressed, of odd types, or with odd text."""
+    """Yield tables of each kind: plain, compressed, with odd types or odd text."""
     yield b"\0path,label,split,group\na/1.png,cat,train,g\n./b//2.png,dog,,\n"
     yield b'\0\xef\xbb\xbfpath;label\r\n"a\n""1",cat\r\n'
     yield b"\1" + "\n".join(map(json.dumps, _ROWS)).encode()
@@ -55,7 +55,7 @@ def _parquet(table: pyarrow.Table, **options: Any) -> bytes:
 
 
 def check(data: bytes) -> None:
-    """Read one manifest, as ingest does, and list a folder by it."""
+    """Read one manifest like ingest, and list a folder by it."""
     path = _FOLDER.with_suffix(f".{_KINDS[data[0] % len(_KINDS) if data else 0]}")
     path.write_bytes(data[1:])
     try:

@@ -1,6 +1,6 @@
-"""Damaged images by the thousand: each is rejected, or decoded alike wherever it is decoded.
+"""Damage images at random: each is rejected, or decoded alike by ingest, training and serving.
 
-By hand, as many as wanted: `uv run -m tests.fuzz.mutated_images 100000 [SEED]`.
+For any number of images: `uv run -m tests.fuzz.mutated_images 100000 [SEED]`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def mutated(count: int, *, seed: int) -> Iterator[bytes]:
 
 
 def run(count: int, *, seed: int) -> collections.Counter[str]:
-    """Check `count` damaged images; return how many ended how. An assertion fails for a bad one."""
+    """Check `count` damaged images; return outcome → images."""
     ends: collections.Counter[str] = collections.Counter()
     stored: list[CheckedImage] = []
     for data in mutated(count, seed=seed):
@@ -68,7 +68,7 @@ _transform = tf.function(
 
 
 def _check_decoders(stored: list[CheckedImage]) -> None:
-    """Have Transform, the reader of its records and the served model decode what ingest stores."""
+    """Compare Transform, the reader of its records and the served model on stored images."""
     files = [image.encoded for image in stored]
     for image in stored:
         pixels = decode_file(tf.constant(image.encoded))

@@ -1,7 +1,7 @@
 """Fuzzes the readers of records and their indexes: `uv run -m tests.fuzz.records --seconds 600`.
 
-The first byte chooses the file that is damaged. What is damaged is refused in a sentence, or read
-as something that a reader can use: images that lie within their shard.
+The first byte chooses the damaged file. It is refused in a sentence, or read as usable records:
+images that lie within their shard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IMAGES, _SMALL = 3, 16
 
 
 def make_seeds() -> Iterator[bytes]:
-    """Yield a shard, its index and the index of all shards, whole."""
+    """Yield an intact shard, its index and the index of all shards."""
     features = [
         {ENCODED: image, LABEL: "cat", LABEL_ID: number, FILENAME: f"cat/{number}.png"}
         for number, image in enumerate(common_images()[:_IMAGES])
@@ -53,7 +53,7 @@ _READERS: tuple[Callable[[], object], ...] = (
 
 
 def check(data: bytes) -> None:
-    """Replace a file by `data`, read all that there is, and put it back."""
+    """Replace a file by `data`, read everything, and restore it."""
     path = _FILES[data[0] % len(_FILES) if data else 0]
     whole = path.read_bytes()
     path.write_bytes(data[1:])
@@ -69,7 +69,7 @@ def check(data: bytes) -> None:
 
 
 def _read_images() -> None:
-    """Take each image out of its shard, as training does."""
+    """Read each image from its shard like training."""
     shards = Shards.of_pattern(f"{_URI}/Split-train/*")
     table, open_shard = RecordTable.read(shards), map_shards(shards.paths)
     assert len(table.label) == shards.total

@@ -1,7 +1,7 @@
-"""How every target is fuzzed: its own corpus, limits of time and memory, and where findings go.
+"""Fuzz a target with its own corpus and limits of time and memory.
 
-`uv run -m tests.fuzz.NAME --seconds 600 [--folder DIR]`: the input that fails, `found` or named by
-libFuzzer, and the corpus as it grows lie in the folder; the next session goes on from there.
+`uv run -m tests.fuzz.NAME --seconds 600 [--folder DIR]` keeps the growing corpus and any failing
+input, `found` or named by libFuzzer, in the folder; the next session continues from there.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def fuzz(
     words: Iterable[str] = (),
     longest: int = 4096,
 ) -> None:
-    """Fuzz `check` for as long as the command line says; the process ends then.
+    """Fuzz `check` for the time on the command line, then exit.
 
     Args:
         check: raises for a finding.
-        seeds: inputs to begin with.
-        words: what libFuzzer puts into inputs beside random bytes.
-        longest: bytes of an input.
+        seeds: first inputs.
+        words: text that libFuzzer inserts besides random bytes.
+        longest: largest input in bytes.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="How long to fuzz.")
-    parser.add_argument("--folder", type=Path, help="For the corpus and what is found.")
+    parser.add_argument("--folder", type=Path, help="Folder of the corpus and the findings.")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="fuzz-"))
     corpus, dictionary = folder / "corpus", folder / "words.txt"
@@ -48,7 +48,7 @@ def fuzz(
         (corpus / f"seed-{number:03}").write_bytes(seed)
     dictionary.write_text("".join(f'"{word}"\n' for word in words), encoding="utf-8")
     limits = [f"-max_total_time={given.seconds}", f"-timeout={SLOWEST}", f"-max_len={longest}"]
-    # Long inputs from the beginning, and those that are found beside shorter ones, not replaced.
+    # Allow long inputs from the start, and keep them beside shorter ones.
     limits += ["-len_control=0", "-reduce_inputs=0"]
     limits += [f"-rss_limit_mb={_MEMORY_MIB}", f"-dict={dictionary}", f"-artifact_prefix={folder}/"]
 
@@ -56,7 +56,7 @@ def fuzz(
         try:
             check(data)
         except BaseException:
-            # TensorFlow's threads may keep the process from ending as libFuzzer has it.
+            # TensorFlow's threads may keep the process from exiting.
             traceback.print_exc()
             (folder / "found").write_bytes(data)
             os._exit(1)
@@ -66,5 +66,5 @@ def fuzz(
 
 
 def check_sentence(error: Exception) -> None:
-    """What a user is told is a sentence, not a page and not nothing."""
+    """Assert that a message is a sentence: neither empty nor a page."""
     assert 0 < len(str(error)) < 2_000, f"no sentence: {type(error).__name__}"
