@@ -95,15 +95,10 @@ class Executor(BaseBeamExecutor):
         )
         models = find_models(input_dict)
         paths = [_path(model) for model in models]
-        job = Job(paths, evaluation.uri, total)
-        with _start_smoke_test(paths[0], examples.uri, split, config) as smoke_test:
-            with self._make_beam_pipeline() as pipeline:
-                predict_shards(pipeline, list_shards(examples.uri, split), job)
-            join_parts(evaluation.uri)
-            counts = ModelCounts.of(_read_batches(evaluation.uri, config))
-            smoke_failure = smoke_test.find_failure(
-                lambda names: read_predictions(evaluation.uri, only=names)
-            )
+        smoke_failure = self._predict(
+            Job(paths, evaluation.uri, total), examples.uri, split=split, config=config
+        )
+        counts = ModelCounts.of(_read_batches(evaluation.uri, config))
         with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
         candidate, *baselines = _write_results(
             evaluation.uri, config, counts, paths=paths, with_auc=with_auc
@@ -123,9 +118,17 @@ class Executor(BaseBeamExecutor):
         max_drop = exec_properties.get(MAX_LITE_DROP_KEY, 0.0)
         pushed = _measure_lite(models[0], examples.uri, split, evaluation.uri, max_drop=max_drop)
         blessing.set_string_custom_property(LITE_PROPERTY, pushed)
-        if name := exec_properties.get("current_component_id"):
-            blessing.set_string_custom_property("component_id", name)
-        _bless(blessing, verdict, models)
+        _bless(blessing, verdict, models, exec_properties.get("current_component_id", ""))
+
+    def _predict(self, job: Job, examples_uri: str, *, split: str, config: EvaluationConfig) -> str:
+        """Write the predictions of all models; return what the smoke test finds."""
+        with _start_smoke_test(job.models[0], examples_uri, split, config) as smoke_test:
+            with self._make_beam_pipeline() as pipeline:
+                predict_shards(pipeline, list_shards(examples_uri, split), job)
+            join_parts(job.evaluation_uri)
+            return smoke_test.find_failure(
+                lambda names: read_predictions(job.evaluation_uri, only=names)
+            )
 
 
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
@@ -206,8 +209,12 @@ def _write_results(
     return [model.values for model in models]
 
 
-def _bless(blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact]) -> None:
+def _bless(
+    blessing: types.Artifact, verdict: Verdict, models: list[types.Artifact], component_id: str
+) -> None:
     """Write the blessing as TFX's Evaluator does, for Pusher."""
+    if component_id:
+        blessing.set_string_custom_property("component_id", component_id)
     blessed = verdict.outcome == "blessed"
     name = constants.BLESSED_FILE_NAME if blessed else constants.NOT_BLESSED_FILE_NAME
     make_folders(blessing.uri)

@@ -33,15 +33,13 @@ class RunHeader:
     data: str
     """Folder of the images, a path or a URL."""
     fingerprint: str
-    """Fingerprint of the listing of the folder; "" if unknown."""
+    """Of the listing of the folder; "" if unknown."""
     span: int | None
     version: int | None
     code: str
-    """Digest of our source files, in hexadecimal."""
     config: Mapping[str, Mapping[str, Any]]
     """Section → field → value, as the steps received them."""
     versions: Mapping[str, str]
-    """Package → version."""
     started: str | None
     """Start of training, ISO 8601 in UTC."""
     training_seconds: float | None
@@ -62,7 +60,6 @@ class ExportedModel:
     """Size of the model; None if training did not report it."""
 
     parameters: int | None = None
-    """Number of weights of the network."""
     bytes: int | None = None
     """Size of all files of the served model."""
 
@@ -73,9 +70,9 @@ class ClassSample:
 
     label: str
     seen: tuple[Picture, ...]
-    """The images as the model sees them, without augmentation."""
+    """As the model sees them, without augmentation."""
     augmented: tuple[Picture, ...]
-    """The same images as a training step may see them."""
+    """As a training step may see them."""
 
     @property
     def unchanged(self) -> bool:
@@ -91,7 +88,6 @@ class Reject:
     category: str
     reason: str
     picture: Picture | None
-    """The readable part, if any."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ class DuplicateImage:
     labels: tuple[str, ...]
     """More than one is a conflict."""
     splits: tuple[str, ...]
-    """More than one is a leak: the model is tested on training images."""
+    """More than one is a leak."""
     picture: Picture | None
 
 
@@ -133,7 +129,7 @@ class KeptEpoch(NamedTuple):
     epoch: int
     """From 1 on."""
     metric: str
-    """Metric on the eval split that selected the epoch."""
+    """Metric on the eval split that selected it."""
     value: float
 
 
@@ -144,9 +140,8 @@ class ConfidenceBin(NamedTuple):
     high: float
     examples: int
     confidence: float
-    """Mean; NaN without examples."""
+    """Mean; NaN without examples, as the accuracy."""
     accuracy: float
-    """NaN without examples."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +157,7 @@ class ReportFacts:
     balance: Mapping[str, Mapping[str, int]]
     """Split → label → examples."""
     files: Mapping[str, Any]
-    """`summary.json` of ingest: files, examples, rejected, skipped, duplicates, …"""
+    """`summary.json` of ingest."""
     anomalies: Mapping[str, Sequence[str]]
     """Split → anomalies in words."""
     history: Mapping[str, Sequence[float]]
@@ -170,35 +165,26 @@ class ReportFacts:
     comparison: Comparison
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
-    """Temperature scaling, if the model was calibrated after training."""
     samples: tuple[ClassSample, ...] = ()
-    """Samples of each class, or of some if there are many."""
     rejects: tuple[Reject, ...] = ()
-    """The first rejected files; `files["rejected"]` is their number."""
+    """The first of `files["rejected"]`."""
     duplicates: tuple[DuplicateImage, ...] = ()
     """The first duplicates, label conflicts first."""
     mistakes: tuple[PredictedImage, ...] = ()
-    """The worst mistakes, the most confident first."""
+    """The most confident ones first."""
     images: tuple[PredictedImage, ...] = ()
-    """Images to browse: the most informative of each pair of true and predicted class."""
     lite: tuple[LiteResult, ...] = ()
-    """Small versions of the model."""
     baseline_version: str = ""
-    """Version of the model in use; "" if there is none."""
     notes: tuple[str, ...] = ()
-    """Remarks on the report itself, such as what was left out."""
 
     def __post_init__(self) -> None:
-        """Sort the splits by use: train, eval, test."""
+        # By use: train, eval, test.
         for name in ("balance", "anomalies"):
             object.__setattr__(self, name, sort_splits(getattr(self, name)))
 
     @property
     def waits(self) -> list[float]:
-        """Fraction of each epoch spent waiting for input, in the last phase of training.
-
-        Earlier phases may have read features from memory instead of images.
-        """
+        """Fraction of each epoch spent waiting for input, in the last phase of training."""
         return self._in_last_phase(INPUT_WAIT_FRACTION)
 
     @property
@@ -208,6 +194,7 @@ class ReportFacts:
         return float(np.median(rates[1:] or rates)) if rates else math.nan
 
     def _in_last_phase(self, metric: str) -> list[float]:
+        # Earlier phases may not read images.
         phases = self.history.get(PHASE, ())
         first = list(phases).index(phases[-1]) if phases else 0
         return [v for v in self.history.get(metric, ())[first:] if math.isfinite(v)]

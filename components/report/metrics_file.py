@@ -28,17 +28,11 @@ MATRIX_CLASSES_IN_UI = 50
 def write_metrics(facts: ReportFacts) -> str:
     """Return the JSON text; undefined numbers are null.
 
-    Keys: `split`, on which the model was evaluated; `selection_split`, on which its weights were
-    selected; `optimistic`, whether they are the same; `examples`; `verdict` (`outcome`: blessed,
-    undecided or refused; `headline`, `reasons`); `examination` (`findings`: `section` of the page,
-    `text`, `why`, `advice`; `looked_at`; `unknown`); `model` (`name`, `size` of its images,
-    `weights` that it started from, `parameters`, `bytes`, `images_per_second` of training); `data`
-    (`folder`, `fingerprint`, `span`), `code`; `metrics`: name → `value`, 95% `interval`,
-    `baseline`, 95% interval of the `change`; `per_class`: label → `examples`, `precision`,
-    `recall`, `f1`, `auc`, `average_precision`; `slices`; `confused`, the most frequent pairs;
-    `confusion`: [true, predicted, examples] of each pair that occurs; `calibration`: one entry per
-    confidence bin; `temperature_scaling`: null, or `temperature`, `images` that it was fitted on,
-    and `ece` and `loss` without it.
+    `split` evaluated the model, `selection_split` selected its weights, `optimistic` says whether
+    they are the same. `metrics`: name → `value`, 95% `interval`, `baseline`, 95% interval of the
+    `change`. `confused`: the most frequent pairs; `confusion`: [true, predicted, examples] of each
+    pair. `calibration`: one entry per confidence bin. `temperature_scaling`: null, or
+    `temperature`, `images` that it was fitted on, and `ece` and `loss` without it.
     """
     comparison, header = facts.comparison, facts.header
     found = {

@@ -75,9 +75,8 @@ class Paired:
     recalls: tuple[SliceMetrics, ...]
     """Recall of each class by the second model, against the first; the largest loss first."""
     lost: Changes
-    """From right to wrong."""
+    """From right to wrong; `won` is the reverse."""
     won: Changes
-    """From wrong to right."""
 
     @property
     def difference(self) -> float:

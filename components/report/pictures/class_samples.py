@@ -11,6 +11,7 @@ from components.images.transcode import Pixels
 from components.records.record_index import read_rows
 from components.records.shard_files import read_index
 from components.report.facts import ClassSample
+from components.storage.artifact_files import open_file
 
 PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
 """Maps canonical images to what the model sees, and to what a training step may see: uint8 [images,
@@ -73,14 +74,12 @@ def _find_images(
     Raises:
         FileNotFoundError: a shard has no index of its images.
     """
-    import tensorflow as tf
-
     found: dict[int, list[bytes]] = {number: [] for number in ids}
     for shard in sorted(read_index(examples_uri)["splits"].get(split, {})):
         if all(len(files) >= each for files in found.values()):
             break
         [rows] = read_rows(examples_uri, split, [shard])
-        with tf.io.gfile.GFile(os.path.join(examples_uri, f"Split-{split}", shard), "rb") as file:
+        with open_file(os.path.join(examples_uri, f"Split-{split}", shard), "rb") as file:
             for number, files in found.items():
                 wanted = rows[rows[:, 2] == number][: each - len(files)]
                 for offset, length, _ in wanted.tolist():

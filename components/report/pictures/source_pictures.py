@@ -20,6 +20,7 @@ from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE
 from components.report.facts import DuplicateImage, Reject
+from components.storage.artifact_files import open_file
 from components.storage.folder import is_local, open_folder
 
 # Larger files get no picture. A batch is read, and held in memory, at once.
@@ -52,21 +53,19 @@ def show_duplicates(rejects_uri: str, root: str, *, most: int) -> tuple[Duplicat
     """
     # There may be a million lines.
     found = heapq.nsmallest(most, _read_lines(rejects_uri, DUPLICATES_FILE), key=_rank)
-    pictures = _read_pictures(root, [same["paths"][0] for same in found])
+    pictures = _read_pictures(root, [copy["paths"][0] for copy in found])
     return tuple(
-        DuplicateImage(tuple(same["paths"]), tuple(same["labels"]), tuple(same["splits"]), picture)
-        for same, picture in zip(found, pictures, strict=True)
+        DuplicateImage(tuple(copy["paths"]), tuple(copy["labels"]), tuple(copy["splits"]), picture)
+        for copy, picture in zip(found, pictures, strict=True)
     )
 
 
-def _rank(same: dict[str, Any]) -> tuple[bool, bool]:
-    return len(same["labels"]) == 1, len(same["splits"]) == 1
+def _rank(copy: dict[str, Any]) -> tuple[bool, bool]:
+    return len(copy["labels"]) == 1, len(copy["splits"]) == 1
 
 
 def _read_lines(folder: str, name: str) -> Iterator[dict[str, Any]]:
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(os.path.join(folder, name)) as file:
+    with open_file(os.path.join(folder, name)) as file:
         yield from map(json.loads, file)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS, Metric
 from components.evaluation.metrics.slice_metrics import SliceMetrics
@@ -39,11 +38,21 @@ class MetricRow:
 
 def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
     """Compile the rows of the table, and draw values and changes."""
-    guesses = _guess(facts)
-    classes = len(facts.metrics.labels)
+    guesses, comparison = _guess(facts), facts.comparison
+    baseline, classes = comparison.baseline, len(facts.metrics.labels)
     # Top-k accuracy of at most k classes is always 1.
     shown = [metric for metric in METRICS.values() if metric.top < classes]
-    rows = [_make_row(facts, metric, guesses) for metric in shown]
+    rows = [
+        MetricRow(
+            metric,
+            value=facts.metrics.scalars[metric.name],
+            interval=comparison.intervals.get(metric.name),
+            baseline=baseline.scalars[metric.name] if baseline else math.nan,
+            change=comparison.changes.get(metric.name),
+            guess=guesses.get(metric.name, math.nan),
+        )
+        for metric in shown
+    ]
     # A common axis from 0 to 1, where higher is better.
     drawn = [row for row in rows if not row.metric.lower_is_better]
     drawings = (_draw_values(drawn), _draw_changes(drawn))
@@ -58,22 +67,6 @@ def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
         return "no clear difference", ""
     better = (change.low > 0) != METRICS[metric].lower_is_better
     return ("▲ better", "good") if better else ("▼ worse", "bad")
-
-
-def _make_row(facts: ReportFacts, metric: Metric, guesses: dict[str, float]) -> MetricRow:
-    comparison, name = facts.comparison, metric.name
-    return MetricRow(
-        metric,
-        value=_look_up(facts.metrics, name),
-        interval=comparison.intervals.get(name),
-        baseline=_look_up(comparison.baseline, name),
-        change=comparison.changes.get(name),
-        guess=guesses.get(name, math.nan),
-    )
-
-
-def _look_up(metrics: ModelMetrics | None, metric: str) -> float:
-    return metrics.scalars.get(metric, math.nan) if metrics else math.nan
 
 
 def _guess(facts: ReportFacts) -> dict[str, float]:
