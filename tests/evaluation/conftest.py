@@ -7,6 +7,6 @@ from components.evaluation.metrics import intervals
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let intervals be quick, where a test does not look at how wide they are."""
+    """Speed up intervals whose width does not matter."""
     for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
         monkeypatch.setattr(intervals, name, 50)

@@ -1,4 +1,4 @@
-"""Metrics and comparisons that look like those of a model, without one."""
+"""Realistic metrics and comparisons without a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.evaluation.metrics.slice_metrics import ConfusedPair, SliceMetri
 
 
 def make_confusion(classes: int, each: int, *, accuracy: float, seed: int = 0) -> Ints:
-    """Draw the answers to `each` examples of every class; some classes are harder than others."""
+    """Draw a confusion matrix with `each` examples per class; some classes are harder."""
     random = np.random.default_rng(seed)
     truth = np.repeat(np.arange(classes), each)
     hard = np.clip(accuracy + random.normal(0, (1 - accuracy) / 2, classes), 0, 1)
@@ -65,7 +65,7 @@ def make_reliability(examples: int) -> Reliability:
 
 
 def make_calibration(examples: int) -> Reliability:
-    """Bins of as many images each, of a model that is too sure."""
+    """Bins of equal size, of an overconfident model."""
     bins = 8 if examples else 0
     edges = np.linspace(0, 1, bins + 1) ** 0.4
     middle = (edges[:-1] + edges[1:]) / 2

@@ -1,4 +1,4 @@
-"""Predictions made on the spot, without a model."""
+"""Predictions without a model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from components.evaluation.metrics.predictions import Evaluated, Flags, Floats, 
 
 
 def make_labels(classes: int) -> tuple[str, ...]:
-    """Texts whose order is not that of the columns."""
+    """Labels whose order differs from that of the columns."""
     return tuple(f"class {(number + 1) % classes:03d}" for number in range(classes))
 
 
 def draw_predictions(
     support: Sequence[int], *, sureness: float = 1.5, sharpness: float = 1.0, seed: int = 0
 ) -> Predictions:
-    """So many examples of each class, in random order; right the more often, the surer."""
+    """Draw predictions for `support` examples of each class; higher sureness means higher accuracy."""
     random = np.random.default_rng(seed)
     ids = random.permutation(np.repeat(np.arange(len(support)), support))
     logits = random.normal(0, 1, (len(ids), len(support)))
@@ -32,13 +32,13 @@ def draw_predictions(
 def make_predictions(
     labels: tuple[str, ...], *, each: int = 20, missing: tuple[int, ...] = (), seed: int = 0
 ) -> Predictions:
-    """Right more often than not; no examples of the classes `missing`."""
+    """Draw mostly right predictions, without examples of the classes `missing`."""
     support = [0 if column in missing else each for column in range(len(labels))]
     return replace(draw_predictions(support, seed=seed), labels=labels)
 
 
 def predict(labels: Sequence[str], truth: Sequence[str], said: Sequence[str]) -> Predictions:
-    """A model that is sure of what it says; -1 for what it does not know."""
+    """Predict `said` with probability 1."""
     columns = {label: column for column, label in enumerate(labels)}
     ids = np.array([columns.get(label, -1) for label in truth])
     probabilities = np.eye(len(labels), dtype=np.float32)[[columns[label] for label in said]]
@@ -54,7 +54,7 @@ def as_evaluated(
     return Evaluated(names, slices or {}, candidate, baseline)
 
 
-def normalise(probabilities: Any) -> Floats:
+def normalize(probabilities: Any) -> Floats:
     scores: Floats = probabilities / probabilities.sum(axis=1, dtype=np.float64, keepdims=True)
     return scores
 

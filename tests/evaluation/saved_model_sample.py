@@ -1,4 +1,4 @@
-"""Folders that look like SavedModels to what tells them apart."""
+"""Folders that pass for SavedModels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
-    """What BaselineFinder looks at of a SavedModel."""
+    """Write the files of a SavedModel that BaselineFinder reads."""
     (folder / "variables").mkdir(parents=True)
     (folder / "variables" / "variables.index").write_bytes(weights)
     if whole:

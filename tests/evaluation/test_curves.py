@@ -14,7 +14,7 @@ from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
     make_labels,
-    normalise,
+    normalize,
     predict,
 )
 
@@ -40,7 +40,7 @@ def test_areas_are_those_of_scikit_learn(predictions: Predictions, digits: int) 
 
 def test_mean_auc_is_that_of_scikit_learn() -> None:
     predictions = draw_predictions([30, 50, 20, 9])
-    scores = normalise(predictions.probabilities)
+    scores = normalize(predictions.probabilities)
     expected = metrics.roc_auc_score(predictions.ids, scores, multi_class="ovr")
     assert mean_auc(predictions.ids, scores) == pytest.approx(expected, abs=1e-9)
     assert np.isnan(mean_auc(np.zeros(4, np.int64), scores[:4]))
@@ -121,24 +121,24 @@ def test_roc_curves_have_no_more_points_than_bends(
     assert list(zip(roc.false_positive_rate, roc.recall, strict=True)) == expected
 
 
-def test_of_two_classes_one_has_a_curve() -> None:
+def test_two_classes_share_one_curve() -> None:
     comparison = compare(as_evaluated(TABLE["two classes"]))
     assert [of.label for of in comparison.curves] == ["class 001"]
 
 
 @pytest.mark.parametrize("labels", ["ab", "abc"])
-def test_no_curve_of_examples_of_one_class(labels: str) -> None:
+def test_examples_of_one_class_have_no_curve(labels: str) -> None:
     comparison = compare(as_evaluated(predict(labels, truth="bbbb", said="abba")))
     assert comparison.metrics.roc is None
     assert comparison.curves == ()
     assert np.isnan(comparison.metrics.scalars["auc"])
 
 
-def test_curves_of_many_classes_are_those_of_least_area_the_least_first() -> None:
+def test_curves_show_the_classes_with_the_smallest_areas() -> None:
     sureness = np.tile([0.3, 3, 1], 10)[:, np.newaxis] * np.eye(30)
     ids = np.repeat(np.arange(29), 20)
     logits = np.random.default_rng(0).normal(0, 1, (580, 30)) + sureness[ids]
-    probabilities = normalise(np.exp(logits)).astype(np.float32)
+    probabilities = normalize(np.exp(logits)).astype(np.float32)
     comparison = compare(as_evaluated(Predictions(make_labels(30), ids, probabilities)))
     shown = [of.label for of in comparison.curves]
     auc = dict(zip(comparison.metrics.labels, comparison.metrics.auc, strict=True))
@@ -148,7 +148,7 @@ def test_curves_of_many_classes_are_those_of_least_area_the_least_first() -> Non
     assert [of.roc.area for of in comparison.curves] == pytest.approx([auc[of] for of in shown])
 
 
-def test_no_curves_of_classes_that_are_told_apart_perfectly() -> None:
+def test_perfectly_separated_classes_have_no_curves() -> None:
     truth, said = "aaabbbcccddd", "aaabbbcccddc"
     comparison = compare(as_evaluated(predict("abcd", truth, said)))
     assert comparison.metrics.auc[:2].tolist() == [1, 1]

@@ -20,7 +20,7 @@ from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
     flags,
-    normalise,
+    normalize,
     predict,
 )
 
@@ -47,7 +47,7 @@ def test_intervals_of_proportions_are_as_published(
 
 
 @pytest.mark.parametrize("shares", [(0.1, 0.05, 0.05), (0.02, 0.06, 0.01), (0.3, 0.01, 0.0)])
-def test_the_interval_of_f1_holds_it_in_95_of_100_cases(
+def test_f1_intervals_have_95_percent_coverage(
     shares: tuple[float, float, float],
 ) -> None:
     """Of 200 images, some are found, some taken for the class, some missed, and the rest others."""
@@ -84,7 +84,7 @@ def draw_models(seed: int) -> Evaluated:
     """A model, and the same one with noise on its answers."""
     candidate = draw_predictions([70, 100, 130], sureness=2, seed=seed)
     noise = np.random.default_rng(seed + 1_000).normal(0, 1, candidate.probabilities.shape)
-    blurred = normalise(candidate.probabilities * np.exp(noise)).astype(np.float32)
+    blurred = normalize(candidate.probabilities * np.exp(noise)).astype(np.float32)
     return as_evaluated(candidate, replace(candidate, probabilities=blurred))
 
 
@@ -138,7 +138,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 
 
 @few_resamples
-def test_perfect_models_may_be_wrong_elsewhere() -> None:
+def test_intervals_of_perfect_models() -> None:
     model = predict("abcd", truth="abcd" * 10, said="abcd" * 10)
     comparison = compare(as_evaluated(model, model, {"all": ("of them",) * 40}))
     assert comparison.metrics.scalars["accuracy"] == 1
@@ -154,7 +154,7 @@ def test_perfect_models_may_be_wrong_elsewhere() -> None:
 
 
 @few_resamples
-def test_a_baseline_of_other_labels_in_another_order() -> None:
+def test_a_baseline_with_other_labels() -> None:
     truth = "aabbccdd" * 5
     said, before = "aabbccda" * 5, "aabbeeaa" * 5
     candidate = predict("dcba", truth=truth, said=said)
@@ -203,7 +203,7 @@ def test_a_single_example() -> None:
 
 @few_resamples
 @pytest.mark.parametrize("missing", ["candidate", "baseline"])
-def test_probabilities_that_are_no_numbers_are_wrong(missing: str) -> None:
+def test_nan_probabilities_count_as_wrong(missing: str) -> None:
     models = {"candidate": draw_predictions([9, 9, 9]), "baseline": draw_predictions([9, 9, 9])}
     models[missing] = replace(
         models[missing], probabilities=np.full((27, 3), np.nan, dtype=np.float32)

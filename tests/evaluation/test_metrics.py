@@ -16,7 +16,7 @@ from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
     make_labels,
-    normalise,
+    normalize,
     predict,
 )
 
@@ -43,7 +43,7 @@ def ece_of(ids: Ints, probabilities: Floats) -> float:
 @on_table
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 def test_scalars_are_those_of_scikit_learn(predictions: Predictions) -> None:
-    ids, scores = predictions.ids, normalise(predictions.probabilities)
+    ids, scores = predictions.ids, normalize(predictions.probabilities)
     predicted = scores.argmax(axis=1)
     macro = metrics.precision_recall_fscore_support(
         ids, predicted, average="macro", zero_division=0
@@ -94,7 +94,7 @@ def test_a_label_unknown_to_the_model_is_a_mistake() -> None:
     ids = np.where(unknown, -1, predictions.ids)
     measured = measure(replace(predictions, ids=ids))
     # As if the model knew the label and gave it next to no probability.
-    scores = np.column_stack([normalise(predictions.probabilities), np.full(60, 1e-7)])
+    scores = np.column_stack([normalize(predictions.probabilities), np.full(60, 1e-7)])
     truth, predicted = np.where(unknown, 3, ids), scores.argmax(axis=1)
     macro = metrics.precision_recall_fscore_support(
         truth, predicted, average="macro", zero_division=0

@@ -45,9 +45,7 @@ def test_predictions_are_those_of_the_evaluation(
 
 
 @pytest.mark.slow
-def test_a_model_that_does_not_load_and_one_that_takes_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_and_slow_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SmokeTest(str(tmp_path), {"a": b""}, seconds=60) as broken:
         said = broken.find_failure(lambda _: EVALUATED)
         assert "cannot be loaded and run: OSError: SavedModel file" in said
@@ -73,7 +71,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_the_process_ends_with_the_one_that_was_killed(tmp_path: Path) -> None:
+def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
     images = tmp_path / "images"
     # Nobody writes to it, so the process waits.
     os.mkfifo(images)

@@ -1,4 +1,4 @@
-"""What a page says, without its markup."""
+"""The text of a page, without markup."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def words(page: str) -> str:
 
 
 def say(section: str, **changes: Any) -> str:
-    """The words of a section of the small page, some of whose facts are others."""
+    """The text of a section of the small page with `changes`."""
     return words(render_section(section, replace(report_sample.small(), **changes)))

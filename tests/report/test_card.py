@@ -19,7 +19,7 @@ from tests.report.samples.report_sample import NASTY_MARKDOWN as NASTY_LABELS
 from tests.report.samples.report_sample import make_facts
 
 FACTS = make_facts()
-# Raw HTML would be seen by the second, as some renderers see it.
+# Some renderers interpret raw HTML.
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
@@ -52,7 +52,7 @@ def sections(facts: ReportFacts) -> dict[str, list[Token]]:
     return found
 
 
-def test_small_versions_and_why_one_is_not_pushed() -> None:
+def test_small_versions() -> None:
     versions = (
         LiteResult("int8", 1_234, 0.91, 0.004, 0.987, 1_512.4),
         LiteResult("float16", reason="conversion failed: <b>no | way"),
@@ -83,7 +83,7 @@ def words(tokens: list[Token]) -> str:
 
 
 @pytest.mark.parametrize("place", ["{}", "- {}", "| h |\n| --- |\n| {} |"])
-def test_a_label_is_shown_as_it_is_wherever_it_stands(place: str) -> None:
+def test_labels_are_shown_literally(place: str) -> None:
     for label in (*NASTY_LABELS, *MARKUP):
         tokens = parse(place.format(str(escape(label))))
         [shown] = [token for token in tokens if token.type == "inline"][-1:]
@@ -98,13 +98,13 @@ def test_spaces_at_the_ends_can_be_seen(label: str) -> None:
         assert text_of(shown) == f"“{label}”"
 
 
-def test_code_ends_where_it_should() -> None:
+def test_backticks_do_not_end_a_code_block() -> None:
     text = "a\n```\n````` b\n"
     [token] = parse(fence(text, "yaml"))
     assert (token.content, token.info) == (text, "yaml")
 
 
-def test_the_card_says_what_the_facts_say() -> None:
+def test_the_sections_of_the_card() -> None:
     found = sections(FACTS)
     assert list(found) == [
         "Model card: digits",
@@ -174,7 +174,7 @@ def test_numbers_are_those_of_the_comparison() -> None:
     assert first[2:] == [str(pair.examples), f"{pair.share:.1%}"]
 
 
-def test_many_classes_are_summed_up() -> None:
+def test_many_classes_are_summarized() -> None:
     labels = tuple(f"class {number:03d}" for number in range(MOST_CLASSES + 1))
     found = sections(make_facts(labels, each=2))
     assert [row[0] for row in rows_of(found["Training data"])[1:]] == [
@@ -201,7 +201,7 @@ def test_the_configuration_can_be_read_back() -> None:
     assert yaml.safe_load(block.content) == FACTS.header.config
 
 
-def test_a_first_model_of_which_little_is_known() -> None:
+def test_a_first_model_with_little_data() -> None:
     facts = make_facts(baseline=False, outcome="refused")
     header = replace(
         facts.header,
@@ -231,7 +231,7 @@ def test_a_first_model_of_which_little_is_known() -> None:
     assert "None" not in words(found["Model details"])
 
 
-def test_the_card_says_which_split_chose_and_which_one_judged() -> None:
+def test_the_card_explains_the_splits() -> None:
     found = sections(FACTS)
     assert "used both to pick and to score the model" in words(found["Evaluation"])
     assert "optimistic" in words(found["Evaluation"])

@@ -1,4 +1,4 @@
-"""What two runs have in common and what not: pairs, verdict, and the page, without a browser."""
+"""Comparison of two runs: pairs, outcome and page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_paired_interval_decides(before: float, after: float, outcome: str, 
     assert any("contains 0" in reason for reason in facts.reasons) == (outcome == "undecided")
 
 
-def test_the_second_model_may_know_other_classes_in_another_order() -> None:
+def test_the_models_may_have_other_classes() -> None:
     first = answer(["cat", "dog", "dog"], ["cat", "dog", "cat"], labels=PETS)
     second = answer(["cat", "dog", "dog"], ["cat", "dog", "dog"], labels=("bird", "dog", "cat"))
     facts = compare(first, second)
@@ -95,7 +95,7 @@ def test_the_second_model_may_know_other_classes_in_another_order() -> None:
     }
 
 
-def test_changed_images_come_by_how_sure_both_models_are() -> None:
+def test_changed_images_are_sorted_by_confidence() -> None:
     first = pets("ccccd", "ccccc", "12345", [0.9, 0.6, 0.8, 0.7, 0.9])
     second = pets("ccccd", "dddcd", "12345", [0.7, 0.9, 0.9, 0.9, 0.6])
     facts = compare(first, second, most=2)
@@ -118,7 +118,7 @@ def test_the_class_that_lost_most_comes_first() -> None:
     assert [part.value for part in facts.paired.recalls] == ["cat", "dog"]
 
 
-def test_runs_without_a_common_image_have_no_paired_figures() -> None:
+def test_runs_without_shared_images_are_not_paired() -> None:
     facts = compare(pets("cd", "cd", "12"), pets("cd", "cc", "34"))
     assert (facts.outcome, facts.paired) == ("apart", None)
     page = render(facts)
@@ -130,7 +130,7 @@ def test_runs_without_a_common_image_have_no_paired_figures() -> None:
     assert "Changed predictions" not in text
 
 
-def test_what_a_reader_is_warned_of() -> None:
+def test_warnings() -> None:
     facts = compare(pets("ccd", "ccd", "123"), pets("cdd", "cdd", "123"), split="eval")
     assert any("B was evaluated on its eval split" in reason for reason in facts.reasons)
     assert any(reason.endswith("differs between the runs: 1 image.") for reason in facts.reasons)

@@ -31,11 +31,10 @@ from components.evaluation.metrics.predictions import Predictions
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts, open_part
 from components.evaluation.slices import SLICINGS
-from components.evaluation.verdict import Verdict
+from components.evaluation.verdict import Verdict, write_thresholds, write_verdict
 from components.images.thumbnails import make_thumbnail
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
-from components.report import inputs
 from components.report.component import ImageReport
 from components.report.executor import Executor
 from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
@@ -60,7 +59,7 @@ OUTPUTS: dict[str, tuple[type[types.Artifact], str | None]] = {
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, types.Artifact]:
-    """What the steps before it write, of a model that takes every fourth picture for a blue one."""
+    """Outputs of the earlier steps; the model predicts blue for every fourth picture."""
     folder = tmp_path_factory.mktemp("report")
     records = make_records(20)
     examples = make_artifact(standard_artifacts.Examples, folder / "examples")
@@ -96,7 +95,7 @@ def write_findings(folder: Path) -> types.Artifact:
 
 
 def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
-    """Write the answers alone; TFMA's files are stood in for."""
+    """Write predictions, verdict and thresholds, without TFMA's files."""
     probabilities = np.full((len(records), len(LABELS)), 0.1, np.float32)
     for place, record in enumerate(records):
         probabilities[place, record.label_id if place % 4 else LABELS.index("blue")] = 0.8
@@ -111,18 +110,12 @@ def write_evaluation(folder: Path, records: Sequence[Record]) -> types.Artifact:
     with open_part(str(folder), "shard", [labels]) as part:
         part.add(texts, [probabilities])
     join_parts(str(folder))
+    write_verdict(str(folder), Verdict("blessed", "Blessed: good.", ["good"]))
+    write_thresholds(str(folder), {"accuracy": "at least 0.5"})
     evaluation = make_artifact(standard_artifacts.ModelEvaluation, folder)
     evaluation.set_string_custom_property(SPLIT_PROPERTY, "eval")
     evaluation.set_float_custom_property(MAJORITY_PROPERTY, 1 / 3)
     return evaluation
-
-
-@pytest.fixture
-def no_tfma(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for what is read of TFMA's files, which tests of the Evaluator cover."""
-    verdict = Verdict("blessed", "Blessed: good.", ["accuracy 0.750 is at least 0.5"])
-    monkeypatch.setattr(inputs, "read_thresholds", lambda uri: {"accuracy": "at least 0.5"})
-    monkeypatch.setattr(inputs, "read_verdict", lambda uri: verdict)
 
 
 def write_model_run(folder: Path) -> types.Artifact:
@@ -146,7 +139,7 @@ def write_model_run(folder: Path) -> types.Artifact:
 def run(
     given: dict[str, types.Artifact], folder: Path, *, local: bool = True
 ) -> dict[str, types.Artifact]:
-    """Run the executor, whose outputs are folders in a local run; return them by name."""
+    """Run the executor, and return its outputs; in a local run they are folders."""
     outputs: dict[str, types.Artifact] = {name: kind() for name, (kind, _) in OUTPUTS.items()}
     for name, artifact in outputs.items():
         artifact.uri = str(folder / name)
@@ -161,7 +154,7 @@ def run(
 
 
 def on_kubeflow(artifact: types.Artifact) -> dict[str, Any]:
-    """Return the metadata that TFX's entry point hands to Kubeflow, as the launcher reads it."""
+    """Return the metadata that TFX's entrypoint passes to Kubeflow's launcher."""
     runtime = kubeflow_v2_entrypoint_utils.to_runtime_artifact(artifact, {})
     metadata: dict[str, Any] = json.loads(json_format.MessageToJson(runtime))["metadata"]
     return metadata
@@ -178,7 +171,7 @@ def check_confusion_matrix(matrix: dict[str, Any]) -> None:
 
 
 def check_confidence_metrics(points: list[dict[str, Any]]) -> None:
-    """The checks of `validateConfidenceMetrics`, and what makes a curve of its points."""
+    """The checks of `validateConfidenceMetrics`; the points must form a curve."""
     for point in points:
         assert point.keys() == {"confidenceThreshold", "falsePositiveRate", "recall"}
         assert all(isinstance(value, int | float) for value in point.values())
@@ -197,18 +190,15 @@ def classification_of(predictions: Predictions) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_tfma")
-def test_the_page_the_numbers_and_the_card_of_a_run(
-    given: dict[str, types.Artifact], tmp_path: Path
-) -> None:
+def test_page_metrics_and_card_of_a_run(given: dict[str, types.Artifact], tmp_path: Path) -> None:
     outputs = run(given, tmp_path)
-    answers = read_predictions(given["evaluation"].uri).candidate
-    predicted = answers.probabilities.argmax(axis=1)
-    mistakes = int((predicted != answers.ids).sum())
+    model = read_predictions(given["evaluation"].uri).candidate
+    predicted = model.probabilities.argmax(axis=1)
+    mistakes = int((predicted != model.ids).sum())
     assert 0 < mistakes < len(predicted) / 2
     file = json.loads((tmp_path / "metrics" / METRICS_FILE).read_text())
     assert file["metrics"].keys() == set(METRICS)
-    accuracy = metrics.accuracy_score(answers.ids, predicted)
+    accuracy = metrics.accuracy_score(model.ids, predicted)
     assert file["metrics"]["accuracy"]["value"] == pytest.approx(accuracy, abs=1e-9)
     low, high = file["metrics"]["accuracy"]["interval"]
     assert low < accuracy < high
@@ -218,7 +208,7 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
     assert sum(count for _, _, count in wrong) == mistakes
     assert {entry[1] for entry in wrong} == {"blue"}
     page = (tmp_path / "html" / PAGE_FILE).read_text(encoding="utf-8")
-    for said in (
+    for text in (
         "red/broken.jpg",
         "predicted as blue",
         "colours",
@@ -230,7 +220,7 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
         # The fixture's run waited longer than its `input.max_wait`.
         "Training spent 20.0\N{NO-BREAK SPACE}% of its time waiting for input",
     ):
-        assert said in page
+        assert text in page
     assert page.count("data:image/jpeg") >= 3 * 4 * 2 + mistakes
     card = (tmp_path / "card" / CARD_FILE).read_text(encoding="utf-8")
     assert card.startswith("---\n")
@@ -238,7 +228,6 @@ def test_the_page_the_numbers_and_the_card_of_a_run(
     assert on_kubeflow(outputs["metrics"])["accuracy"] == pytest.approx(accuracy)
 
 
-@pytest.mark.usefixtures("no_tfma")
 def test_on_kubeflow_the_uris_are_files(
     given: dict[str, types.Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +247,7 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
             (folder / label / f"{number}.jpg").write_bytes(image)
     large = encode(picture(1, height=300, width=400), "JPEG")
     (folder / "cat" / "cut.jpg").write_bytes(large[: len(large) * 2 // 3])
-    (folder / "cat" / "note.jpg").write_bytes(b"no image")
+    (folder / "cat" / "note.jpg").write_bytes(b"not an image")
     (folder / "cat" / "copy.jpg").write_bytes((folder / "dog" / "3.jpg").read_bytes())
     config = IngestConfig(max_reject_fraction=1)
     rejects_uri = nodes.ingest(folder, tmp_path, config=config).rejects.uri
@@ -276,7 +265,7 @@ def test_rejects_and_copies_of_an_ingest_are_shown(tmp_path: Path) -> None:
     assert copies.picture == make_thumbnail((folder / "dog" / "3.jpg").read_bytes())
 
 
-def test_numbers_of_a_split_that_lacks_a_class() -> None:
+def test_a_split_that_lacks_a_class() -> None:
     predictions = make_predictions(NASTY, missing=(2,))
     metadata = classification_of(predictions)
     check_confusion_matrix(metadata["confusionMatrix"])
@@ -285,7 +274,7 @@ def test_numbers_of_a_split_that_lacks_a_class() -> None:
     assert sum(metadata["confusionMatrix"]["rows"][row]["row"]) == 0
 
 
-def test_of_many_classes_those_with_most_mistakes() -> None:
+def test_the_matrix_shows_the_classes_with_most_mistakes() -> None:
     labels = tuple(f"class {number:02d}" for number in range(MOST_CLASSES + 10))
     ids = np.repeat(np.arange(len(labels)), 3)
     predicted = ids.copy()
@@ -299,7 +288,7 @@ def test_of_many_classes_those_with_most_mistakes() -> None:
     assert metadata["confusionMatrix"]["rows"][0]["row"] == [2, *[0] * (MOST_CLASSES - 2), 1]
 
 
-def test_metadata_of_long_labels_is_far_below_what_mlmd_takes() -> None:
+def test_metadata_of_long_labels_fits_mlmd() -> None:
     labels = tuple(f"{number}-{'é' * 250}" for number in range(200))
     artifact = ClassificationMetrics()
     set_classification(artifact, measure(make_predictions(labels, each=2)))
@@ -308,7 +297,7 @@ def test_metadata_of_long_labels_is_far_below_what_mlmd_takes() -> None:
 
 @pytest.mark.parametrize(("each", "undefined"), [(20, set()), (0, {"auc"})])
 def test_metrics_are_numbers_of_one_kind(each: int, undefined: set[str]) -> None:
-    """A metric that is not defined is left out: Kubeflow's API has no number for it."""
+    """Undefined metrics are left out: Kubeflow's API cannot represent them."""
     predictions = make_predictions(NASTY, each=each or 5, missing=() if each else (1, 2, 3))
     artifact = Metrics()
     set_metrics(artifact, measure(predictions))
@@ -317,7 +306,7 @@ def test_metrics_are_numbers_of_one_kind(each: int, undefined: set[str]) -> None
     assert {value.WhichOneof("value") for value in properties.values()} == {"double_value"}
 
 
-def test_kubeflow_knows_the_types_by_their_names(given: dict[str, types.Artifact]) -> None:
+def test_kubeflow_recognizes_the_types(given: dict[str, types.Artifact]) -> None:
     inputs = {name: types.Channel(type=type(artifact)) for name, artifact in given.items()}
     outputs = ImageReport(pipeline="", code="", preview_fn="", **inputs).outputs
     titles = {

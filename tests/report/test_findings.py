@@ -41,7 +41,7 @@ def history(train: list[float], evaluated: list[float], *, wait: float = 0.0) ->
 
 
 def healthy(**changes: Any) -> ReportFacts:
-    """Facts with nothing to look at, but for `changes`."""
+    """Facts without findings, except for `changes`."""
     facts = replace(
         small(),
         header=header(),
@@ -67,14 +67,14 @@ def found(facts: ReportFacts) -> list[str]:
     return [finding.text for finding in examine(facts).findings]
 
 
-def test_nothing_to_look_at_and_what_was_looked_at() -> None:
+def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
     assert len(examination.looked_at) == 12
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_checks_without_data_are_listed() -> None:
     examination = examine(empty())
     assert set(examination.unknown) == {
         "classes without correct predictions",
@@ -276,7 +276,7 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
         pytest.param({"baseline_version": ""}, id="a first model"),
     ],
 )
-def test_what_is_no_finding(changes: dict[str, Any]) -> None:
+def test_no_finding(changes: dict[str, Any]) -> None:
     assert found(healthy(**changes)) == []
 
 

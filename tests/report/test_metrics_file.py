@@ -43,7 +43,7 @@ def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None
     assert len(found["slices"]) == len(make_facts().comparison.slices)
 
 
-def test_what_the_model_is() -> None:
+def test_facts_about_the_model() -> None:
     exported = ExportedModel(parameters=131_402, bytes=720_000)
     history = {"images_per_second": [10.0, 300.0, 200.0, 400.0]}
     facts = dataclasses.replace(make_facts(), model=exported, history=history)
@@ -59,7 +59,7 @@ def test_what_the_model_is() -> None:
     assert unknown["parameters"] is unknown["bytes"] is unknown["images_per_second"] is None
 
 
-def test_what_is_not_defined_is_null() -> None:
+def test_undefined_numbers_are_null() -> None:
     facts = make_facts()
     measures = facts.comparison.metrics
     without = dataclasses.replace(
@@ -75,7 +75,7 @@ def test_what_is_not_defined_is_null() -> None:
 
 
 @pytest.mark.parametrize(("split", "optimistic"), [("eval", True), ("test", False)])
-def test_which_split_chose_and_which_one_judged(split: str, optimistic: bool) -> None:
+def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
     found = json.loads(write_metrics(dataclasses.replace(make_facts(), split=split)))
     assert (found["split"], found["selection_split"]) == (split, "eval")
     assert found["optimistic"] == optimistic

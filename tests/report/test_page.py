@@ -1,4 +1,4 @@
-"""What the page says, without a browser."""
+"""The text and markup of the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VOID = ("meta", "img", "br")
 
 
 class Document(HTMLParser):
-    """Collects tags, identifiers, links and texts, and complains of what is not closed in order."""
+    """Collects tags, identifiers, links and texts, and checks the nesting."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def test_the_page_is_well_formed_and_loads_nothing(pages: dict[str, str], name: 
     namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert set(re.findall(r"https?://[^\s\"'<>]+", pages[name])) <= namespaces
     assert not re.search(r"@import|url\((?!#)", pages[name])
-    # Names that are no text can be written too.
+    # Invalid bytes in names can be encoded, too.
     assert len(pages[name].encode()) < 10e6
 
 
@@ -99,9 +99,7 @@ def test_the_same_facts_give_the_same_page(pages: dict[str, str]) -> None:
         ("comparison", {comparison_sample.LABELS[0], "�turned", "byte �", "no picture"}),
     ],
 )
-def test_labels_are_text_whatever_they_hold(
-    pages: dict[str, str], name: str, texts: set[str]
-) -> None:
+def test_labels_are_escaped(pages: dict[str, str], name: str, texts: set[str]) -> None:
     assert texts <= Document(pages[name]).texts
     assert not re.search("nan|None|inf\\b", words(pages[name]))
 
@@ -185,7 +183,7 @@ def test_the_title_is_the_name_of_the_data(
     assert replace(header, data=data, span=span, version=version).title == title
 
 
-def test_metrics_that_say_nothing_of_two_classes_are_left_out(pages: dict[str, str]) -> None:
+def test_top_k_metrics_of_two_classes_are_left_out(pages: dict[str, str]) -> None:
     assert "Top-3" not in pages["empty"]
     assert "Top-5" not in pages["empty"]
 
@@ -204,7 +202,7 @@ def with_config(**sections: Mapping[str, Any]) -> Any:
         ([], 0.1, False),
     ],
 )
-def test_a_wait_is_long_above_the_limit_of_the_run(
+def test_waits_above_the_limit_of_the_run_are_findings(
     waits: list[float], limit: float, warned: bool
 ) -> None:
     header = with_config(input={"max_wait": limit})
@@ -212,7 +210,7 @@ def test_a_wait_is_long_above_the_limit_of_the_run(
     assert ("of its time waiting for input Why" in said) == warned
 
 
-def test_only_the_last_phase_of_training_can_have_waited_for_images() -> None:
+def test_only_waits_in_the_last_phase_count() -> None:
     waits, header = [0.9, 0.9, 0.0], with_config(input={"max_wait": 0.1})
     history = {"input_wait_fraction": waits, "phase": [1, 1, 2]}
     assert "of its time waiting for input Why" not in say("summary", header=header, history=history)
@@ -220,7 +218,7 @@ def test_only_the_last_phase_of_training_can_have_waited_for_images() -> None:
     assert "of its time waiting for input Why" in say("summary", header=header, history=history)
 
 
-def test_the_table_of_epochs_says_which_phase_each_is_of() -> None:
+def test_the_table_of_epochs_shows_phases() -> None:
     history = {"loss": [3.0, 2.0, 1.0], "phase": [1, 1, 2]}
     said = say("training", history=history)
     assert "Epoch Phase Loss" in said
@@ -230,7 +228,7 @@ def test_the_table_of_epochs_says_which_phase_each_is_of() -> None:
     assert "Phase" not in say("training", history={**history, "phase": [1, 1, 1]})
 
 
-def test_the_page_says_which_split_chose_and_which_one_judged(pages: dict[str, str]) -> None:
+def test_the_page_explains_the_splits(pages: dict[str, str]) -> None:
     said = say("summary")
     assert "best epoch on the eval split; the scores are from the test split" in said
     assert "optimistic" not in said
@@ -239,7 +237,7 @@ def test_the_page_says_which_split_chose_and_which_one_judged(pages: dict[str, s
     assert said.count("split is used both to pick and to score the model") == 2
 
 
-def test_a_change_that_is_worse_stands_out() -> None:
+def test_a_worse_model_stands_out() -> None:
     comparison = report_sample.small().comparison
     changes = {"accuracy": Interval(-0.04, -0.01), "loss": Interval(-0.2, -0.1)}
     said = say("summary", comparison=replace(comparison, changes=changes))
@@ -260,7 +258,7 @@ def test_samples_without_augmentation_are_shown_once() -> None:
     assert ", augmented" not in section
 
 
-def test_slicings_that_say_nothing_new_are_not_drawn() -> None:
+def test_redundant_slicings_are_not_drawn() -> None:
     comparison = report_sample.small().comparison
     classes = [part for part in comparison.slices if part.slicing == "class"]
     folders = [replace(part, slicing="folder", value=f"x/{part.value}") for part in classes]
@@ -272,7 +270,7 @@ def test_slicings_that_say_nothing_new_are_not_drawn() -> None:
     assert "Accuracy by folder" not in said
 
 
-def test_mistakes_and_findings_of_which_no_picture_is_shown() -> None:
+def test_sections_without_pictures() -> None:
     facts = report_sample.small()
     assert "23 images are misclassified; no pictures are available" in say("mistakes", mistakes=())
     said = say("files", rejects=(), duplicates=(), anomalies={})
@@ -312,5 +310,5 @@ def only_roc(facts: ReportFacts, *, positive: str | None) -> Any:
         (format_duration(7265), "2 h 1 min"),
     ],
 )
-def test_pieces(made: str, expected: str) -> None:
+def test_formatting(made: str, expected: str) -> None:
     assert made == expected

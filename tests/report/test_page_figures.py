@@ -1,4 +1,4 @@
-"""What the figures of the page show."""
+"""The figures of the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_texts(section: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("section", ["metrics", "classes", "slices", "calibration", "curves"])
-def test_axes_of_fractions_are_of_0_to_1(pages: dict[str, str], section: str) -> None:
+def test_axes_of_fractions_span_0_to_1(pages: dict[str, str], section: str) -> None:
     """Whatever is drawn: the values of the sample are all above 0.7."""
     figures = read_texts(find_section(pages["small"], section))
     # The changes against the baseline are no fractions.
@@ -56,7 +56,7 @@ def test_the_kept_epoch_is_marked_in_each_figure_of_the_training(pages: dict[str
     assert places == sorted(places)
 
 
-def test_splits_are_in_the_order_of_their_use() -> None:
+def test_splits_are_sorted_by_use() -> None:
     counts = report_sample.small().balance["train"]
     names = ("eval", "other", "test", "train")
     changes: dict[str, Any] = {
@@ -70,7 +70,7 @@ def test_splits_are_in_the_order_of_their_use() -> None:
     assert "train : 1,005 images" in say("balance", **changes)
 
 
-def test_curves_are_of_the_worst_classes_in_their_order(pages: dict[str, str]) -> None:
+def test_curves_of_the_worst_classes_come_first(pages: dict[str, str]) -> None:
     said = words(find_section(pages["small"], "curves"))
     assert "6 of 10 classes, the lowest AUC first" in said
     areas = [float(area) for area in re.findall(r": AUC ([0-9.]+),", said)]

@@ -1,4 +1,4 @@
-"""The images of the page: what leads to them, their order, and how many there are."""
+"""The images of the page: links, order and number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.report.samples.report_sample import DIGITS
 pytestmark = pytest.mark.xdist_group("page")
 
 
-def test_each_cell_and_each_class_leads_to_its_images(pages: dict[str, str]) -> None:
+def test_cells_and_classes_link_to_their_images(pages: dict[str, str]) -> None:
     facts = report_sample.small()
     links, matrix = ImageLinks.of(facts), render_section("confusion", facts)
     for row, label in enumerate(DIGITS):
@@ -33,7 +33,7 @@ def test_each_cell_and_each_class_leads_to_its_images(pages: dict[str, str]) -> 
     assert "There are no pictures of evaluated images." in say("images", images=())
 
 
-def test_images_are_in_the_order_of_what_they_tell() -> None:
+def test_images_are_sorted_by_information() -> None:
     """Confident mistakes first, then unsure ones, then what is right but unsure."""
     cards = re.findall(
         r"<p class=\"(good|bad)\">.*?<small>([\d.]+)", render_section("images", one_class()), re.S
@@ -55,7 +55,7 @@ def one_class() -> ReportFacts:
 
 
 @pytest.mark.slow
-def test_a_page_of_as_many_pictures_as_there_may_be_is_small(pages: dict[str, str]) -> None:
+def test_the_largest_page_stays_within_its_limit(pages: dict[str, str]) -> None:
     facts = report_sample.huge()
     assert 300 < len(facts.images) < 1000, "the sample does not reach the limit"
     assert 7e6 < len(pages["huge"].encode()) < 10e6

@@ -1,4 +1,4 @@
-"""How the page looks and works, in Chromium."""
+"""Layout and behavior of the page in Chromium."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def read_tree(page: Page) -> list[tuple[str, str, Mapping[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", ["small", "empty"])
-def test_what_a_screen_reader_is_told(browser: Page, folder: Path, name: str) -> None:
+def test_accessible_names(browser: Page, folder: Path, name: str) -> None:
     browser.open(folder / f"{name}.html", width=1440)
     browser.evaluate(OPEN_ALL)
     tree = read_tree(browser)
@@ -145,7 +145,7 @@ def test_what_a_screen_reader_is_told(browser: Page, folder: Path, name: str) ->
     assert browser.evaluate("document.querySelectorAll('.plot[role=img] > svg').length") == figures
 
 
-def test_the_keyboard_reaches_everything_that_moves(browser: Page, folder: Path) -> None:
+def test_everything_is_reachable_by_keyboard(browser: Page, folder: Path) -> None:
     browser.open(folder / "small.html", width=390)
     expected = browser.evaluate(
         """[...document.querySelectorAll('a, summary, button, select, [tabindex="0"]')]
@@ -210,7 +210,7 @@ def test_images_are_browsed_and_enlarged_by_keyboard(browser: Page, folder: Path
     assert browser.evaluate("document.querySelectorAll('.thumbs > li[hidden]').length") == 0
 
 
-def test_without_scripts_a_number_of_the_matrix_leads_to_its_class(
+def test_matrix_links_work_without_scripts(
     browser: Page, folder: Path, pages: dict[str, str]
 ) -> None:
     plain = folder / "plain.html"
@@ -224,9 +224,7 @@ def test_without_scripts_a_number_of_the_matrix_leads_to_its_class(
     assert browser.evaluate(f"document.querySelector({cell}.hash).checkVisibility()")
 
 
-def test_a_frame_without_scripts_shows_everything(
-    browser: Page, folder: Path, pages: dict[str, str]
-) -> None:
+def test_a_frame_without_scripts(browser: Page, folder: Path, pages: dict[str, str]) -> None:
     """Kubeflow's interface hands the page to a sandboxed frame as text."""
     host = folder / "host.html"
     page = escape(pages["small"])
@@ -243,7 +241,7 @@ def test_a_frame_without_scripts_shows_everything(
     assert browser.evaluate(f"{part}.querySelector('table').checkVisibility()")
 
 
-def test_links_in_a_frame_that_has_no_address(
+def test_links_in_a_frame_without_an_address(
     browser: Page, folder: Path, pages: dict[str, str]
 ) -> None:
     host = folder / "host.html"

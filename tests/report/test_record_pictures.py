@@ -32,7 +32,7 @@ def examples_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def evaluate(answers: dict[str, tuple[int, dict[int, float]]]) -> Evaluated:
-    """Put together file → label id, and the probabilities of some label ids."""
+    """Build predictions from file → label id, and probabilities of some label ids."""
     names = sorted(answers)
     probabilities = np.zeros((len(names), len(LABELS)), np.float32)
     for row, name in enumerate(names):
@@ -88,9 +88,7 @@ VARIED = {
 
 
 @pytest.mark.parametrize(("most", "shown"), VARIED.values(), ids=VARIED.keys())
-def test_mistakes_of_several_kinds_are_shown(
-    most: int, shown: list[str], examples_uri: str
-) -> None:
+def test_mistakes_are_varied(most: int, shown: list[str], examples_uri: str) -> None:
     answers = {f"r{number}": (0, {1: 0.9 - number / 100}) for number in range(5)}
     answers["g0"] = (1, {2: 0.5})
     found = show_mistakes(evaluate(answers), examples_uri, "eval", most=most)
@@ -99,7 +97,7 @@ def test_mistakes_of_several_kinds_are_shown(
     assert all(mistake.picture is None for mistake in found)
 
 
-# In the order in which they are to be chosen; label ids 0 and 1 are of the matrix, 2 is not.
+# In the expected order; label ids 0 and 1 are in the matrix, 2 is not.
 BROWSED = {
     # One of each pair of the matrix, mistakes first, and one of each other class; then second ones.
     "sure mistake": (0, {1: 0.9}),
@@ -113,7 +111,7 @@ BROWSED = {
 
 
 @pytest.mark.parametrize("most", [0, 3, 5, 99])
-def test_images_to_browse_are_those_that_tell_most(most: int) -> None:
+def test_images_to_browse_are_the_most_informative(most: int) -> None:
     evaluated = evaluate(BROWSED)
     chosen = choose(evaluated, mistakes=0, images=most, shown=LABELS[:2])
     assert [evaluated.filenames[row] for row in chosen.images] == list(BROWSED)[:most]
@@ -132,7 +130,7 @@ def test_mistakes_and_images_are_read_together(examples_uri: str) -> None:
         assert image.is_right == (answers[image.filename][1] == {0: 0.9})
 
 
-def test_mistakes_alone_are_explained_by_the_files_themselves(examples_uri: str) -> None:
+def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
     files = {record.filename: record.encoded for record in RECORDS}
     names = sorted(files)
     evaluated = evaluate({name: (0, {int(name == names[0]): 0.9}) for name in names})

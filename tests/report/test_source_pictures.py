@@ -1,4 +1,4 @@
-"""Pictures of rejected files and of copies, from the folder of images on disk or in a bucket."""
+"""Pictures of rejected files and duplicates, from a folder or a bucket."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ NO_PICTURE = {
 
 
 @pytest.mark.parametrize("path", NO_PICTURE.values(), ids=NO_PICTURE.keys())
-def test_a_file_that_cannot_be_shown_does_not_stop_the_others(
+def test_unreadable_files_do_not_affect_others(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_pictures, "_MOST_BYTES", 10_000)
@@ -87,15 +87,13 @@ def test_a_file_that_cannot_be_shown_does_not_stop_the_others(
 
 
 @pytest.mark.parametrize("root", ["/nowhere/at/all", "gopher://host/images"])
-def test_a_folder_that_is_out_of_reach_leaves_the_texts(root: str, tmp_path: Path) -> None:
+def test_an_unreachable_folder_leaves_the_texts(root: str, tmp_path: Path) -> None:
     uri = write_lines(tmp_path / "rejects", REJECTS_FILE, [reject("1.jpg"), reject("2.jpg")])
     found = show_rejects(uri, root, most=9)
     assert [(entry.path, entry.picture) for entry in found] == [("1.jpg", None), ("2.jpg", None)]
 
 
-def test_no_more_is_read_when_the_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_stops_at_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each look at the clock takes a second; a batch is read for every look but the first.
     clock = iter(range(100))
     ticking = SimpleNamespace(monotonic=lambda: next(clock))
@@ -126,7 +124,7 @@ def test_files_of_a_bucket_are_shown(server: GcsServer, tmp_path: Path) -> None:
     assert [entry.picture for entry in found] == [make_thumbnail(JPEG), None, None, None]
 
 
-def test_a_store_that_never_answers_is_given_up(
+def test_an_unresponsive_store_times_out(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_pictures, "_BATCH_SECONDS", 0.2)
