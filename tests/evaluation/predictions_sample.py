@@ -19,7 +19,7 @@ def make_labels(classes: int) -> tuple[str, ...]:
 def draw_predictions(
     support: Sequence[int], *, sureness: float = 1.5, sharpness: float = 1.0, seed: int = 0
 ) -> Predictions:
-    """Draw predictions for `support` examples of each class; higher sureness means higher accuracy."""
+    """Draw predictions for `support` examples per class; sureness raises the accuracy."""
     random = np.random.default_rng(seed)
     ids = random.permutation(np.repeat(np.arange(len(support)), support))
     logits = random.normal(0, 1, (len(ids), len(support)))
