@@ -173,5 +173,5 @@ def bootstrap(
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0) - 2 * (drawn.mean(axis=0) - value)
     # Further apart than rounding.
-    told = (high - low > 1e-12) & (low <= value) & (value <= high)
-    return np.where(told, low, np.nan), np.where(told, high, np.nan)
+    defined = (high - low > 1e-12) & (low <= value) & (value <= high)
+    return np.where(defined, low, np.nan), np.where(defined, high, np.nan)

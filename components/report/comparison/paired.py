@@ -61,7 +61,7 @@ class Changes:
 
     total: int
     shown: tuple[ChangedImage, ...]
-    """Those that both models are most sure of come first."""
+    """Those that both models are most confident about come first."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class MetricRow:
     guess: float
 
     @property
-    def judgement(self) -> tuple[str, str]:
+    def judgment(self) -> tuple[str, str]:
         """What the change amounts to."""
         return judge(self.change, self.metric.name)
 

@@ -47,7 +47,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
         "difference": accuracy - comparison.baseline.scalars["accuracy"]
         if comparison.baseline
         else math.nan,
-        "judgement": words,
+        "judgment": words,
         "kind": kind,
         "strip": list(_choose_strip(facts)),
         "examination": examine(facts),
@@ -60,7 +60,7 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
     model, size = config.get("model", {}), config.get("transform", {}).get("size")
     views, rate = model.get("views", 1), facts.images_per_second
     start = str(model.get("weights", _UNKNOWN))
-    told = {
+    known = {
         "Architecture": str(model.get("build_fn") or model.get("name") or _UNKNOWN),
         "Input": f"{size} × {size} pixels" if size else _UNKNOWN,
         "Parameters": _UNKNOWN if exported.parameters is None else integer(exported.parameters),
@@ -68,7 +68,7 @@ def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
         "Size on disk": _UNKNOWN if exported.bytes is None else _megabytes(exported.bytes),
         "Training speed": f"{rate:,.0f} images/s" if math.isfinite(rate) else _UNKNOWN,
     }
-    return told | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
+    return known | ({"Prediction": f"mean over {views} views of an image"} if views > 1 else {})
 
 
 def _megabytes(size: int) -> str:
