@@ -107,7 +107,7 @@ def test_changed_images_are_sorted_by_confidence() -> None:
     assert [answer.label for answer in answers] == ["cat", "dog"]
     assert [answer.probability for answer in answers] == pytest.approx([0.8, 0.9])
     text = words(render(facts))
-    assert "2 of 3 images, those that both models are most confident about first. 1 image is not" in text
+    assert "2 of 3 images, those that both models are most confident about first. 1 image" in text
 
 
 def test_the_class_that_lost_most_comes_first() -> None:
