@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from components.evaluation.metrics.counts import Counts
+from typing import Any, Literal
 
 MetricName = Literal[
     "accuracy",
@@ -32,8 +29,8 @@ class Metric:
     """Name in running text."""
     meaning: str
     """Explanation for the report, a sentence."""
-    compute: Callable[[Counts], float] | None
-    """None: it depends on the order of all scores, not on counts."""
+    compute: Callable[[Any], float] | None
+    """Takes `Counts`. None: the metric depends on the order of all scores, not on counts."""
     lower_is_better: bool = False
     top: int = 0
     """Number of most probable classes that count as a match; 0 for other metrics."""
