@@ -1,6 +1,8 @@
 """From shards to batches for the accelerator: list, order, read, decode, batch, prefetch.
 
-All records of a batch are read and decoded in one call, and several batches at the same time.
+`find_record_table` lists the records, and `sample_records` orders them; shards without random
+access are streamed by `stream.py`. One call of a `LoadBatch` reads and decodes a whole batch, and
+several batches are loaded at the same time.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, LABEL_ID
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
@@ -79,19 +80,9 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
     if plan.order is None:
         records = read_in_order(plan).batch(plan.batch_size).enumerate()
     else:
-        _require_no_balance(plan.order, plan.shards)
         records = shuffle_epochs(plan, plan.order).batch(plan.batch_size, drop_remainder=True)
         records = records.enumerate(plan.order.start)
     return plan.map(records, _decode_serialized(plan))
-
-
-def _require_no_balance(order: TrainingOrder, shards: Shards) -> None:
-    if order.balanced:
-        raise ConfigurationError(
-            f"training.balance is 'sampling', which needs random access, but the shards at "
-            f"{shards.uri} are read in sequence: choose input.reader indexed, input.cache "
-            f"decoded, or training.balance weights."
-        )
 
 
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:

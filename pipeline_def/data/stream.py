@@ -39,15 +39,13 @@ def shuffle_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
     """Return serialized records, epoch after epoch, shuffled while they are small.
 
     Shards are shuffled and interleaved, then records are shuffled in a buffer.
+
+    Raises:
+        ConfigurationError: the order is balanced, or there are fewer shards than workers.
     """
-    paths = plan.shards.paths[order.pipeline :: order.pipelines]
-    counts = list(plan.shards.counts.values())[order.pipeline :: order.pipelines]
-    if not paths:
-        raise ConfigurationError(
-            f"{order.pipelines} workers cannot share {len(plan.shards.paths)} shards: "
-            f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
-        )
-    first_epoch, position = divmod(order.start * plan.batch_size, sum(counts))
+    counts = _own_shards(plan, order)
+    paths = list(counts)
+    first_epoch, position = divmod(order.start * plan.batch_size, sum(counts.values()))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
@@ -70,6 +68,24 @@ def shuffle_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
     # determines its order, so a resumed run skips records of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
     return open_epochs_ahead(epochs, read_epoch).skip(position)
+
+
+def _own_shards(plan: ReadPlan, order: TrainingOrder) -> dict[str, int]:
+    """Return path and number of records of the shards that this pipeline reads."""
+    if order.balanced:
+        raise ConfigurationError(
+            f"training.balance is 'sampling', which needs random access, but the shards at "
+            f"{plan.shards.uri} are read in sequence: choose input.reader indexed, input.cache "
+            f"decoded, or training.balance weights."
+        )
+    shards = list(zip(plan.shards.paths, plan.shards.counts.values(), strict=True))
+    own = dict(shards[order.pipeline :: order.pipelines])
+    if not own:
+        raise ConfigurationError(
+            f"{order.pipelines} workers cannot share {len(shards)} shards: "
+            f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
+        )
+    return own
 
 
 def open_epochs_ahead(
