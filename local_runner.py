@@ -15,8 +15,8 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
-    from pipeline_def.config.command_line import exit_status
     from pipeline_def.local.commands import COMMANDS, run
+    from pipeline_def.startup import exit_status
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # File names can contain any bytes, and some terminals print ASCII only.

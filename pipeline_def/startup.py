@@ -9,11 +9,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import psutil
 
+from components.contract.errors import UserError
+from components.contract.printable import make_printable
 from pipeline_def.light_imports import import_libraries
 
 
@@ -39,6 +41,32 @@ def seconds_since_start() -> float:
         if (parent := process.parent()) and parent.name() == "uv":
             process = parent
     return time.time() - float(process.create_time())
+
+
+def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:
+    """Run a command of a runner and print the message of a `UserError`.
+
+    Args:
+        command: returns its own exit status: 0, or 1 for a failed run.
+        program: printed before the message.
+        stopped: printed after Ctrl-C.
+
+    Returns:
+        The status to exit with: of the command or of the error's class, 130 after Ctrl-C, 141 after
+        a broken pipe, as with `| head`.
+    """
+    try:
+        return command()
+    except UserError as error:
+        print(make_printable(f"{program}: error: {error}"), file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The interpreter flushes the buffer on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print(f"{program}: {stopped}", file=sys.stderr)
+        return 130
 
 
 def end_process(status: int) -> NoReturn:

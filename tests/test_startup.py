@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from components.contract.errors import ServiceError
+from pipeline_def.startup import exit_status
+
 _IMPORTS = """
 import sys
 from pipeline_def.startup import quick_imports
@@ -41,6 +44,23 @@ def test_what_no_step_uses_is_not_imported_but_can_be_afterwards() -> None:
 def test_the_end_cleans_up_writes_what_was_printed_and_waits_for_no_thread() -> None:
     ended = _run(_END)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "writtencleaned up\n", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ServiceError("No answer."), 2, "runner.py: error: No answer.\n"),
+        (KeyboardInterrupt(), 130, "runner.py: stopped.\n"),
+    ],
+)
+def test_the_status_of_a_mistake_and_of_ctrl_c(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
+) -> None:
+    def command() -> int:
+        raise error
+
+    assert exit_status(command, program="runner.py", stopped="stopped.") == status
+    assert capsys.readouterr().err == said
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:

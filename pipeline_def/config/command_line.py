@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import yaml
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.error_messages import accepts, describe, did_you_mean, find_field, quote
-from components.contract.errors import ConfigurationError, UserError
-from components.contract.printable import make_printable
+from components.contract.error_messages import (
+    accepts,
+    describe,
+    did_you_mean,
+    find_field,
+    quote,
+    strip,
+)
+from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import (
     Option,
@@ -24,8 +28,6 @@ from pipeline_def.config.options import (
 from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
 _Owner = TypeVar("_Owner")
-
-_LONGEST_QUOTE = 80
 
 NO_OPTIONS: Mapping[str, int] = MappingProxyType({})
 
@@ -125,11 +127,10 @@ def _find_option(name: str, known: Collection[str]) -> str | None:
 def _find_holder(name: str) -> tuple[Option | None, list[str]]:
     """Return the mapping or list that `option.key` or `option+` names, and the keys."""
     for option in list_options().values():
-        if option.name == name or (
-            name == f"{option.name}+" and describe(option.kind).startswith("a list")
-        ):
+        holder = get_origin(strip(option.kind))
+        if option.name == name or (holder is list and name == f"{option.name}+"):
             return option, []
-        if name.startswith(f"{option.name}.") and "each name" in describe(option.kind):
+        if holder is dict and name.startswith(f"{option.name}."):
             return option, name.removeprefix(f"{option.name}.").split(".")
     return None, []
 
@@ -243,29 +244,3 @@ def _get_value(chosen: Mapping[str, list[str]], name: str, count: int) -> Any:
         return name in chosen
     values = chosen.get(name)
     return values[0] if values and count == 1 else values
-
-
-def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> int:
-    """Run a command of a runner and print the message of a `UserError`.
-
-    Args:
-        command: returns its own exit status: 0, or 1 for a failed run.
-        program: printed before the message.
-        stopped: printed after Ctrl-C.
-
-    Returns:
-        The status to exit with: of the command or of the error's class, 130 after Ctrl-C, 141 after
-        a broken pipe, as with `| head`.
-    """
-    try:
-        return command()
-    except UserError as error:
-        print(make_printable(f"{program}: error: {error}"), file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        # The interpreter flushes the buffer on exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except KeyboardInterrupt:
-        print(f"{program}: {stopped}", file=sys.stderr)
-        return 130

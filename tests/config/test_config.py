@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from components.contract.configuration import from_json, to_dict, to_json
-from components.contract.errors import ConfigurationError, ServiceError, UserError
+from components.contract.errors import ConfigurationError, UserError
 from components.ingest.config import IngestConfig
 from components.transform.config import TransformConfig
-from pipeline_def.config.command_line import exit_status, parse
+from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.model import ModelConfig
@@ -266,23 +266,6 @@ def test_size_and_model_follow_the_images(
 ) -> None:
     config, _ = resolve(Config(**given), shorter_side=side, images=images)
     assert (config.transform.size, config.model.name) == (size, name)
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (ServiceError("No answer."), 2, "runner.py: error: No answer.\n"),
-        (KeyboardInterrupt(), 130, "runner.py: stopped.\n"),
-    ],
-)
-def test_the_status_of_a_mistake_and_of_ctrl_c(
-    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
-) -> None:
-    def command() -> int:
-        raise error
-
-    assert exit_status(command, program="runner.py", stopped="stopped.") == status
-    assert capsys.readouterr().err == said
 
 
 def test_ingest_config_survives_json() -> None:
