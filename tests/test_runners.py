@@ -70,14 +70,6 @@ def test_unwritable_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "Cannot write to" in errors
 
 
-def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write_folder(tmp_path / "images", each=2)
-    status, errors = run(capsys, "--data", str(data), "--output", str(data / "out"))
-    assert status == 2
-    assert "lies in --data" in errors
-    assert not (data / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("command", "argument", "message"),
     [
@@ -88,6 +80,7 @@ def test_output_among_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("inspect", "--validation.schema=/no/such", "/no/such"),
         ("inspect", "--model.build_fn=no_such.network", "no_such"),
         ("inspect", "--output={data}/out", "lies in --data"),
+        ("run", "--output={data}/out", "lies in --data"),
     ],
 )
 def test_every_command_refuses_what_a_run_would_refuse(
@@ -105,6 +98,7 @@ def test_every_command_refuses_what_a_run_would_refuse(
     assert (status, errors.count("\n")) == (2, 1)
     assert message in errors
     assert not os.listdir(tmp_path)
+    assert not (image_folder / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "schema"])
@@ -125,12 +119,6 @@ def test_an_output_in_use_is_waited_for(
         assert waiting.is_alive()
     assert f"is writing to the output folder {layout.output}: " in shown
     waiting.join()
-
-
-def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
-    status, errors = run(capsys, "--training.moment", "1")
-    assert (status, errors.count("\n")) == (2, 1)
-    assert "--training.moment" in errors
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,6 @@ WRONG = {
         "transform.margin is 300: it must be a whole number from 0",
     ),
     "negative steps": (["--training.profile_steps", "-1"], "training.profile_steps is -1"),
-    "no such file": (["--config", "/no/such.yaml"], "/no/such.yaml"),
 }
 
 
