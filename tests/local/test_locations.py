@@ -36,22 +36,39 @@ def test_a_folder_becomes_absolute(place: str, path: str) -> None:
         assert locate(place, "data", schemes) == os.path.abspath(path)
 
 
+STORES = ("data", "output")
+
+
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("place", "options", "message"),
     [
-        ("ftp://host/x", "use a local folder or a URL with gs://"),
-        ("https://host/x", "is not supported"),
-        ("nonsense://x", "is not supported"),
-        ("gs:/b", "write it as gs://b"),
-        ("gs:///b", "write it as gs://b"),
-        ("gs://", "write it as gs://bucket/folder"),
+        ("ftp://host/x", STORES, "is not supported: use a local folder or a URL with gs://"),
+        ("https://host/x", STORES, "is not supported"),
+        ("nonsense://x", STORES, "is not supported"),
+        ("gs:/b/x", STORES, "write it as gs://b/x"),
+        ("gs:///b", STORES, "write it as gs://b"),
+        ("gs://", STORES, "write it as gs://bucket/folder"),
+        ("s3:b", STORES, "write it as s3://b"),
+        # The working copy is named after the URL.
+        ("gs://b/../../x", ("output",), "no part of it may be empty, . or .."),
+        ("gs://b//x", ("output",), "no part of it may be empty"),
     ],
 )
-def test_what_is_no_place(place: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        locate(place, "data", None)
-    with pytest.raises(ConfigurationError, match=r"--output is .*, which is not supported"):
-        locate(place, "output", ())
+def test_a_location_that_is_not_supported(
+    place: str, options: tuple[str, ...], message: str
+) -> None:
+    for option in options:
+        places: dict[str, Any] = {"data": "/images", "output": "/out", option: place}
+        with pytest.raises(ConfigurationError, match=rf"--{option} is {place}.*{message}"):
+            make_absolute(Config(**places))
+
+
+@pytest.mark.parametrize("url", ["gs://b/x", "gcs://b/x/", "s3://b", "minio://b/x/y"])
+def test_an_output_in_a_store(url: str) -> None:
+    config = make_absolute(Config(output=url, data="gs://b/images/"))
+    assert (config.output, config.data) == (url.rstrip("/"), "gs://b/images")
+    with pytest.raises(ConfigurationError, match="lies in --data"):
+        make_absolute(Config(data="gs://b/images", output="gs://b/images/out"))
 
 
 @pytest.mark.parametrize("way", ["data", "output", "file://", "file:// data", ".."])
@@ -76,7 +93,7 @@ def test_an_output_beside_the_images(tmp_path: Path) -> None:
 
 
 def test_a_path_that_sqlite_does_not_open_is_refused_at_once(tmp_path: Path) -> None:
-    """At 504 bytes, with ML Metadata's name at its end, a database can be made; at 505 no more."""
+    """SQLite opens paths of 504 bytes, including the name of ML Metadata's file, but not 505."""
     long = f"{tmp_path}/{'d' * 120}/{'d' * 120}/"
     for size in (504, 505):
         name = "é" + "x" * (size - len(os.fsencode(long)) - len("é/metadata.sqlite".encode()))
