@@ -1,8 +1,8 @@
-"""Asks pip-audit for known vulnerabilities of what uv.lock names, but for the exceptions below.
+"""Asks pip-audit for known vulnerabilities of the packages in uv.lock, except those listed below.
 
-Without a vulnerability service that can be reached, it says so in a sentence and succeeds: a check
-that nobody can make must not keep anybody from working. pip-audit itself then calls all packages
-"not found" and succeeds as well, so a package that is known to be vulnerable is asked for first.
+If no vulnerability service can be reached, it says so and succeeds, so that work can continue.
+pip-audit would then report all packages as "not found" and succeed, too, so this first asks about a
+package that is known to be vulnerable.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# Identifier of a vulnerability → why it is no danger here. Reviewed when the lock file changes.
+# Vulnerability → why it is harmless here. Review these when the lock file changes.
 EXCEPTIONS = {
-    # pyarrow 10.0.1 is what tfx-bsl 1.16 and TFDV 1.16 were built with, and the newest they take.
+    # tfx-bsl 1.16 and TFDV 1.16 were built with pyarrow 10.0.1 and take no later one.
     "CVE-2023-47248": "code in Parquet files: components/ingest/manifest.py imports pyarrow_hotfix",
 }
 _KNOWN_TO_BE_VULNERABLE = "pyarrow==10.0.1"
@@ -25,9 +25,9 @@ _LONGEST = 300
 
 
 def main() -> int:
-    """Audit the lock file; return 1 if it has vulnerabilities that are no exceptions."""
+    """Audit the lock file; return 1 if it has vulnerabilities other than the exceptions."""
     if not any(dependency.get("vulns") for dependency in _audit(_KNOWN_TO_BE_VULNERABLE)):
-        print("pip-audit: no vulnerability service answers from here, so nothing was audited.")
+        print("pip-audit: no vulnerability service can be reached, so nothing was audited.")
         return 0
     export = ["uv", "export", "--frozen", "--no-hashes", "--no-emit-project", "--all-extras"]
     locked = subprocess.run(export, capture_output=True, text=True, check=True).stdout
@@ -53,7 +53,7 @@ def _is_excepted(vuln: dict[str, Any]) -> bool:
 
 
 def _audit(requirements: str) -> list[dict[str, Any]]:
-    """Return what pip-audit says of each package; nothing if it fails, or takes too long."""
+    """Return pip-audit's findings for each package, or nothing if it fails or takes too long."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "requirements.txt")
         file.write_text(requirements, encoding="utf-8")

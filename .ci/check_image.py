@@ -1,6 +1,6 @@
-"""Checks a container image from within.
+"""Checks a container image from inside.
 
-Run it so: `docker run --rm -i IMAGE python - < .ci/check_image.py`.
+Run `docker run --rm -i IMAGE python - < .ci/check_image.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# What the steps import. Those with shared libraries come first: after TensorFlow, which loads many,
-# they might find what the image lacks.
+# Imports of the steps. Modules with shared libraries come first: after TensorFlow, which loads many
+# libraries, they might find what the image lacks.
 _MODULES = (
     "cv2",
     "simplejpeg",
@@ -37,7 +37,7 @@ _MODULES = (
     "pipeline_def.pipeline",
     "pipeline_def.training.run_fn",
 )
-# The launcher, and the steps, write here.
+# The launcher and the steps write here.
 _WRITABLE = ("/gcs", "/minio", "/s3", "/tmp", os.environ["HOME"])
 _PACKAGES = Path(sysconfig.get_path("platlib"))
 _UNCHECKED_HASH = (1).to_bytes(4, "little")  # PEP 552
@@ -45,7 +45,7 @@ _BUILD_TOOLS = ("cc", "gcc", "g++", "make", "git", "uv")
 
 
 def main() -> int:
-    """Print what is wrong; return the exit status, 1 if anything is."""
+    """Print all faults; return 1 if there are any."""
     checks = (_user, _folders, _leftovers, _imports, _byte_code, _nvidia, _help, _digests)
     faults = [fault for check in checks for fault in check()]
     for fault in faults:
@@ -87,7 +87,7 @@ def _leftovers() -> Iterator[str]:
 
 def _imports() -> Iterator[str]:
     for module in _MODULES:
-        # Seconds of the processor: other programs do not slow them down.
+        # CPU seconds, because other programs do not affect them.
         started = time.process_time()
         try:
             importlib.import_module(module)
@@ -97,7 +97,7 @@ def _imports() -> Iterator[str]:
 
 
 def _byte_code() -> Iterator[str]:
-    """Look at the modules that are imported by now, and at all of our own."""
+    """Check the byte code of the imported packages and of all our modules."""
     names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = [Path(name) for name in names if name and name.endswith(".py")]
     # Some modules name a file that does not exist.
@@ -110,13 +110,13 @@ def _byte_code() -> Iterator[str]:
 
 
 def _is_compiled(source: Path) -> bool:
-    """Return whether there is byte code that is used whatever the time of the source."""
+    """Return whether byte code exists that is valid whatever the time of its source."""
     compiled = Path(importlib.util.cache_from_source(str(source)))
     return compiled.exists() and compiled.read_bytes()[4:8] == _UNCHECKED_HASH
 
 
 def _nvidia() -> Iterator[str]:
-    """Load every library of NVIDIA's by its bare name, as TensorFlow does."""
+    """Load NVIDIA's libraries by name, as TensorFlow does."""
     files = sorted(_PACKAGES.glob("nvidia/*/lib/*.so.*"))
     loaded = 0
     for file in files:
@@ -130,14 +130,14 @@ def _nvidia() -> Iterator[str]:
 
 def _help() -> Iterator[str]:
     command = [sys.executable, "-m", "pipeline_def.kubeflow.step.entrypoint", "--help"]
-    # Elsewhere, as a pod may set another working directory.
+    # From another folder, as a pod may set its working directory.
     result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, check=False)
     if result.returncode or "--executor_input" not in result.stdout:
         yield f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}"
 
 
 def _digests() -> Iterator[str]:
-    """Digest the code of every step, which each step compares with what was compiled."""
+    """Digest the code, which each step compares with the compiled digest."""
     from pipeline_def.code_digest import whole_digest
 
     try:

@@ -1,7 +1,6 @@
-"""Removes from site-packages what no step of the pipeline reads: `slim_packages.py FOLDER`.
+"""Removes files that no step needs from site-packages: `slim_packages.py FOLDER`.
 
-For the container image: all that it lacks is listed here. `.ci/check_slim` runs the pipeline on
-what is left.
+Makes the container image smaller; `.ci/check_slim` runs the pipeline on the rest.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-# Why → distributions of the lock file that go as a whole. Others name them as dependencies, and
-# import them only for what the pipeline does not do.
+# Why → distributions to remove. Others depend on them, but import them only for features that the
+# pipeline does not use.
 _DISTRIBUTIONS = {
     "notebooks and their servers": (
         *("argon2-cffi", "argon2-cffi-bindings", "babel", "bleach", "jedi", "jupyter-builder"),
@@ -32,7 +31,7 @@ _DISTRIBUTIONS = {
     "for building extensions": ("libclang", "pip"),
     "a faster reader of events for TensorBoard's page": ("tensorboard-data-server",),
 }
-# Why → names of folders and ends of names of files that go below any package.
+# Why → names of folders and endings of files to remove below any package.
 _FOLDERS = {
     "tests and their data": ("tests", "testdata"),
     "headers": ("include",),
@@ -41,10 +40,10 @@ _FILES = {
     "sources and static libraries": (".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pyx"),
     "types for checkers, maps for debuggers of pages": (".pyi", ".js.map"),
 }
-# TensorFlow's headers lie beside the licences of what is linked into it.
+# TensorFlow's headers are beside the licenses of the libraries linked into it.
 _LICENCE = re.compile(r"(?i)(licen[cs]e|copying|notice|copyright|authors)")
 
-# What the steps import; it has to work, and gets byte code with all that lies beside it.
+# Imports of the steps; they must work, and their folders get byte code.
 _IMPORTED = (
     *("tensorflow", "tensorflow_data_validation", "tensorflow_transform.beam", "tf_keras"),
     *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.local_dag_runner"),
@@ -66,7 +65,7 @@ print(*sorted(filter(None, files)), sep="\\n")
 
 
 def main() -> None:
-    """Remove, strip the libraries of their symbols, compile, and print what each of it saved."""
+    """Remove files, strip libraries, write byte code; print what each step saved."""
     site = Path(sys.argv[1])
     for file in site.rglob("*.pyc"):
         file.unlink()
@@ -103,7 +102,7 @@ def _megabytes(site: Path) -> float:
 
 
 def _remove(files: list[Path]) -> int:
-    """Remove files that are no licences; return their bytes."""
+    """Remove files other than licenses; return their size in bytes."""
     saved = 0
     for file in files:
         if not _LICENCE.search(file.name):
@@ -113,12 +112,12 @@ def _remove(files: list[Path]) -> int:
 
 
 def _remove_distribution(site: Path, name: str) -> int:
-    """Remove a distribution with its metadata and its licence; return its bytes."""
+    """Remove a distribution; return its size in bytes."""
     saved = 0
     for distribution in metadata.distributions(name=name, path=[str(site)]):
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
-            # Its commands lie elsewhere.
+            # Commands are outside of site-packages.
             if path.is_relative_to(site) and path.exists():
                 saved += path.stat().st_size
                 path.unlink()
@@ -126,14 +125,14 @@ def _remove_distribution(site: Path, name: str) -> int:
 
 
 def _remove_empty_folders(site: Path) -> None:
-    """Remove the folders that are empty now: Python takes each for a package."""
+    """Remove empty folders, which Python takes for packages."""
     for folder in sorted(site.rglob("*"), reverse=True):
         if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
             folder.rmdir()
 
 
 def _compile_used(site: Path) -> None:
-    """Write byte code for every module beside one that the steps import; the rest stays without."""
+    """Write byte code for the folders of all modules that the steps import."""
     python = str(site.parents[2] / "bin" / "python")
     script = _LIST_FILES.format(modules=_IMPORTED)
     done = subprocess.run([python, "-c", script], check=True, stdout=subprocess.PIPE, text=True)
@@ -144,12 +143,11 @@ def _compile_used(site: Path) -> None:
 
 
 def _strip(site: Path) -> None:
-    """Remove symbols that the loader does not need."""
+    """Strip symbols that the loader does not need."""
     if shutil.which("strip") is None:
         raise SystemExit("strip is missing: install binutils")
     libraries = [file for file in site.rglob("*.so*") if file.is_file() and not file.is_symlink()]
-    # auditwheel has changed the libraries in *.libs in a way that strip would destroy; NVIDIA's
-    # carry code for GPUs.
+    # strip would destroy libraries that auditwheel has changed (*.libs); NVIDIA's hold GPU code.
     own = [
         str(file)
         for file in libraries

@@ -13,17 +13,9 @@ from benchmarks.measuring.process import MeasurementError, explain, measure
 from benchmarks.measuring.spread import Spread, ratio
 from components.contract.errors import DataError
 
-BENCHMARKS = ("ingest", "input_pipeline", "runs", "serving", "training", "peers.input_versus")
-
 
 def load(name: str) -> Any:
     return importlib.import_module(f"benchmarks.{name}")
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_all_benchmarks_have_the_same_options(name: str) -> None:
-    known = {option for action in load(name)._parser()._actions for option in action.option_strings}
-    assert {"--repeats", "--json", "--work"} <= known
 
 
 @pytest.mark.parametrize(
@@ -130,8 +122,8 @@ def test_a_missing_peer_is_left_out_and_the_others_stay(
     said = capsys.readouterr().err
     assert said.count("dali is left out: the package dali is not installed") == 1
     table = versus._tabulate(32, 8, results, versions)
-    cells = ["torch 1.0", "100 (100 to 100)", "20.0 (20.0 to 20.0)"]
-    assert [*cells, "1.00 x"] in table.rows or [*cells, "1.00 x, within the noise"] in table.rows
+    cells = ["torch 1.0", "100 (100 to 100)", "20.0 (20.0 to 20.0)", "1.00 x, within the noise"]
+    assert cells in table.rows
 
 
 @pytest.mark.parametrize(

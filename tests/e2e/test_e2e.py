@@ -33,7 +33,7 @@ SECRET = {
 
 
 class Recorded(Commands):
-    """Runs nothing: answers as it is told, and notes what it was asked for."""
+    """Records commands and returns prepared output."""
 
     def __init__(self, **answers: str) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def test_the_store_of_the_release_is_found(services: str, store: str) -> None:
 
 @pytest.mark.slow
 def test_a_port_is_forwarded_as_long_as_it_is_needed(tmp_path: Path) -> None:
-    # In the place of kubectl: a server on the port that it is told.
+    # A stand-in for kubectl: a server on the requested port.
     kubectl = tmp_path / "kubectl"
     kubectl.write_text('#!/bin/sh\nexec python3 -m http.server "${5%%:*}" --bind 127.0.0.1\n')
     kubectl.chmod(0o755)
@@ -127,7 +127,7 @@ def test_a_port_is_forwarded_as_long_as_it_is_needed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three zeros in the place of all digits."""
+    """Three zeros instead of all digits."""
 
     def write(folder: str) -> int:
         (Path(folder) / "0").mkdir()

@@ -32,7 +32,7 @@ KNOWN = answer(package("pyarrow", EXCEPTED))
     [
         (KNOWN, answer(package("a"), package("b", EXCEPTED)), 0, "2 packages, 0 of them not aud"),
         (KNOWN, answer(package("a", NEW)), 1, f"pip-audit: a: {NEW}, fixed in 9"),
-        ("exit 1", "exit 1", 0, "no vulnerability service answers from here"),
+        ("exit 1", "exit 1", 0, "no vulnerability service can be reached"),
         (answer({"name": "pyarrow", "skip_reason": "?"}), "exit 1", 0, "so nothing was audited"),
         (KNOWN, "exit 1", 0, "stopped answering"),
     ],
