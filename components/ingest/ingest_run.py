@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from components.contract.example import EVAL, TRAIN
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
+    Duplicate,
     PlanReport,
     check_conflicts,
     check_reports,
@@ -45,9 +46,6 @@ def ingest_listing(
 
     Returns:
         The sorted names of the splits that have examples.
-
-    Raises:
-        DataError: too many files are rejected, or a class has no usable image to train on.
     """
     if listing.note:
         logging.warning(listing.note)
@@ -58,18 +56,7 @@ def ingest_listing(
     write_plans(examples, plans)
     write(range(len(plans)), job)
     reports = [read_report(examples, plan) for plan in plans]
-    duplicates = find_duplicates(reports, rule)
-    ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
-    if ambiguous and config.conflicts == "drop":
-        job = dataclasses.replace(job, dropped=ambiguous)
-        reports = rewrite_affected_shards(reports, job, ambiguous, write)
-    elif ambiguous:
-        # The classes of an image with several labels may have different bounds.
-        rule = dataclasses.replace(rule, uncorrected=rule.uncorrected | ambiguous)
-        if (together := find_duplicates(reports, rule)) != duplicates:
-            job = dataclasses.replace(job, rule=rule)
-            reports = rewrite_affected_shards(reports, job, ambiguous, write)
-            duplicates = together
+    reports, duplicates = _resolve_conflicts(reports, job, write)
     write_rejects(rejects, reports, listing, duplicates)
     check_conflicts(duplicates, config)
     check_reports(reports, listing, config)
@@ -78,6 +65,23 @@ def ingest_listing(
     splits = records_per_shard(reports)
     write_index(examples, splits, labels=labels)
     return sorted(splits)
+
+
+def _resolve_conflicts(
+    reports: list[PlanReport], job: IngestJob, write: WritePlans
+) -> tuple[list[PlanReport], list[Duplicate]]:
+    """Drop images with several labels, or move all copies of each into one split."""
+    duplicates = find_duplicates(reports, job.rule)
+    ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
+    if ambiguous and job.config.conflicts == "drop":
+        job = dataclasses.replace(job, dropped=ambiguous)
+        return rewrite_affected_shards(reports, job, ambiguous, write), duplicates
+    # The classes of an image with several labels may have different bounds.
+    rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | ambiguous)
+    if (together := find_duplicates(reports, rule)) != duplicates:
+        job = dataclasses.replace(job, rule=rule)
+        reports = rewrite_affected_shards(reports, job, ambiguous, write)
+    return reports, together
 
 
 def _warn_of_unscored(found: Mapping[str, Mapping[str, int]]) -> None:
