@@ -13,6 +13,9 @@ from components.evaluation.metrics.metric_table import ACCURACY, METRICS
 SliceValues = Mapping[SliceKey, Mapping[str, float]]
 """Slice → metric → value."""
 
+ROUNDING = 1e-9
+"""Tolerance of bounds: 0.9 - 0.92 is slightly less than -0.02 in floating point."""
+
 
 @dataclass(frozen=True)
 class ThresholdCheck:
@@ -87,15 +90,15 @@ def explain_failures(
     if (bounded and math.isnan(value)) or (worsening is not None and math.isnan(change or 0)):
         yield f"{subject} has a threshold but is not defined"
         return
-    if least is not None and value < least:
+    if least is not None and value < least - ROUNDING:
         overall = threshold.metric == ACCURACY and key == OVERALL
         bound = _name_minimum(least, majority_accuracy) if overall else "its threshold"
         yield f"{subject} {value:.3f} is {least - value:.3f} below {least:.4g}, {bound}"
-    if most is not None and value > most:
+    if most is not None and value > most + ROUNDING:
         yield f"{subject} {value:.3f} is {value - most:.3f} above {most:.4g}, its threshold"
     if worsening is None or change is None:
         return
-    if (change if metric.lower_is_better else -change) > worsening:
+    if (change if metric.lower_is_better else -change) > worsening + ROUNDING:
         side = "below" if change < 0 else "above"
         yield (
             f"{subject} {value:.3f} is {abs(change):.3f} {side} the model in use; at most "

@@ -20,7 +20,7 @@ from components.evaluation.metrics.intervals import (
     paired_interval_of_counts,
     proportion_interval,
 )
-from components.evaluation.thresholds import ThresholdCheck
+from components.evaluation.thresholds import ROUNDING, ThresholdCheck
 from components.storage.artifact_files import open_file
 
 Outcome = Literal["blessed", "undecided", "refused"]
@@ -144,7 +144,7 @@ def _find_doubts(measured: MeasuredAccuracy, max_drop: float) -> list[tuple[str,
             )
         )
     change, ends = measured.change, measured.change_interval
-    if change is not None and ends is not None and ends.low <= -max_drop <= change:
+    if change is not None and ends is not None and ends.low <= -max_drop <= change + ROUNDING:
         spread = measured.disagreement - change**2
         needed = estimate_images_needed(spread, change + max_drop, measured.images)
         claim = f"at most {max_drop:g} less accurate than" if max_drop else "as accurate as"

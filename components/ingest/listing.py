@@ -132,6 +132,7 @@ def list_images(
         loose = [entry.path for entry in visible if "/" not in entry.path]
         raise DataError(explain_no_labels(folder, loose))
     skipped |= unlabelled
+    files = _bind_groups(files)
     choice = choose_splits(collections.Counter(file.split for file in files), fractions)
     return Listing(
         folder,
@@ -140,6 +141,24 @@ def list_images(
         choice.fractions,
         choice.note,
     )
+
+
+def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
+    """Give all files of a group the split that is given for one of them.
+
+    Raises:
+        DataError: a group has several splits.
+    """
+    splits: dict[str | None, str] = {}
+    for file in files:
+        if file.group is not None and file.split is not None:
+            other = splits.setdefault(file.group, file.split)
+            if other != file.split:
+                raise DataError(
+                    f"Group {file.group!r} is in the splits {other} and {file.split}: all images "
+                    f"of a group belong to one split; {file.path} is one of them."
+                )
+    return [file._replace(split=splits.get(file.group, file.split)) for file in files]
 
 
 def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:

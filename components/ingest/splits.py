@@ -15,7 +15,7 @@ MIN_SPLIT_IMAGES = 100
 0.9 is already 0.12 wide; TensorFlow Data Validation compares no statistics of smaller splits."""
 
 _HELD_OUT = 0.1
-_TWO_SPLITS = {TRAIN: 0.8, EVAL: 0.2}
+_ONLY_HELD_OUT = 0.2
 _NOTE = (
     "The eval split is used both to pick and to score the model, so the score is slightly "
     "optimistic: {}."
@@ -66,8 +66,9 @@ def choose_splits(
 
 
 def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, float]:
-    """Return the default fractions of `count` images without a given split."""
-    if count * _HELD_OUT < MIN_SPLIT_IMAGES:
-        return _TWO_SPLITS
-    held_out = dict.fromkeys((split for split in (EVAL, TEST) if split not in given), _HELD_OUT)
+    """Return the default fractions of train and of the splits that are not given."""
+    if count * _HELD_OUT >= MIN_SPLIT_IMAGES:
+        held_out = dict.fromkeys((name for name in (EVAL, TEST) if name not in given), _HELD_OUT)
+    else:
+        held_out = {} if EVAL in given else {EVAL: _ONLY_HELD_OUT}
     return {TRAIN: 1 - sum(held_out.values()), **held_out}

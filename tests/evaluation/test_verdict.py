@@ -227,6 +227,10 @@ CAT = ("class", "cat")
         ),
         (Threshold("loss", max_worsening=0.01), 0.3, -0.25, []),
         (Threshold("accuracy", at_least=0.3, at_most=0.3, max_worsening=0.1), 0.3, -0.1, []),
+        # In floating point these are slightly beyond the bounds.
+        (Threshold("accuracy", max_worsening=0.02), 0.9, 0.9 - 0.92, []),
+        (Threshold("accuracy", at_least=0.3, at_most=0.3), 0.1 + 0.2, None, []),
+        (Threshold("accuracy", at_least=0.3), 0.9 - 0.6, None, []),
         (
             Threshold("auc", slice="class", at_least=0.5),
             math.nan,

@@ -80,6 +80,28 @@ def test_splits(tmp_path: Path, given: list[str], expected: list[str | None]) ->
     assert [file.split for file in listing.files] == expected
 
 
+def grouped(tmp_path: Path, *rows: tuple[str, str | None]) -> list[str | None]:
+    """The splits of files with these groups and given splits."""
+    names = [f"{number}.jpg" for number in range(len(rows))]
+    touch(tmp_path / "images", *names)
+    table: list[dict[str, str | None]] = [
+        {"path": name, "label": "cat", "split": split, "group": group}
+        for name, (group, split) in zip(names, rows, strict=True)
+    ]
+    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", table))
+    return [file.split for file in listing.files]
+
+
+def test_a_split_that_one_row_gives_binds_the_whole_group(tmp_path: Path) -> None:
+    rows = [("film 1", None), ("film 1", "test"), ("film 2", None), ("", "train"), ("", "test")]
+    assert grouped(tmp_path, *rows) == ["test", "test", None, "train", "test"]
+
+
+def test_a_group_in_two_splits_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Group 'film 1' is in the splits train and test"):
+        grouped(tmp_path, ("film 1", "train"), ("film 1", "test"))
+
+
 def fingerprint(folder: Path, manifest: Path, **changes: str | None) -> str:
     rows = [{**ROWS[0], **changes}, *ROWS[1:]]
     return list_images(str(folder), write(manifest, rows)).fingerprint()

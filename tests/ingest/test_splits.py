@@ -50,6 +50,18 @@ CASES: dict[str, tuple[dict[str | None, int], Splits, Mapping[str, float], str]]
         TEN,
         "",
     ),
+    "all splits of a manifest, the rest to train": (
+        {"train": 300, "eval": 100, "test": 100, None: 500},
+        {"train": "train", "eval": "eval", "test": "test", None: None},
+        {"train": 1.0},
+        "",
+    ),
+    "eval of a manifest, a few by hash": (
+        {None: 500, "eval": 100},
+        {None: None, "eval": "eval"},
+        {"train": 1.0},
+        "500 images are too few",
+    ),
     "eval of a manifest, the rest by hash": (
         {None: 1000, "eval": 5},
         {None: None, "eval": "eval"},
