@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -107,20 +108,38 @@ def read_results() -> Results:
 
 def render(results: Results) -> str:
     """Return the page in Markdown."""
-    sections = (_render_section(MEASUREMENTS[name], found) for name, found in results.items())
-    return "\n".join([_LISTED["introduction"], *sections])
+    places = {_describe_place(found) for found in results.values()}
+    # Once for the page, or for each section if they differ.
+    common = [*textwrap.wrap(places.pop(), 116), ""] if len(places) == 1 else []
+    sections = (
+        _render_section(MEASUREMENTS[name], found, with_place=not common)
+        for name, found in results.items()
+    )
+    return "\n".join([_LISTED["introduction"], *common, *sections])
 
 
-def _render_section(measurement: Mapping[str, str], found: Mapping[str, Any]) -> str:
+def _describe_place(found: Mapping[str, Any]) -> str:
+    return f"{found['date']}, commit {found['commit']}; {found['machine']}."
+
+
+def _shorten(cell: str) -> str:
+    """Write 2 x (1 to 3) as 2x (1–3)."""
+    return re.sub(r"(\d) x\b", r"\1x", re.sub(r"\((\S+) to (\S+)\)", r"(\1–\2)", cell))
+
+
+def _render_section(
+    measurement: Mapping[str, str], found: Mapping[str, Any], *, with_place: bool
+) -> str:
     name, heading = measurement["name"], measurement["heading"]
     lines = [f"## {heading}", "", *textwrap.wrap(measurement["text"], 116), "", "```sh"]
     lines += [found["command"], "```", ""]
-    measured = f"{found['date']}, commit {found['commit']}; {found['machine']}."
-    lines += [*textwrap.wrap(measured, 116), ""]
+    if with_place:
+        lines += [*textwrap.wrap(_describe_place(found), 116), ""]
     if name in PICTURES:
         lines += [f"![{heading}: images per second of each rung]({PICTURES[name]})", ""]
     for table in found["tables"]:
         rows = [table["columns"], ["-"] * len(table["columns"]), *table["rows"]]
+        rows = [[_shorten(cell) for cell in row] for row in rows]
         lines += [f"**{table['title']}**", "", *(f"|{'|'.join(row)}|" for row in rows), ""]
     return "\n".join(lines)
 

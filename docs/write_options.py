@@ -63,7 +63,7 @@ def _facts(option: Option) -> str:
     if default is dataclasses.MISSING:
         return f"{limits}; required"
     if default in (None, "", [], {}):
-        return kind
+        return limits
     shown = f"`{default if isinstance(default, str) else json.dumps(default, default=str)}`"
     is_limited = limits != kind or (" or " in kind and kind != "true or false")
     return f"{limits}; {shown}" if is_limited else shown
