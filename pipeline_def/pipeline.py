@@ -18,7 +18,6 @@ from components.ingest.component import ImageExampleGen
 from components.predict.component import ImagePredictor
 from components.push.component import ImagePusher
 from components.report.component import ImageReport
-from components.storage.artifact_files import on_disk
 from components.transform.component import ImageTransform
 from components.validation.curated_schema import read_schema
 from components.validation.gate import AnomalyGate
@@ -31,15 +30,15 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ExportConfig
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.layout import Layout
-from pipeline_def.model.weights_file import weights_version
 from pipeline_def.training.component import ImageTrainer
 
 
-def create_pipeline(config: Config) -> Pipeline:
+def create_pipeline(config: Config, *, metadata: str | None = None) -> Pipeline:
     """Build the pipeline.
 
     Args:
         config: resolved: `data`, `transform.size` and `model.name` are set.
+        metadata: SQLite file of ML Metadata; None: the runner has a store of its own.
     """
     layout = Layout(config.output)
     components = _components(config, layout)
@@ -51,16 +50,11 @@ def create_pipeline(config: Config) -> Pipeline:
         pipeline_root=layout.artifacts,
         components=components,
         enable_cache=config.cache,
-        metadata_connection_config=sqlite_metadata_connection_config(layout.metadata)
-        if _is_local(config)
+        metadata_connection_config=sqlite_metadata_connection_config(metadata)
+        if metadata
         else None,
         beam_pipeline_args=list(config.beam_pipeline_args),
     )
-
-
-def _is_local(config: Config) -> bool:
-    """Return whether the pipeline runs on this machine; a cluster has its own metadata store."""
-    return on_disk(config.output)
 
 
 def _components(config: Config, layout: Layout) -> list[BaseComponent]:
@@ -129,7 +123,6 @@ def _train(config: Config, layout: Layout, transform: ImageTransform) -> BaseCom
             # Only the Evaluator uses this bound: changing it must not train again.
             export=dataclasses.replace(config.export, max_drop=ExportConfig.max_drop),
             checkpoints=layout.checkpoints,
-            weights_version=weights_version(config.model) if _is_local(config) else "",
         ),
     ).with_id(steps.TRAINER.id)
 

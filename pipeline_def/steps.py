@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from components import COMPONENTS
 
 DATA = "data"
+MANIFEST = "ingest.manifest"
+WEIGHTS = "model.weights_file"
 PREDICT_FOLDER = "predict.folder"
-STORAGE = "storage"
+STORAGE = "kubeflow.storage"
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class PipelineStep:
     settings: tuple[str, ...] = ()
     """Configuration sections that decide what the step does."""
     opens: tuple[str, ...] = ()
-    """Places outside the pipeline's artifacts that the step or its lookup opens: DATA,
-    PREDICT_FOLDER, or STORAGE for pushed models, listings and statistics of earlier runs."""
+    """Options that name places outside the pipeline's artifacts which the step or its lookup opens:
+    STORAGE holds pushed models, listings and statistics of earlier runs."""
 
 
 EXAMPLE_GEN = PipelineStep(
@@ -42,7 +44,7 @@ EXAMPLE_GEN = PipelineStep(
     stage="data",
     code=("components.ingest.lookup", "components.ingest.executor"),
     settings=("data", "ingest"),
-    opens=(DATA, STORAGE),
+    opens=(DATA, MANIFEST, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
     id="StatisticsGen",
@@ -84,8 +86,9 @@ TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
     stage="train",
-    code=("pipeline_def.training.run_fn",),
+    code=("pipeline_def.training.lookup", "pipeline_def.training.run_fn"),
     settings=("transform", "input", "augmentation", "model", "training", "transfer"),
+    opens=(WEIGHTS,),
 )
 BASELINE_FINDER = PipelineStep(
     id="BaselineFinder",

@@ -104,6 +104,10 @@ class StepConfig:
                 f"absolute.",
             )
 
+    def mounts(self, path: str) -> bool:
+        """Return whether a path lies on one of the volumes."""
+        return any(f"{path}/".startswith(f"{v.rstrip('/')}/") for v in self.volumes.values())
+
     def over(self, general: StepConfig) -> StepConfig:
         """Return `general` with the settings here: values replaced, mappings and lists extended."""
         merged: dict[str, Any] = {}

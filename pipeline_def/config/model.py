@@ -85,6 +85,11 @@ class ModelConfig:
     more accurate where a mirror image means the same."""
 
     @property
+    def weights_file(self) -> str | None:
+        """Path or URL of the file of initial weights, if there is one."""
+        return None if self.weights in ("none", "imagenet") else self.weights
+
+    @property
     def title(self) -> str:
         """Name of the network in sentences."""
         return self.build_fn or self.name

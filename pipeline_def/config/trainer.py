@@ -31,10 +31,6 @@ class TrainerConfig:
     """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
     beside the logs of this attempt, where no other attempt finds them."""
 
-    weights_version: Text = ""
-    """Changes when the file of `model.weights` does, so that no model of another file is taken from
-    the cache. Empty on a cluster, as the compiling machine may not see the cluster's files."""
-
     def __post_init__(self) -> None:
         """Check the sections against each other."""
         check_originals(self.transform, self.input, self.augmentation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from pipeline_def.config.model import NATIVE_SIZES
 from pipeline_def.config.recipes import resolve_each
 from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.run_options import Parser, add_target
-from pipeline_def.steps import EXAMPLE_GEN, PREDICTOR
+from pipeline_def.kubeflow.specification import Target
+from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _DESCRIPTION = """Run the pipeline of local_runner.py on open-source Kubeflow Pipelines v2 or Vertex
 AI. `compile` writes its specification, `check` finds what a target would refuse in one, and `run`
@@ -55,7 +57,7 @@ def compile_(arguments: list[str]) -> int:
         own, rest = parser.parse_known_args(arguments)
     hidden = {"output", "working_copy"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
-    config, recipes = _resolve_for_cluster(config)
+    config, recipes = _resolve_for_cluster(config, own.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
 
@@ -73,7 +75,9 @@ def compile_(arguments: list[str]) -> int:
     return 0
 
 
-def _resolve_for_cluster(config: Config) -> tuple[Config, dict[str, dict[str, Any]]]:
+def _resolve_for_cluster(
+    config: Config, target: Target
+) -> tuple[Config, dict[str, dict[str, Any]]]:
     """Check requirements of a cluster, and choose what a local run derives from the images.
 
     Returns:
@@ -83,17 +87,11 @@ def _resolve_for_cluster(config: Config) -> tuple[Config, dict[str, dict[str, An
         raise ConfigurationError(
             "--data is missing: a cluster needs a folder of images, such as gs://…"
         )
-    for name, value, step in (
-        ("data", config.data, EXAMPLE_GEN),
-        ("kubeflow.storage", config.kubeflow.storage, EXAMPLE_GEN),
-        ("predict.folder", config.predict.folder, PREDICTOR),
-    ):
-        volumes = tuple(config.kubeflow.step(step.id).volumes.values())
-        if value and on_disk(value) and not value.startswith(volumes or ("\0",)):
-            raise ConfigurationError(
-                f"--{name} is {value}: a cluster needs a URL, such as gs://bucket/dir, or a folder "
-                "on a volume that kubeflow.steps mounts."
-            )
+    for row in STEPS.values():
+        for option in row.opens:
+            _check_reachable(config, option, row.id, target)
+    # Its checkpoints.
+    _check_reachable(config, STORAGE, TRAINER.id, target)
     if f"{config.kubeflow.storage}/".startswith(f"{config.data.rstrip('/')}/"):
         raise ConfigurationError(
             f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
@@ -101,6 +99,20 @@ def _resolve_for_cluster(config: Config) -> tuple[Config, dict[str, dict[str, An
         )
     side = _ASSUMED_SIDE[config.model.weights != "none" or config.model.name in NATIVE_SIZES]
     return resolve_each(config, shorter_side=side, images=0)
+
+
+def _check_reachable(config: Config, option: str, step: str, target: Target) -> None:
+    """Raise `ConfigurationError` if `step` cannot open the place that an option names."""
+    place = operator.attrgetter(option)(config)
+    if not place or not on_disk(place):
+        return
+    problem = f"--{option.removesuffix('_file')} is {place}: a cluster needs a URL, such as gs://…"
+    if target == "vertex":
+        raise ConfigurationError(f"{problem}.")
+    if not config.kubeflow.step(step).mounts(place):
+        raise ConfigurationError(
+            f"{problem}, or a path on a volume that kubeflow.steps mounts in {step}."
+        )
 
 
 def check(arguments: list[str]) -> int:

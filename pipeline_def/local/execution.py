@@ -72,7 +72,7 @@ def _run_recorded(
         from pipeline_def.pipeline import create_pipeline
 
     layout = Layout(config.output)
-    pipeline = create_pipeline(config)
+    pipeline = create_pipeline(config, metadata=layout.metadata)
     names = [component.id for component in pipeline.components]
     recorder = Recorder(
         config.output,

@@ -34,8 +34,6 @@ _CONTAINERS = re.compile(r"(?:^|/)(?:layers|_layer_checkpoint_dependencies)(?=/)
 _NETWORK = "network"
 # HDF5 limits an attribute to 64 KiB.
 _NAMES_PER_ATTRIBUTE = 500
-# Values of `model.weights` that are not a file.
-_NO_FILE = ("none", "imagenet")
 
 
 class StoredWeights(NamedTuple):
@@ -56,9 +54,9 @@ def name_network(config: ModelConfig) -> ModelConfig:
     Whether the weights fit is only known when the network is built. Errors are those of
     `read_weights`.
     """
-    if config.weights in _NO_FILE:
+    if not config.weights_file:
         return config
-    _check_file(config.weights)
+    _check_file(config.weights_file)
     if config.name != "auto" or config.build_fn:
         return config
     import h5py  # type: ignore[import-untyped]
@@ -78,10 +76,10 @@ def weights_version(config: ModelConfig) -> str:
     It depends on the content of a local file, whose time may differ elsewhere. Errors are those of
     `read_weights`.
     """
-    if config.weights in _NO_FILE:
+    if not config.weights_file:
         return ""
-    fs, path = open_folder(config.weights)
-    with _reading(config.weights):
+    fs, path = open_folder(config.weights_file)
+    with _reading(config.weights_file):
         if not is_local(fs):
             return str(fs.ukey(path))
         with open(path, "rb") as file:

@@ -10,12 +10,21 @@ from tfx.proto import trainer_pb2
 
 from components.contract.configuration import from_json, to_dict
 from components.contract.errors import ConfigurationError
+from components.contract.lookup_driver import LookupDriver
 from components.transform.component import ImageTransform
 from components.transform.config import TransformConfig
 from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.training.lookup import look_up
 
 # A name, so that creating a pipeline does not import the training code.
 _RUN_FN = "pipeline_def.training.run_fn.run_fn"
+
+
+class Driver(LookupDriver):
+    """Makes the content of the weights file part of the cache key, not only its name."""
+
+    lookup_function = staticmethod(look_up)
+    lookup_properties = ("custom_config",)
 
 
 class ImageTrainer(component.Trainer):
@@ -73,6 +82,8 @@ class ImageTrainer(component.Trainer):
             eval_args=trainer_pb2.EvalArgs(splits=["eval"]),
             custom_config=to_dict(config),
         )
+        if config.model.weights_file:
+            self.driver_class = Driver
 
 
 def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:

@@ -44,7 +44,7 @@ def Consume(used: InputArtifact[standard_artifacts.Model], failure: Parameter[st
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    def create_pipeline(config: Config) -> Pipeline:
+    def create_pipeline(config: Config, *, metadata: str) -> Pipeline:
         produce = Produce()
         consume = Consume(used=produce.outputs["made"], failure=config.name)
         layout = Layout(config.output)
@@ -53,7 +53,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
             pipeline_root=layout.artifacts,
             components=[produce, consume],
             enable_cache=True,
-            metadata_connection_config=sqlite_metadata_connection_config(layout.metadata),
+            metadata_connection_config=sqlite_metadata_connection_config(metadata),
         )
 
     monkeypatch.setattr("pipeline_def.pipeline.create_pipeline", create_pipeline)

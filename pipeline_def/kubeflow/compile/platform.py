@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from components.storage.object_store import SCHEMES
@@ -9,7 +10,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
 from pipeline_def.kubeflow.specification import Spec, Target
-from pipeline_def.steps import DATA, PREDICT_FOLDER, STEPS, STORAGE, TRAINER
+from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
 # For Vertex AI it is the longest pause, for Argo the time since the first attempt.
@@ -69,13 +70,10 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
 def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
-    urls = {
-        DATA: config.data,
-        PREDICT_FOLDER: config.predict.folder,
-        STORAGE: kubeflow.storage or kubeflow.pipeline_root or "minio://",
-    }
-    places = [str(urls[place]) for place in STEPS[step].opens]
-    needed = any(place.startswith(SCHEMES) for place in places)
+    places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
+    if STORAGE in places:
+        places[STORAGE] = kubeflow.storage or kubeflow.pipeline_root or "minio://"
+    needed = any(str(place).startswith(SCHEMES) for place in places.values())
     return {kubeflow.store_secret: _STORE_KEYS} if needed and kubeflow.store_secret else {}
 
 

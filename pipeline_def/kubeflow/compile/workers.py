@@ -50,7 +50,7 @@ def check_workers(config: Config, target: Target) -> None:
 def _check_shared(kubeflow: KubeflowConfig) -> None:
     """Make sure that workers share a folder for checkpoints and can reach artifacts."""
     root, storage = kubeflow.pipeline_root or "", kubeflow.storage or kubeflow.pipeline_root
-    check_storage(storage, kubeflow.step(TRAINER.id).volumes.values())
+    check_storage(storage, kubeflow.step(TRAINER.id))
     if str(storage).startswith("gs://") and not root.startswith("gs://"):
         place = root or "the cluster's own store"
         raise ConfigurationError(

@@ -6,13 +6,14 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import list_names, on_disk, open_file, remove
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
 from pipeline_def.kubeflow.run_parameters import STORAGE_PARAMETER
 
@@ -20,10 +21,9 @@ _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"
 
 
-def check_storage(storage: str | None, mounts: Iterable[str]) -> str:
+def check_storage(storage: str | None, step: StepConfig) -> str:
     """Return the storage; raise ConfigurationError unless it is on gs:// or a mounted volume."""
-    folders = tuple(f"{mount.rstrip('/')}/" for mount in mounts)
-    if storage and f"{storage}/".startswith((_CLOUD, *folders)):
+    if storage and (storage.startswith(_CLOUD) or step.mounts(storage)):
         return storage
     place = storage or "the cluster's own store"
     raise ConfigurationError(

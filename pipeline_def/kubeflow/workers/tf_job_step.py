@@ -54,8 +54,7 @@ def run_workers(
     """
     assert interface.workers
     group, name = interface.workers, job_name(step, executor_input)
-    mounts = group.settings.volumes.values()
-    storage = check_storage(storage_of(executor_input, interface.pipeline), mounts)
+    storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     exchange = ArtifactExchange(executor_input, storage, name)
     job = _Job(cluster or Cluster.of_pod(), step, name, group.count, interval)
     with _cancelled_by_signal() as cancelled:

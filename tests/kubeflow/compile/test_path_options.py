@@ -1,0 +1,136 @@
+"""Options that name files and folders: what each target can reach, and what a lookup sees there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import kfp_runner
+from pipeline_def.config.options import list_options
+from pipeline_def.kubeflow.specification import Spec, Specification
+from pipeline_def.kubeflow.step import entrypoint
+from pipeline_def.steps import STEPS
+from tests.kubeflow.conftest import MINIMAL
+from tests.pictures import write_folder
+
+OPENED = {option.removesuffix("_file") for row in STEPS.values() for option in row.opens}
+# `compile` embeds the schema; the pipeline root is a URL; the others matter in local runs only, or
+# lie on the disk of a pod.
+ELSEWHERE = {
+    *("validation.schema", "kubeflow.pipeline_root", "output", "working_copy"),
+    "input.cache_folder",
+}
+FILES = {
+    "data": "images",
+    "ingest.manifest": "labels.csv",
+    "model.weights": "backbone.weights.h5",
+    "predict.folder": "new",
+    "kubeflow.storage": "storage",
+}
+VOLUMES = "{{all: {{volumes: {{claim: {0}}}}}}}"
+
+
+def options(folder: str) -> Iterator[str]:
+    for option, name in FILES.items():
+        yield from (f"--{option}", f"{folder}/{name}")
+
+
+def test_every_option_that_names_a_place_is_opened_by_a_step_or_needs_none() -> None:
+    texts = {name: option.text for name, option in list_options().items()}
+    named = {name for name, text in texts.items() if re.search(r"\bURL\b|^(Local f|F)older", text)}
+    assert FILES.keys() == OPENED
+    assert named == OPENED | ELSEWHERE
+
+
+@pytest.mark.parametrize("target", ["oss", "vertex"])
+@pytest.mark.parametrize("option", FILES)
+def test_a_path_on_this_machine_is_refused(
+    option: str, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Another volume, with a name that begins like the path.
+    steps = ("--kubeflow.steps", VOLUMES.format("/mnt/dis"))
+    argv = (*MINIMAL, "--target", target, *steps, f"--{option}", "/mnt/disk")
+    assert kfp_runner.main(argv) == 2
+    said = capsys.readouterr().err
+    assert f"--{option} is /mnt/disk: a cluster needs a URL" in said
+    assert ("a path on a volume" in said) is (target == "oss")
+
+
+def test_a_volume_that_a_step_lacks_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = ("--kubeflow.steps", "{Pusher: {volumes: {claim: /mnt}}}")
+    assert kfp_runner.main([*MINIMAL, *steps, "--kubeflow.storage", "/mnt/models"]) == 2
+    assert "that kubeflow.steps mounts in ImageExampleGen." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["gs://bucket", "s3://bucket"])
+@pytest.mark.parametrize("target", ["oss", "vertex"])
+def test_urls_are_left_to_the_cluster(
+    tmp_path: Path, target: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = ("--kubeflow.pipeline_root", "gs://bucket/root")
+    argv = (*MINIMAL, "--target", target, *root, *options(folder))
+    assert kfp_runner.main(argv) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.yaml"]
+    spec, *platform = yaml.safe_load_all((tmp_path / "pipeline.yaml").read_text())
+    assert {f"{row}-lookup" for row in ("Trainer", "ImagePredictor")} <= spec["components"].keys()
+    if target == "oss":
+        # The keys of the store, for the steps that open a place on it.
+        secrets = platform[0]["platforms"]["kubernetes"]["deploymentSpec"] if platform else {}
+        given = {label.removesuffix("_executor") for label in secrets.get("executors", {})}
+        opening = {row.id for row in STEPS.values() if row.opens} if "s3" in folder else set()
+        assert {name.removesuffix("-lookup") for name in given} == opening
+
+
+def resolved(spec: Spec, step: str, folder: Path) -> dict[str, Any]:
+    """Run the lookup of a step as Kubeflow would; return the properties that it finds."""
+    name, layers = f"{step}-lookup", Specification(spec).layers()
+    [layer] = [layer for layer in layers if name in layer.tasks]
+    defaults = {key: one["defaultValue"] for key, one in layer.run_parameters.items()}
+    values = {
+        key: source["runtimeValue"]["constant"]
+        if "runtimeValue" in source
+        else defaults[source["componentInputParameter"]]
+        for key, source in layer.sources(name, "parameters").items()
+    }
+    output = folder / "output.json"
+    given = {"inputs": {"parameterValues": values}, "outputs": {"outputFile": str(output)}}
+    command = layer.executor(name)["container"]["args"]
+    assert entrypoint.main([json.dumps(given) if a == "{{$}}" else a for a in command]) == 0
+    found = json.loads(json.loads(output.read_text())["parameterValues"]["resolved"])
+    # The name of the listing contains the fingerprint.
+    return {key: value for key, value in found.items() if key != "listing"}
+
+
+def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
+    """Compile before anything is on the volume; each lookup sees what is there when it runs."""
+    volume, file = tmp_path / "volume", tmp_path / "pipeline.yaml"
+    steps = ("--kubeflow.steps", VOLUMES.format(volume))
+    argv = (*MINIMAL, *steps, *options(str(volume)), "--output", str(file))
+    assert kfp_runner.main(argv) == 0
+    spec = next(yaml.safe_load_all(file.read_text()))
+    images, manifest = volume / "images", volume / "labels.csv"
+    write_folder(images, each=2)
+    write_folder(volume / "new", each=1)
+    paths = sorted(str(path.relative_to(images)) for path in images.rglob("*.*"))
+    rows = [f"{path},{path.split('/')[0]}" for path in paths]
+    manifest.write_text("\n".join(["path,label", *rows]))
+    (volume / "backbone.weights.h5").write_bytes(b"first")
+
+    def look() -> dict[str, dict[str, Any]]:
+        looking = ("ImageExampleGen", "Trainer", "ImagePredictor")
+        return {step: resolved(spec, step, tmp_path) for step in looking}
+
+    before = look()
+    assert look() == before
+    manifest.write_text("\n".join(["path,label", *reversed(rows[1:]), f"{paths[0]},other"]))
+    (volume / "backbone.weights.h5").write_bytes(b"other")
+    next((volume / "new").rglob("*.*")).unlink()
+    after = look()
+    assert all(after[step] != before[step] for step in before), (before, after)
