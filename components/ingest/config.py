@@ -42,6 +42,11 @@ class IngestConfig(FileOptions):
     """What to do with an image found under two labels: keep every copy and list them, drop every
     copy into the rejects, or fail."""
 
+    fingerprint: Literal["metadata", "content"] = "metadata"
+    """How to notice changed images: by their names, sizes and times, or a store's checksums
+    (metadata), or by reading all local files (content). Content suits folders that are copied, and
+    volumes whose files change owner at every mount."""
+
     # Smaller shards are hardly more than their name; a TFRecord holds up to 2 GiB.
     shard_mib: Annotated[Number, Interval(ge=0.1, le=1_048_576)] = 128.0
     """Target size of a shard, MiB: large enough to read in one stream, small enough to distribute

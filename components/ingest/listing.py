@@ -48,11 +48,11 @@ class ImageFile(NamedTuple):
     size: int
     """Bytes."""
     version: str
-    """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
+    """Changes when the content does: times of a local file, or the store's own tag."""
     group: str | None = None
     """Files of a group, such as the frames of a film, fall into the same split."""
     checksum: str = ""
-    """Kind "crc32c:" or "md5:", then base64; empty if the store lists none."""
+    """Kind, such as "md5:", and value; empty if there is none."""
 
 
 class Skipped(NamedTuple):
@@ -89,14 +89,17 @@ class Listing:
         return named + round(hashed * self.fractions.get(split, 0))
 
     def fingerprint(self) -> str:
-        """Digest the relative paths, labels, splits, sizes and versions of all files.
+        """Digest the relative paths, labels, splits, sizes and contents of all files.
+
+        The checksum stands for the content, or else the version.
 
         TFX's own fingerprint, the number of files, their bytes and the newest modification time,
         stays the same when an image moves to another label folder.
         """
         digest = hashlib.sha256()
         for file in self.files:
-            fields = (file.path, file.label, file.split, file.group, file.size, file.version)
+            content = file.checksum or file.version
+            fields = (file.path, file.label, file.split, file.group, file.size, content)
             digest.update(repr(fields).encode("utf-8", "surrogateescape") + b"\n")
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}"
 
@@ -194,7 +197,7 @@ def _by_manifest(
     splits = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names}
     files = []
     for path, (label, split, group) in rows.items():
-        _, _, size, version, checksum = found.get(path, Found(path, True, 0, MISSING, ""))
+        _, _, size, version, checksum = found.get(path, Found(path, "", 0, MISSING, ""))
         split = splits[split] if split else None
         files.append(ImageFile(path, label, split, size, version, group, checksum))
     return files, dict.fromkeys(found.keys() - rows.keys(), "not in the manifest")

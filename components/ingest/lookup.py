@@ -6,10 +6,13 @@ cached result is valid and what is read; files that changed since are rejected o
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from components.contract.configuration import from_json
@@ -18,6 +21,7 @@ from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, list_images
 from components.ingest.spans import find_span
+from components.storage.fetch import Unread, checksum_of, read_files
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 
 LISTING_PROPERTY = "listing"
@@ -25,6 +29,8 @@ LISTING_PROPERTY = "listing"
 
 _SUFFIX = ".jsonl.gz"
 _MOST_KEPT = 10
+# Files that a thread reads in one go.
+_PART = 256
 
 
 def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,12 +40,31 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     listings = properties["listings"]
     listing = list_images(found.folder, config.manifest, config.splits)
     check_labels(listing)
+    if config.fingerprint == "content":
+        listing = _add_checksums(listing, config)
     return {
         "span": found.span,
         "version": found.version,
         "input_fingerprint": listing.fingerprint(),
         LISTING_PROPERTY: write_listing(listing, listings) if listings else "",
     }
+
+
+def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
+    """Read the files that are listed without a checksum, and add it."""
+
+    def add(files: Sequence[ImageFile]) -> list[ImageFile]:
+        return [
+            file if isinstance(content, Unread) else file._replace(checksum=checksum_of(content))
+            for file, content in read_files(listing.root, files, config)
+        ]
+
+    unknown = [file for file in listing.files if not file.checksum]
+    parts = [unknown[start : start + _PART] for start in range(0, len(unknown), _PART)]
+    with ThreadPoolExecutor(config.workers) as pool:
+        added = itertools.chain.from_iterable(pool.map(add, parts))
+        known = (file for file in listing.files if file.checksum)
+        return dataclasses.replace(listing, files=tuple(sorted((*known, *added))))
 
 
 def write_listing(listing: Listing, folder: str) -> str:

@@ -58,7 +58,7 @@ def _find(named: str) -> Iterator[tuple[str, Entry]]:
     if file := find_file(named):
         # A file in the current folder has no folder in its name.
         folder = named.rpartition("/")[0] or ("/" if named.startswith("/") else ".")
-        yield folder, Entry(named, file, "" if file.is_file else "not a regular file")
+        yield folder, Entry(named, file, file.problem)
         return
     for entry in find_files(named):
         name = os.path.join(named, entry.path)

@@ -18,7 +18,7 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.folder import MISSING, is_local, open_folder
+from components.storage.folder import MISSING, is_local, local_version, open_folder
 
 
 class ListedFile(Protocol):
@@ -34,11 +34,11 @@ class ListedFile(Protocol):
 
     @property
     def version(self) -> str:
-        """Modification time in nanoseconds, or the store's own tag."""
+        """`local_version`, or the store's own tag."""
 
     @property
     def checksum(self) -> str:
-        """Kind "crc32c:" or "md5:", then base64; empty if the listing has none."""
+        """Kind, such as "md5:", and value; empty if the listing has none."""
 
 
 class FetchOptions(Protocol):
@@ -132,14 +132,17 @@ def _read_local(path: str, file: ListedFile, config: FetchOptions, first: int | 
             data = os.read(descriptor, size + (first is None))
             while 0 < len(data) < size and (more := os.read(descriptor, size - len(data))):
                 data += more
-            version = str(os.fstat(descriptor).st_mtime_ns)
+            version = local_version(os.fstat(descriptor))
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         return _GONE
     except OSError as error:
         return Unread(error.strerror or str(error))
-    return data if len(data) == size and version == file.version else _CHANGED
+    # Backups by hard links, and volumes that are mounted anew, change only the other time.
+    same = len(data) == size and version.split()[0] == file.version.split()[0]
+    same = same and (first is not None or checksum_matches(data, file.checksum))
+    return data if same else _CHANGED
 
 
 def _batches(files: Iterable[_File], most: int) -> Iterator[list[_File]]:
@@ -240,12 +243,17 @@ async def _read_once(fs: AbstractFileSystem, path: str, file: ListedFile, size: 
 
 
 def checksum_matches(data: bytes, checksum: str) -> bool:
-    """Compare data with the checksum of a listing; an empty checksum always matches."""
+    """Compare data with the checksum of a listing; one of an unknown kind always matches."""
     kind, _, expected = checksum.partition(":")
-    if kind == "crc32c":
-        found = google_crc32c.value(data).to_bytes(4, "big")
-    elif kind == "md5":
-        found = hashlib.md5(data, usedforsecurity=False).digest()
-    else:
-        return True
-    return base64.b64encode(found).decode() == expected
+    return kind not in _DIGESTS or checksum_of(data, kind) == f"{kind}:{expected}"
+
+
+def checksum_of(data: bytes, kind: str = "md5") -> str:
+    """Return the checksum of data as a listing has it."""
+    return f"{kind}:{base64.b64encode(_DIGESTS[kind](data)).decode()}"
+
+
+_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
+    "crc32c": lambda data: google_crc32c.value(data).to_bytes(4, "big"),
+    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
+}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import fsspec
@@ -23,6 +25,9 @@ CLOUD_STORAGE = ("gs://", "gcs://")
 MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
 
+_IRREGULAR = "not a regular file"
+_LINK_UP = "a link to a folder above the images"
+_LINK_AGAIN = "a link to a folder that is listed already"
 _LEFT_BY_SYSTEMS = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
 
 
@@ -31,13 +36,14 @@ class Found(NamedTuple):
 
     path: str
     """Path relative to the folder, with "/" between its parts."""
-    is_file: bool
+    problem: str
+    """Why it cannot be read; empty for a file."""
     size: int
     """Bytes."""
     version: str
-    """Changes when the content does: modification time in nanoseconds, or the store's own tag."""
+    """Changes when the content does: `local_version`, or the store's own tag."""
     checksum: str
-    """"crc32c:" or "md5:" and base64; empty if the listing has none."""
+    """"crc32c:" or "md5:" and base64, or "etag:" and S3's; empty if the listing has none."""
 
 
 # gcsfs logs every error with its traceback before it raises it.
@@ -111,8 +117,8 @@ def find_file(path: str) -> Found | None:
 def explain_ignored(entry: Found) -> str:
     """Return why an entry of an image folder is ignored, or "" if it may be an image."""
     parts = entry.path.split("/")
-    if not entry.is_file:
-        return "not a regular file"
+    if entry.problem:
+        return entry.problem
     if any(part.startswith(".") for part in parts):
         return "hidden"
     return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
@@ -121,17 +127,25 @@ def explain_ignored(entry: Found) -> str:
 def list_folders(folder: str) -> list[str]:
     """Return the names of the folders directly in `folder`; none when it does not exist.
 
+    Links to folders count, even broken ones, as the newest of several folders may be one.
+
     Raises:
         StorageError: the folder cannot be listed.
     """
     fs, root = open_folder(folder)
     with explaining_errors("list", folder):
         try:
+            if is_local(fs):
+                return sorted(entry.name for entry in os.scandir(root) if _leads_to_folder(entry))
             entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             return []
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
 def is_file(url: str) -> bool:
@@ -141,6 +155,8 @@ def is_file(url: str) -> bool:
         StorageError: the store does not respond.
     """
     fs, path = open_folder(url)
+    if is_local(fs):
+        return os.path.isfile(path)
     with explaining_errors("read", url):
         try:
             # `exists` would return False for any error.
@@ -218,42 +234,65 @@ def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Fou
 
 def _describe_object(path: str, info: dict[str, Any]) -> Found:
     is_file = info["type"] == "file" and not path.endswith("/")
-    version = info.get("generation") or info.get("etag") or info.get("ETag")
-    version = version or info.get("mtime") or info.get("LastModified") or ""
-    # Cloud Storage lists checksums.
-    kind = next((kind for kind in ("crc32c", "md5Hash") if info.get(kind)), "")
-    checksum = f"{kind.removesuffix('Hash')}:{info[kind]}" if kind else ""
-    return Found(path, is_file, int(info["size"] or 0), str(version), checksum)
+    problem = "" if is_file else _IRREGULAR
+    etag = info.get("etag") or info.get("ETag")
+    version = info.get("generation") or etag or info.get("mtime") or info.get("LastModified") or ""
+    checksums = {"crc32c": info.get("crc32c"), "md5": info.get("md5Hash"), "etag": etag}
+    checksum = next((f"{kind}:{value}" for kind, value in checksums.items() if value), "")
+    return Found(path, problem, int(info["size"] or 0), str(version), checksum)
 
 
 def _find_local(root: str) -> Iterator[Found]:
-    """Yield everything below `root`; follow links, except back to a parent folder.
+    """Yield everything below `root`, and follow links.
 
-    fsspec's own walk follows no links and leaves out unreadable folders. A loop, not a recursion:
-    folders may be nested more deeply than Python's stack.
+    fsspec's own walk follows no links and leaves out unreadable folders.
     """
-    unlisted: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
-    while unlisted:
-        folder, prefix, above = unlisted.pop()
+    real = Path(os.path.realpath(root))
+    above = set()
+    for folder in (real, *real.parents):
+        with contextlib.suppress(PermissionError):
+            above.add(_identify(os.stat(folder)))
+    for name, _ in _list_folder(root):
+        yield from _find_below(root, name, above)
+
+
+def _find_below(root: str, name: str, above: Set[tuple[int, int]]) -> Iterator[Found]:
+    """Yield the file, or everything in the folder, that is called `name` in `root`.
+
+    Links that lead to each other have no end of paths, so each folder is read once: at its own
+    path, or else at that of the first link. A loop, as folders may be nested more deeply than
+    Python's stack.
+    """
+    read: set[tuple[int, int]] = set()
+    unread, links = [name], list[str]()
+    while unread or links:
+        path = unread.pop() if unread else heapq.heappop(links)
         try:
-            with os.scandir(folder) as entries:
-                above, children = above | {_identify(os.stat(folder))}, list(entries)
-        except OSError as error:
-            raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-        for entry in children:
-            path = prefix + entry.name
-            try:
-                status = entry.stat()
-            except OSError:
-                # Broken links stay in the listing, so that ingest rejects them with a reason.
-                yield Found(path, True, 0, MISSING, "")
-                continue
-            if not stat.S_ISDIR(status.st_mode):
-                yield _describe_file(path, status)
-            elif _identify(status) in above:
-                yield Found(path, False, 0, "", "")
-            else:
-                unlisted.append((entry.path, f"{path}/", above))
+            status = os.stat(f"{root}/{path}")
+        except OSError:
+            # Broken links stay in the listing, so that ingest rejects them with a reason.
+            yield Found(path, "", 0, MISSING, "")
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            yield _describe_file(path, status)
+        elif (folder := _identify(status)) in above or folder in read:
+            yield Found(path, _LINK_UP if folder in above else _LINK_AGAIN, 0, "", "")
+        else:
+            read.add(folder)
+            for child, is_link in _list_folder(f"{root}/{path}"):
+                if is_link:
+                    heapq.heappush(links, f"{path}/{child}")
+                else:
+                    unread.append(f"{path}/{child}")
+
+
+def _list_folder(folder: str) -> list[tuple[str, bool]]:
+    """Return the name of each entry, and whether it is a link."""
+    try:
+        with os.scandir(folder) as entries:
+            return [(entry.name, entry.is_symlink()) for entry in entries]
+    except OSError as error:
+        raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
 
 
 def _identify(status: os.stat_result) -> tuple[int, int]:
@@ -262,5 +301,13 @@ def _identify(status: os.stat_result) -> tuple[int, int]:
 
 
 def _describe_file(path: str, status: os.stat_result) -> Found:
-    is_file = stat.S_ISREG(status.st_mode)
-    return Found(path, is_file, status.st_size, str(status.st_mtime_ns), "")
+    problem = "" if stat.S_ISREG(status.st_mode) else _IRREGULAR
+    return Found(path, problem, status.st_size, local_version(status), "")
+
+
+def local_version(status: os.stat_result) -> str:
+    """Return the times at which a local file's content and its name or owner last changed.
+
+    Archives restore the first time, so files that are swapped differ only in the second.
+    """
+    return f"{status.st_mtime_ns} {status.st_ctime_ns}"

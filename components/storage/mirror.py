@@ -73,7 +73,7 @@ class Mirror:
         """
         with self._lock:
             found = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
-            wanted = [f for f in found.values() if f.is_file and self._is_newer(f)]
+            wanted = [f for f in found.values() if not f.problem and self._is_newer(f)]
             ours = [name for name in self._known if self._is_ours(name, names)]
             for name in set(ours) - found.keys():
                 del self._known[name]
@@ -116,11 +116,9 @@ class Mirror:
         return not odd and not name.endswith(_UNFINISHED) and parts[0] in names
 
     def _list(self, names: Collection[str] | None) -> Iterator[tuple[str, Entry]]:
-        for above, folders, files in os.walk(self.folder):
-            relative = os.path.relpath(above, self.folder)
-            below = "" if relative == "." else f"{relative}/"
-            folders[:] = [f for f in folders if self._is_ours(below + f, names)]
-            for name in (below + file for file in files):
+        for top in self._names if names is None else names:
+            found = find_files(self._path(top)) if os.path.isdir(self._path(top)) else []
+            for name in (top, *(f"{top}/{file.path}" for file in found)):
                 if self._is_ours(name, names) and (entry := self._stat(name)):
                     yield name, entry
 
@@ -215,7 +213,7 @@ async def _gather(tasks: Iterable[tuple[int, Coroutine[Any, Any, None]]]) -> Non
 
 def _is_same(found: Found, data: bytes) -> bool:
     """Compare data with the checksum of a listing, or with the ETag of S3."""
-    if found.checksum:
+    if found.checksum.startswith(("crc32c:", "md5:")):
         return checksum_matches(data, found.checksum)
     # Differs for an object uploaded in parts, which is then fetched again.
     return hashlib.md5(data, usedforsecurity=False).hexdigest() == found.version.strip('"')

@@ -193,6 +193,6 @@ def test_hostile_names_and_links(tmp_path: Path) -> None:
         ("blue/nowhere.jpg", "unreadable"),
     ]
     assert made.lines("skipped.jsonl") == [
-        {"path": "blue/loop", "reason": "not a regular file"},
+        {"path": "blue/loop", "reason": "a link to a folder that is listed already"},
         {"path": "red/..jpg", "reason": "hidden"},
     ]

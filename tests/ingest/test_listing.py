@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,15 +65,42 @@ def test_odd_file_names(tmp_path: Path, name: str) -> None:
     assert listing.files[0].path == f"cat/{name}"
 
 
-def test_links_are_followed_but_not_in_cycles(tmp_path: Path) -> None:
-    touch(tmp_path, "cat/1.jpg", "dog/1.jpg", "elsewhere/2.jpg")
-    (tmp_path / "cat/up").symlink_to(tmp_path)
-    (tmp_path / "cat/more").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "cat/gone.jpg").symlink_to(tmp_path / "nothing")
+def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
+    outside = touch(tmp_path / "outside", "2.jpg", "deep/3.jpg")
+    images = touch(tmp_path / "images", "cat/1.jpg", "dog/1.jpg")
+    links = {
+        "cat/a": outside,
+        "cat/b": outside / "deep",
+        "cat/gone.jpg": tmp_path / "nothing",
+        "dog/all": Path("/"),
+        "dog/itself": images / "dog",
+        "dog/one.jpg": images / "cat/1.jpg",
+        "fox": outside,
+        "up": tmp_path,
+    }
+    for path, target in links.items():
+        (images / path).symlink_to(target)
+    (outside / "round").symlink_to(images)
+    listing = list_images(str(images))
+    assert [file.path for file in listing.files] == [
+        *("cat/1.jpg", "cat/a/2.jpg", "cat/a/deep/3.jpg", "cat/gone.jpg"),
+        *("dog/1.jpg", "dog/one.jpg", "fox/2.jpg", "fox/deep/3.jpg"),
+    ]
+    above, again = "above the images", "that is listed already"
+    reasons = {"cat/a/round": above, "cat/b": again, "dog/all": above, "dog/itself": again}
+    reasons |= {"fox/round": above, "up": above}
+    assert dict(listing.skipped) == {p: f"a link to a folder {r}" for p, r in reasons.items()}
+
+
+def test_folders_that_link_to_each_other_have_an_end(tmp_path: Path) -> None:
+    folders = [tmp_path / label / str(n) for label in ("cat", "dog") for n in range(10)]
+    for folder in folders:
+        touch(folder, "1.jpg")
+        for number, other in enumerate(folders):
+            (folder / f"to{number}").symlink_to(other)
     listing = list_images(str(tmp_path))
-    paths = [file.path for file in listing.files]
-    assert paths == ["cat/1.jpg", "cat/gone.jpg", "cat/more/2.jpg", "dog/1.jpg", "elsewhere/2.jpg"]
-    assert listing.skipped == (("cat/up", "not a regular file"),)
+    own = [file for file in listing.files if "to" not in file.path]
+    assert (len(own), len(listing.files)) == (20, 40)
 
 
 def test_folders_may_be_nested_more_deeply_than_functions(tmp_path: Path) -> None:
@@ -92,10 +120,25 @@ def test_pipes_are_skipped(tmp_path: Path) -> None:
     assert list_images(str(tmp_path)).skipped == (("cat/pipe.jpg", "not a regular file"),)
 
 
+def swap(folder: Path) -> None:
+    """Swap two files of the same size and time, as archives leave them."""
+    (folder / "cat/1.jpg").rename(folder / "other")
+    (folder / "dog/1.jpg").rename(folder / "cat/1.jpg")
+    (folder / "other").rename(folder / "dog/1.jpg")
+
+
+def overwrite(folder: Path) -> None:
+    """Write other bytes of the same size and time."""
+    touch(folder, "cat/3.jpg").joinpath("cat/3.jpg").write_bytes(b"x" * 9)
+    os.utime(folder / "cat/3.jpg", (7, 7))
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     # TFX's own fingerprint does not see these two.
     "move to another label": lambda d: (d / "cat/1.jpg").rename(d / "dog/2.jpg"),
     "rename": lambda d: (d / "cat/1.jpg").rename(d / "cat/2.jpg"),
+    "swap": swap,
+    "overwrite": overwrite,
     "touch": lambda d: os.utime(d / "cat/1.jpg", (1, 1)),
     "add": lambda d: touch(d, "cat/2.jpg"),
     "delete": lambda d: (d / "cat/3.jpg").unlink(),
@@ -106,9 +149,13 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 def test_fingerprint_changes_with_the_folder(
     tmp_path: Path, change: Callable[[Path], object]
 ) -> None:
-    touch(tmp_path, "cat/1.jpg", "cat/3.jpg", "dog/1.jpg")
+    touch(tmp_path, *(paths := ["cat/1.jpg", "cat/3.jpg", "dog/1.jpg"]))
+    for path in paths:
+        os.utime(tmp_path / path, (7, 7))
     before = list_images(str(tmp_path)).fingerprint()
     assert list_images(str(tmp_path)).fingerprint() == before
+    # Times on disk advance in steps of some milliseconds.
+    time.sleep(0.02)
     change(tmp_path)
     assert list_images(str(tmp_path)).fingerprint() != before
 

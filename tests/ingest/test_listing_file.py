@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import fsspec
 import pytest
 
+from components.contract.configuration import to_json
 from components.contract.errors import StorageError
+from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing, Skipped
-from components.ingest.lookup import read_listing, write_listing
+from components.ingest.lookup import look_up, read_listing, write_listing
+from components.storage.fetch import Unread, read_files
 
 
 def listing(number: int = 0) -> Listing:
@@ -31,6 +35,30 @@ def test_what_is_written_is_read(tmp_path: Path, store: str) -> None:
     assert write_listing(listing(), folder) == path
     assert fs.cat_file(place) == before
     assert write_listing(listing(1), folder) != path
+
+
+def look_up_content(folder: Path) -> str:
+    config = to_json(IngestConfig(fingerprint="content"))
+    properties = {"input_base": str(folder), "config": config, "listings": f"{folder}/../listings"}
+    found = look_up({}, properties)
+    listed = read_listing(found["listing"])
+    contents = [content for _, content in read_files(listed.root, listed.files, IngestConfig())]
+    assert not any(isinstance(content, Unread) for content in contents)
+    # A file that has changed since is not read, though its size and time are the same.
+    wrong = [listed.files[0]._replace(checksum="md5:x")]
+    [(_, content)] = read_files(listed.root, wrong, IngestConfig())
+    assert isinstance(content, Unread)
+    return str(found["input_fingerprint"])
+
+
+def test_the_content_alone_counts_if_it_is_read(image_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(image_folder, tmp_path / "images"))
+    before = look_up_content(folder)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile))
+    assert look_up_content(copy) == before
+    first, second = sorted(copy.rglob("*.*"))[:2]
+    first.write_bytes(second.read_bytes())
+    assert look_up_content(copy) != before
 
 
 def test_the_ten_newest_are_kept(tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_given_span_or_version(tmp_path: Path) -> None:
     assert find_span(pattern, 1, 1).folder == f"{tmp_path}/s-1/v1"
 
 
+def test_a_link_counts_as_the_newest_folder_even_if_it_is_broken(tmp_path: Path) -> None:
+    for name in ("s-1", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "s-2").symlink_to(tmp_path / "elsewhere")
+    assert find_span(f"{tmp_path}/s-{{SPAN}}").folder == f"{tmp_path}/s-2"
+    (tmp_path / "elsewhere").rmdir()
+    assert find_span(f"{tmp_path}/s-{{SPAN}}").folder == f"{tmp_path}/s-2"
+
+
 MISTAKES = {
     "nothing matches": ("x-{SPAN}", None, r"No folder matches .*x-\{SPAN\}\."),
     "no such span": ("s-{SPAN}", 7, r"No folder matches .*s-\{SPAN\} with span 7\."),

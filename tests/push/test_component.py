@@ -154,7 +154,9 @@ def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Pa
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
     models = tmp_path / "pushed"
     # What a kill after the copy leaves: the version is whole, but nobody knows of it, nor its card.
-    shutil.copytree(tmp_path / "model" / "Format-Serving", models / "17")
+    shutil.copytree(tmp_path / "model" / "Format-Serving", tmp_path / "another disk")
+    models.mkdir()
+    (models / "17").symlink_to(tmp_path / "another disk")
     for text in (CARD, "# The report says more now.\n"):
         card = make_card(str(tmp_path / "card"), text)
         pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card)
