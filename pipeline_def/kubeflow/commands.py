@@ -119,18 +119,11 @@ def check(arguments: list[str]) -> int:
     """Find what the target would refuse in a compiled specification."""
     own = check_parser().parse_args(arguments)
 
-    from pipeline_def.kubeflow.preflight import preflight
     from pipeline_def.kubeflow.spec_check import check_documents, read_documents
-    from pipeline_def.kubeflow.specification import Specification
 
-    documents = read_documents(own.file)
-    check_documents(documents, own.target)
+    check_documents(read_documents(own.file), own.target)
     print(f"{own.file}: found nothing that {own.target} would refuse")
-    status = 0
-    for finding in preflight(Specification(*documents), own.namespace) if own.preflight else ():
-        print(f"{finding.state:<8} {finding.text}", flush=True)
-        status |= finding.state == "MISSING"
-    return status
+    return 0
 
 
 def check_parser() -> argparse.ArgumentParser:
@@ -138,14 +131,6 @@ def check_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
     parser.add_argument("file", help="Specification, as YAML or JSON.")
     add_target(parser)
-    parser.add_argument(
-        "--preflight",
-        action="store_true",
-        help="Look for its secrets, volumes and data too, with kubectl's configuration.",
-    )
-    parser.add_argument(
-        "--namespace", default="kubeflow", help="Namespace for --preflight. Default: kubeflow."
-    )
     return parser
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
 
 Manifest = dict[str, Any]
 
@@ -168,12 +168,11 @@ class Cluster:
             return _Missing(f"{self.address} could not {action} ({status}: {message}).")
         if status == 400 and "waiting to start" in message:
             return _NotStarted(message)
-        return Caller(
-            self.address,
-            f"the step's service account in the namespace {self.namespace}",
-            "check that the pod's token is mounted",
-            "give it the role in docs/how-to/kubeflow.md, section Several workers",
-        ).refusal(status, action, message)
+        rights = (
+            f"give the step's service account in the namespace {self.namespace} the role in "
+            "docs/how-to/kubeflow.md, section Several workers"
+        )
+        return refusal(self.address, status, action, message, rights=rights)
 
 
 class _Missing(ServiceError):

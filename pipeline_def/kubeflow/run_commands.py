@@ -13,7 +13,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules, vertex_client
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, StartedRun
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, StartedRun, describe
 from pipeline_def.kubeflow.client.run_follower import RunFollower
 from pipeline_def.kubeflow.run_options import (
     Parser,
@@ -157,11 +157,17 @@ def _runs_parser() -> argparse.ArgumentParser:
 
 def _row(run: client.ListedRun) -> Sequence[str]:
     if not run.created:
-        return (run.run_id, run.name, run.state, "", "")
+        return (run.run_id, run.name, describe(run.state), "", "")
     started = datetime.fromisoformat(run.created)
     ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
     took = format_duration(max(0.0, (ended - started).total_seconds()))
-    return (run.run_id, run.name, run.state, f"{started.astimezone():%Y-%m-%d %H:%M}", took)
+    return (
+        run.run_id,
+        run.name,
+        describe(run.state),
+        f"{started.astimezone():%Y-%m-%d %H:%M}",
+        took,
+    )
 
 
 def logs(arguments: list[str]) -> int:
@@ -188,7 +194,7 @@ def stop(arguments: list[str]) -> int:
     with connect(own) as api:
         found = client.find_run(api, own.experiment, own.run)
         if found.state in RUN_ENDS:
-            print(f"{found.run_id} has already ended: {found.state}")
+            print(f"{found.run_id} has already ended: {describe(found.state)}")
             return 0
         client.stop_run(api, found.run_id)
     print(f"Stopping: {found.run_id}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.contract.errors import ServiceError
 
 _MAX_LENGTH = 500
@@ -21,30 +19,17 @@ def one_line(text: str, secret: str | None = None) -> str:
     return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 3] + "..."
 
 
-@dataclass(frozen=True)
-class Caller:
-    """A caller and the service it calls, as error messages name them."""
+def refusal(service: str, status: int, action: str, message: str, *, rights: str) -> ServiceError:
+    """Return the error for an HTTP status.
 
-    service: str
-    """Such as http://localhost:8080."""
-    who: str
-    """Such as "a caller without a token"."""
-    sign_in: str
-    """What to do about a status 401."""
-    rights: str
-    """What to do about a status 403."""
-
-    def refusal(self, status: int, action: str, message: str) -> ServiceError:
-        """Return the error for an HTTP status; `action` completes "could not <action>"."""
-        reason = f"{status}: {message}" if message else f"{status}"
-        if status == 401:
-            return ServiceError(
-                f"{self.service} does not accept {self.who} ({reason}): {self.sign_in}."
-            )
-        if status == 403:
-            return ServiceError(
-                f"{self.service} does not let {self.who} {action} ({reason}): {self.rights}."
-            )
-        if status >= 500 or status == 429:
-            return Unreachable(f"{self.service} could not {action} ({reason}).")
-        return ServiceError(f"{self.service} refused to {action} ({reason}).")
+    Args:
+        service: Such as http://localhost:8080.
+        status: HTTP status.
+        action: What was asked for; completes "could not <action>".
+        message: What the service said, on one line.
+        rights: What to do about a status 401 or 403.
+    """
+    kind = Unreachable if status >= 500 or status == 429 else ServiceError
+    reason = f"{status}: {message}" if message else f"{status}"
+    advice = f": {rights}" if status in (401, 403) else ""
+    return kind(f"{service} could not {action} ({reason}){advice}.")

@@ -23,13 +23,6 @@ _ACCELERATORS = {
     "oss": (r"([-a-z0-9]+\.)*[-a-z0-9]+/[-a-zA-Z0-9_.]+", "nvidia.com/gpu"),
     "vertex": (r"(NVIDIA|TPU)_[A-Z0-9_]+", "NVIDIA_TESLA_T4"),
 }
-_PARAMETER_TYPES: dict[str, tuple[type, ...]] = {
-    "NUMBER_INTEGER": (int, float),
-    "NUMBER_DOUBLE": (int, float),
-    "BOOLEAN": (bool,),
-    "LIST": (list,),
-    "STRUCT": (dict,),
-}
 
 
 def read_documents(path: str) -> list[Any]:
@@ -69,31 +62,19 @@ def check_name(name: str) -> None:
 
 def find_problems(documents: list[Any], target: Target) -> list[str]:
     """Return a sentence for everything that `target` would refuse."""
-    problems = list(_document_problems(documents, target))
-    return problems or list(_specification_problems(Specification(*documents), target))
-
-
-def _document_problems(documents: list[Any], target: Target) -> Iterator[str]:
-    """Yield what prevents the file from being read as a specification."""
-    if not documents or not isinstance(documents[0], dict):
-        yield "The file contains no specification: compile it again."
-    elif "pipelineSpec" in documents[0]:
-        yield "The file is a PipelineJob: use the specification under its key pipelineSpec."
-    elif len(documents) > 2 or any(
-        not isinstance(document, dict) or set(document) != {"platforms"}
-        for document in documents[1:]
-    ):
-        yield (
-            "The file may contain only a specification and a second document with the single key "
-            "`platforms`."
-        )
-    elif len(documents) == 2 and target == "vertex":
-        yield (
+    first, *others = documents or [None]
+    if not isinstance(first, dict) or len(others) > 1 or any({*o} != {"platforms"} for o in others):
+        return [
+            "The file must contain a specification, and may have a document `platforms` after it."
+        ]
+    if others and target == "vertex":
+        return [
             "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
             "volumes and shared_memory from kubeflow.steps."
-        )
-    else:
-        yield from _unknown_fields(Specification(*documents))
+        ]
+    specification = Specification(*documents)
+    unknown = list(_unknown_fields(specification))
+    return unknown or list(_specification_problems(specification, target))
 
 
 def _unknown_fields(specification: Specification) -> Iterator[str]:
@@ -101,22 +82,19 @@ def _unknown_fields(specification: Specification) -> Iterator[str]:
     from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
     from kfp.pipeline_spec import pipeline_spec_pb2 as messages
 
-    spec, platform = specification.spec, specification.platform
+    spec = specification.spec
     parts = [
         ("specification", messages.PipelineSpec, spec),
         ("deploymentSpec", messages.PipelineDeploymentConfig, spec.get("deploymentSpec", {})),
-        ("platform document", messages.PlatformSpec, platform),
+        ("platform document", messages.PlatformSpec, specification.platform),
     ]
-    if unknown := sorted(set(platform.get("platforms") or {}) - {"kubernetes"}):
-        yield f"The platform document names {', '.join(unknown)}: only kubernetes is a platform."
+    parts += [
+        (f"platform document for {label}", KubernetesExecutorConfig, settings)
+        for label, settings in sorted(specification.kubernetes_settings().items())
+    ]
     for name, message, part in parts:
         if reason := _parse_error(message, part):
             yield f"The {name} is invalid: {reason}."
-    for label, settings in sorted(specification.kubernetes_settings().items()):
-        if label not in specification.executors:
-            yield f"The platform document has settings for {label}, which no task runs."
-        if reason := _parse_error(KubernetesExecutorConfig, settings):
-            yield f"The platform document's settings for {label} are invalid: {reason}."
 
 
 def _parse_error(message: Any, part: Any) -> str | None:
@@ -138,7 +116,6 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
     root, schemes = specification.spec.get("defaultPipelineRoot"), _ROOT_SCHEMES[target]
     if root is not None and not root.startswith(schemes):
         yield f"The pipeline root is {root}: it must start with {' or '.join(schemes)}."
-    yield from _parameter_problems(specification)
     pattern, example = _ACCELERATORS[target]
     for task, _, container in specification.steps():
         if not container.get("image"):
@@ -149,14 +126,3 @@ def _specification_problems(specification: Specification, target: Target) -> Ite
                 f"{task} requests the accelerator {kind!r}: set kubeflow.steps.{task}.gpu_type to "
                 f"a name like {example}."
             )
-
-
-def _parameter_problems(specification: Specification) -> Iterator[str]:
-    for name, definition in sorted(specification.run_parameters.items()):
-        value, kind = definition.get("defaultValue"), definition.get("parameterType", "STRING")
-        # To Python, True is an integer; the driver accepts any value for a STRING.
-        wrong = isinstance(value, bool) and kind.startswith("NUMBER")
-        if value is None:
-            yield f"The run parameter {name} has no defaultValue: add one."
-        elif wrong or not isinstance(value, _PARAMETER_TYPES.get(kind, object)):
-            yield f"The default of the run parameter {name} is {value!r}, not a {kind}."

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.client.connection import TOKEN_VARIABLE, Connection, Token
-from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
-
-_PASS_TOKEN = f"pass a token in --token-file or {TOKEN_VARIABLE}"
+from pipeline_def.kubeflow.client.connection import TOKEN_VARIABLE, Connection
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
 
 
 class Api:
@@ -61,12 +57,7 @@ class Api:
         return value
 
     def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
-        """Return the text at a path next to the API, such as a log.
-
-        Raises:
-            ServiceError: As for `call`; also for a page of the interface, and for the error that
-                the API server reports with status 200 when it streams a log.
-        """
+        """Return the text at a path next to the API, such as a log; raise errors as `call` does."""
         request = functools.partial(
             self._client.call_api,
             path,
@@ -77,15 +68,12 @@ class Api:
         text, kind = self._send(request, action)
         if "html" in kind:
             raise self._not_the_api("it returned a web page")
-        if text.startswith('{"error_message"'):
-            message = one_line(_message(text, ""), self.connection.token().text)
-            raise ServiceError(f"{self.address} could not {action} ({message}).")
         return text
 
     def _send(self, request: Callable[..., Any], action: str) -> tuple[str, str]:
         """Return text and content type of the response."""
         token = self.connection.token()
-        self._client.configuration.api_key = {"authorization": token.text} if token.text else {}
+        self._client.configuration.api_key = {"authorization": token} if token else {}
         # The generated client ignores a time limit that is a single float.
         limits = (self.connection.timeout, self.connection.timeout)
         try:
@@ -95,75 +83,43 @@ class Api:
             raise self._error(error, token, action) from None
         return text, response.headers.get("Content-Type", "")
 
-    def _error(self, error: Exception, token: Token, action: str) -> Exception:
+    def _error(self, error: Exception, token: str | None, action: str) -> Exception:
         import urllib3
 
         kind = self._package.ApiException
         # When an error has no body, as with TLS, the client fails with another one on top.
         api_error = error if isinstance(error, kind) else error.__context__
-        if isinstance(api_error, kind) and api_error.status:
-            return self._refusal(api_error, token, action)
-        if isinstance(api_error, kind) and api_error.__context__:
-            error = api_error.__context__
-        if isinstance(error, urllib3.exceptions.HTTPError | OSError | ValueError):
-            return self._no_response(error)
-        return error
+        if isinstance(api_error, kind):
+            if api_error.status:
+                return self._refusal(api_error, token, action)
+            error = api_error
+        elif not isinstance(error, urllib3.exceptions.HTTPError | OSError | ValueError):
+            return error
+        # The connection's own description comes first.
+        reason = one_line(str(getattr(error, "reason", None) or error)).rpartition(": ")[2]
+        return Unreachable(
+            f"Cannot reach {self.address} ({reason}): check --endpoint, --timeout, --ca-cert, and "
+            "that the port forward or the gateway is running."
+        )
 
-    def _refusal(self, error: Any, token: Token, action: str) -> ServiceError:
+    def _refusal(self, error: Any, token: str | None, action: str) -> ServiceError:
         """Return the error for a status other than 2xx."""
-        status, headers = int(error.status), error.headers or {}
-        message = one_line(_message(error.body, headers.get("Content-Type", "")), token.text)
-        if 300 <= status < 400:
-            # The query of the target may contain secrets.
-            host = urlsplit(headers.get("Location", "")).hostname
-            return self._not_the_api(f"it redirects to {host or 'another page'}")
+        status, html = int(error.status), "html" in (error.headers or {}).get("Content-Type", "")
+        message = "" if html else one_line(_message(error.body), token)
         # The gateway answers an unknown path and a missing object with the same status and code.
-        if status == 404 and message in ("", "Not Found"):
-            return self._not_the_api("404")
+        if 300 <= status < 400 or (status == 404 and message in ("", "Not Found")):
+            return self._not_the_api(f"{status}")
         # Only the text says that a request lacks the namespace.
         if self.connection.namespace is None and "namespace" in message:
             message += "; pass --namespace, as the cluster has several users"
-        return self._caller(token).refusal(status, action, message)
-
-    def _caller(self, token: Token) -> Caller:
-        if not token.text:
-            return Caller(self.address, "a caller without a token", _PASS_TOKEN, _PASS_TOKEN)
-        namespace = self.connection.namespace
-        where = f" in the namespace {namespace}" if namespace else ""
-        rights = f"check --namespace and the caller's rights{where}"
-        return Caller(self.address, f"the token from {token.source}", "pass another one", rights)
+        rights = f"check the token in --token-file or {TOKEN_VARIABLE}, its rights and --namespace"
+        return refusal(self.address, status, action, message, rights=rights)
 
     def _not_the_api(self, found: str) -> ServiceError:
         return ServiceError(
             f"{self.address} is not the Kubeflow Pipelines v2 API ({found}): check --endpoint, and "
-            f"if it is a login page, {_PASS_TOKEN}. Behind a dashboard, the endpoint ends in "
-            "/pipeline."
-        )
-
-    def _no_response(self, error: Any) -> Unreachable:
-        from urllib3 import exceptions
-
-        # To urllib3, a refused connection is a timeout too.
-        late = isinstance(error, exceptions.TimeoutError | TimeoutError)
-        if late and not isinstance(error, exceptions.NewConnectionError):
-            return Unreachable(
-                f"{self.address} did not answer within {self.connection.timeout:g} s: check "
-                "--endpoint and the network, or raise --timeout."
-            )
-        cause: Any = error.__cause__ or error.__context__ or error
-        if isinstance(error, exceptions.SSLError):
-            cause = error.args[0]
-        if isinstance(cause, ssl.SSLError):
-            reason = getattr(cause, "verify_message", "") or cause.reason or str(cause)
-            return Unreachable(
-                f"The TLS connection to {self.address} failed ({one_line(reason)}): pass the "
-                "certificate of its authority as PEM in --ca-cert, use the certificate's host "
-                "name, or http:// if the server has no TLS."
-            )
-        reason = getattr(cause, "strerror", None) or str(cause)
-        return Unreachable(
-            f"Cannot reach {self.address} ({one_line(reason).lower()}): check --endpoint, and that "
-            "the port forward or the gateway is running."
+            f"if it is a login page, pass a token in --token-file or {TOKEN_VARIABLE}. Behind a "
+            "dashboard, the endpoint ends in /pipeline."
         )
 
 
@@ -174,10 +130,10 @@ def _parse(text: str) -> Any:
         return None
 
 
-def _message(body: bytes | str | None, content_type: str) -> str:
+def _message(body: bytes | str | None) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     value = _parse(text)
     if isinstance(value, dict):
         # The upload service has `error_message`, the gRPC gateway the others.
         return str(value.get("error_message") or value.get("message") or value.get("error") or "")
-    return "" if "html" in content_type else text
+    return text

@@ -6,20 +6,13 @@ import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from components.contract.configuration import require
 from components.contract.errors import ConfigurationError
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 # The SDK's variable for the token that Kubernetes projects into a pod, and its default.
 _POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 _POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
-
-
-@dataclass(frozen=True)
-class Token:
-    """A bearer token and its source in words. Its text must not appear in messages."""
-
-    text: str | None = None
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,26 +32,26 @@ class Connection:
 
     def __post_init__(self) -> None:
         """Validate every value."""
-        parts = None
+        # Before the URL is quoted in any message.
+        require(
+            "@" not in self.endpoint and "?" not in self.address(),
+            "--endpoint must not contain a password or a query: pass a token in --token-file or "
+            f"{TOKEN_VARIABLE}.",
+        )
         try:
             parts = urlsplit(self.address())
             valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:
             valid = False
-        # Before the URL is quoted in any message.
-        if "@" in self.endpoint or (parts and parts.query):
-            raise ConfigurationError(
-                "--endpoint must not contain a password or a query: pass a token in --token-file "
-                f"or {TOKEN_VARIABLE}."
-            )
-        if not valid:
-            raise ConfigurationError(
-                f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080."
-            )
-        if self.ca_cert and not os.path.isfile(self.ca_cert):
-            raise ConfigurationError(f"--ca-cert is {self.ca_cert}: there is no such file.")
-        if self.timeout <= 0:
-            raise ConfigurationError(f"--timeout is {self.timeout:g}: it must be above 0.")
+        require(
+            bool(valid),
+            f"--endpoint is {self.endpoint}: it must be a URL such as http://localhost:8080.",
+        )
+        require(
+            not self.ca_cert or os.path.isfile(self.ca_cert),
+            f"--ca-cert is {self.ca_cert}: there is no such file.",
+        )
+        require(self.timeout > 0, f"--timeout is {self.timeout:g}: it must be above 0.")
 
     def address(self) -> str:
         """Return the endpoint without what the browser's address bar adds to it."""
@@ -66,7 +59,7 @@ class Connection:
         bare = self.endpoint.partition("#")[0].rstrip("/")
         return bare.replace("/_/pipeline", "/pipeline")
 
-    def token(self) -> Token:
+    def token(self) -> str | None:
         """Read the token from the file, from `KFP_TOKEN`, or from the pod; there may be none.
 
         Kubernetes renews projected tokens, so each request reads it again.
@@ -74,25 +67,23 @@ class Connection:
         Raises:
             ConfigurationError: The file cannot be read or does not contain a token.
         """
-        if not self.token_file and (variable := os.environ.get(TOKEN_VARIABLE)):
-            return _make_token(variable, f"the variable {TOKEN_VARIABLE}")
-        path = self.token_file or os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
-        if not self.token_file and not os.path.isfile(path):
-            return Token()
-        try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read(1 << 16)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not text"
-            raise ConfigurationError(f"Cannot read the token file {path}: {reason}.") from None
-        return _make_token(text, path)
-
-
-def _make_token(text: str, source: str) -> Token:
-    text = text.strip()
-    # http.client would quote a header with a line break in its error message.
-    if not text or not text.isascii() or any(c.isspace() or not c.isprintable() for c in text):
-        raise ConfigurationError(
-            f"There is no token in {source}: it must be one word of ASCII characters."
+        text, source = os.environ.get(TOKEN_VARIABLE), f"the variable {TOKEN_VARIABLE}"
+        if self.token_file or not text:
+            source = self.token_file or os.environ.get(_POD_TOKEN_VARIABLE) or _POD_TOKEN
+            if not self.token_file and not os.path.isfile(source):
+                return None
+            try:
+                with open(source, encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "not text"
+                raise ConfigurationError(
+                    f"Cannot read the token file {source}: {reason}."
+                ) from None
+        token = text.strip()
+        # http.client would quote a header with a line break in its error message.
+        require(
+            token.isascii() and token.isprintable() and len(token.split()) == 1,
+            f"There is no token in {source}: it must be one word of ASCII characters.",
         )
-    return Token(text, source)
+        return token

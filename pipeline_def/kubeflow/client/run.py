@@ -9,8 +9,16 @@ from typing import Any
 Parameter = str | int | float | bool
 """Value of a run parameter."""
 
-RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
+STOPPED = "CANCELED"
+"""State of a stopped run or task."""
+
+RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 """Final states of a run; a task may also be CACHED."""
+
+
+def describe(state: str) -> str:
+    """Return a state as users see it."""
+    return "STOPPED" if state == STOPPED else state
 
 
 @dataclass(frozen=True)

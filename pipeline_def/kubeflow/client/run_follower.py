@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from components.contract.stopping import before_stopping
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunView
+from pipeline_def.kubeflow.client.run import RUN_ENDS, STOPPED, RunView, describe
 from pipeline_def.kubeflow.service_errors import Unreachable, one_line
 
 _FAILED_POLLS = 10
@@ -91,7 +91,7 @@ class RunFollower:
                 continue
             self._shown[task.name] = task.state
             after = "" if task.seconds is None else f" after {task.seconds:.0f} s"
-            self.write(f"{task.name}: {task.state}{after}")
+            self.write(f"{task.name}: {describe(task.state)}{after}")
 
     def _write_long_waits(self) -> None:
         """Report once that a pod has not started for long. The API never says why."""
@@ -107,10 +107,10 @@ class RunFollower:
 
     def _write_end(self, url: str) -> None:
         view = self._view
-        if view.state in ("SUCCEEDED", "SKIPPED"):
-            self.write(f"Run {view.state}: {url}")
-            return
         task = view.failed_task()
+        if view.state in ("SUCCEEDED", "SKIPPED") or (view.state == STOPPED and not task):
+            self.write(f"Run {describe(view.state)}: {url}")
+            return
         where = f" in the task {task.name}" if task else ""
         why = one_line((task.error if task else "") or view.error) or "the reason is in its log"
-        self.write(f"Run {view.state}{where}: {why}; see {url}")
+        self.write(f"Run {describe(view.state)}{where}: {why}; see {url}")

@@ -14,7 +14,7 @@ from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.connection import Connection
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
 from pipeline_def.kubeflow.client.run_follower import RunFollower
-from pipeline_def.kubeflow.client.task_details import find_pods, read_view
+from pipeline_def.kubeflow.client.task_details import find_pod, read_state, read_view
 from pipeline_def.kubeflow.client.task_log import find_reason, read_log
 from pipeline_def.kubeflow.client.uploads import field_of, find_experiment, prepare_run
 
@@ -34,6 +34,8 @@ class ListedRun:
     """RFC 3339, like `finished`."""
     finished: str
     """Empty while it runs."""
+    schedule_id: str = ""
+    """Of the schedule that started it, if any."""
 
 
 def start_run(api: Api, request: RunRequest, *, experiment: str, version: str | None) -> StartedRun:
@@ -67,11 +69,12 @@ def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:
     run = _get(api, run_id)
     view = read_view(run, tasks)
     task = view.failed_task() if view.state in RUN_ENDS else None
-    if task is None or task.error or task.name not in (pods := find_pods(run)):
+    pod = find_pod(run, task.name) if task and not task.error else None
+    if task is None or pod is None:
         return view
     # The state of the run is known without the log.
     with contextlib.suppress(ServiceError):
-        reason = find_reason(read_log(api, run, pods[task.name]), task.name)
+        reason = find_reason(read_log(api, run, pod), task.name)
         explained = dataclasses.replace(task, error=reason)
         tasks_ = tuple(explained if one is task else one for one in view.tasks)
         return dataclasses.replace(view, tasks=tasks_)
@@ -90,9 +93,10 @@ def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
         ListedRun(
             field_of(run, "run_id", api),
             str(run.get("display_name", "")),
-            str(run.get("state") or "PENDING"),
+            read_state(run),
             str(run.get("created_at", "")),
             str(run.get("finished_at", "")) if run.get("state") in RUN_ENDS else "",
+            str(run.get("recurring_run_id", "")),
         )
         for run in listed.get("runs") or []
     ]
@@ -123,16 +127,13 @@ def stop_run(api: Api, run_id: str) -> None:
 def read_task_log(api: Api, run_id: str, task: str) -> str:
     """Return the log of a task, as far as it exists."""
     run = _get(api, run_id)
-    pods = find_pods(run)
-    if task not in pods:
-        started = ", ".join(sorted(pods)) or "none"
-        raise ConfigurationError(
-            f"The run {run_id} has started no task {task}; it has started: {started}."
-        )
     state = {view.name: view.state for view in read_view(run, [task]).tasks}[task]
-    if state in ("PENDING", "CACHED", "SKIPPED"):
-        raise ConfigurationError(f"{task} has no log in the run {run_id}: it is {state}.")
-    return read_log(api, run, pods[task])
+    pod = find_pod(run, task)
+    if pod is None or state in ("", "PENDING", "CACHED", "SKIPPED"):
+        raise ConfigurationError(
+            f"{task} has no log in the run {run_id}: it is {state or 'not started'}."
+        )
+    return read_log(api, run, pod)
 
 
 def _get(api: Api, run_id: str) -> dict[str, Any]:

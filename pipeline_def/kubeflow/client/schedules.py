@@ -8,7 +8,8 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.run import RunRequest
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest
+from pipeline_def.kubeflow.client.runs import list_runs
 from pipeline_def.kubeflow.client.uploads import field_of, find_experiment, prepare_run
 
 
@@ -72,15 +73,31 @@ def list_schedules(api: Api, experiment: str) -> list[Schedule]:
 
 
 def remove_schedule(api: Api, experiment: str, name: str) -> None:
-    """Delete the schedule with this name or ID."""
+    """Delete the schedule with this name or ID.
+
+    Kubernetes deletes the run in progress together with its schedule.
+
+    Raises:
+        ConfigurationError: There is no such schedule, or its run is in progress. No further run
+            starts then.
+    """
     found = [one for one in list_schedules(api, experiment) if name in (one.name, one.schedule_id)]
     if not found:
         raise ConfigurationError(
             f"The experiment {experiment} has no schedule {name}: see `kfp_runner.py schedule "
             "--list`."
         )
+    action = f"remove the schedule {name}"
     for one in found:
-        _call(api, "delete_recurring_run", f"remove the schedule {name}", one.schedule_id)
+        _call(api, "disable_recurring_run", action, one.schedule_id)
+        started = (r for r in list_runs(api, experiment, 200) if r.schedule_id == one.schedule_id)
+        if active := [run.run_id for run in started if run.state not in RUN_ENDS]:
+            raise ConfigurationError(
+                f"The schedule {name} starts no more runs, but removing it would destroy its run "
+                f"{active[0]}, which is in progress: wait for its end or use `kfp_runner.py stop "
+                f"{active[0]}`, then remove the schedule again."
+            )
+        _call(api, "delete_recurring_run", action, one.schedule_id)
 
 
 def _schedule(response: dict[str, Any], api: Api) -> Schedule:

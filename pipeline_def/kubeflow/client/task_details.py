@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pipeline_def.kubeflow.client.run import RunView, TaskView
 
 _DRIVER = "-driver"
-_ATTEMPT = re.compile(r"\(\d+\)$")
 Details = Mapping[str, Any]
+
+
+def read_state(run: Details) -> str:
+    """Return the state of a run; 2.17 reports a stopped one as failed."""
+    state = str(run.get("state") or "PENDING")
+    return "CANCELED" if state == "FAILED" and _stopped_at(run) else state
+
+
+def _stopped_at(run: Details) -> float:
+    """Return when a run was stopped, in seconds since 1970; 0: it was not."""
+    history = run.get("state_history") or []
+    times = (_seconds(one.get("update_time")) for one in history if _state(one) == "CANCELING")
+    return next(times, 0.0)
 
 
 def read_view(run: Details, tasks: Iterable[str]) -> RunView:
@@ -37,63 +47,54 @@ def read_view(run: Details, tasks: Iterable[str]) -> RunView:
     names.sort(key=lambda name: _times(named.get(name, {}))[0] or float("inf"))
     pods = [detail for detail in details if detail["display_name"].startswith("executor")]
     waiting = {_times(pod)[0] for pod in pods if _state(pod) == "PENDING"}
-    views = (_task_view(name, named, waiting, failed=name in failed) for name in names)
+    views = (_task_view(name, named, waiting, stopped_at=_stopped_at(run)) for name in names)
     error = (run.get("error") or {}).get("message", "")
-    return RunView(str(run.get("state") or "PENDING"), tuple(views), error)
+    return RunView(read_state(run), tuple(views), error)
 
 
 def _task_view(
-    name: str, named: Mapping[str, Details], waiting: set[float], *, failed: bool
+    name: str, named: Mapping[str, Details], waiting: set[float], *, stopped_at: float
 ) -> TaskView:
-    detail = named.get(name, {})
+    detail, driver = named.get(name, {}), named.get(f"{name}{_DRIVER}", {})
     state = _state(detail)
-    if failed or not state:
-        detail = named.get(f"{name}{_DRIVER}", {})
-        attempt = named.get(f"{name}{_DRIVER}(0)", {})
-        waits = "PENDING" in (_state(detail), _state(attempt))
-        state = "FAILED" if failed else "PENDING" if waits else ""
+    if not state or _state(driver) == "FAILED":
+        detail, attempt = driver, named.get(f"{name}{_DRIVER}(0)", {})
+        state = _state(driver) if _state(driver) == "FAILED" else ""
+        state = "PENDING" if "PENDING" in (_state(driver), _state(attempt)) else state
     start, end = _times(detail)
     seconds = end - start if state in ("SUCCEEDED", "FAILED") and 0 < start <= end else None
     # The API has no state for a cache hit, but no pod ever finishes within a second.
     if state == "SUCCEEDED" and seconds is not None and seconds <= 1:
         state, seconds = "CACHED", None
+    if state == "FAILED" and 0 < stopped_at <= end:
+        state = "CANCELED"
     # A task runs while its pod is pending; its first attempt starts with the task.
     if state == "RUNNING" and any(0 <= pod - start <= 1 for pod in waiting):
         state = "PENDING"
     return TaskView(name, state, seconds, (detail.get("error") or {}).get("message", ""))
 
 
-def find_pods(run: Details) -> dict[str, str]:
-    """Return the Argo node of the last pod of each started task, or of its failed driver.
+def find_pod(run: Details, task: str) -> str | None:
+    """Return the Argo node of the last pod of a task, or else of its driver, if either has started.
 
     A node refers to others by ID, a hash of a whole name such as
-    `images-g9nxq(0).root(0).Trainer(0).executor(0)`, so the names are rebuilt from the root.
-    Source: `NodeID` and `initializeNode` of Argo Workflows.
+    `images-g9nxq(0).root(0).train(0).Trainer(0).executor(0)`; releases before 2.17 list no
+    attempts. Source: `NodeID` and `initializeNode` of Argo Workflows.
     """
     details = list(_details(run))
     ids = {child.get("pod_name", "") for one in details for child in one.get("child_tasks") or []}
-    titles = sorted({_ATTEMPT.sub("", detail["display_name"]) for detail in details})
-    failed = {detail["display_name"] for detail in details if _state(detail) == "FAILED"}
-    drivers, pods = {}, {}
-    for workflow, _ in Counter(node.rpartition("-")[0] for node in ids).most_common(1):
-        for name in _node_names(workflow, titles, ids):
-            *_, parent, title = (_ATTEMPT.sub("", part) for part in ["", *name.split(".")])
-            if title.endswith(_DRIVER) and title in failed:
-                drivers[title.removesuffix(_DRIVER)] = node_id(workflow, name)
-            elif title == "executor":
-                pods[parent] = node_id(workflow, name)
-    return drivers | pods
-
-
-def _node_names(workflow: str, titles: Iterable[str], ids: set[str]) -> Iterator[str]:
-    """Yield the whole names of all nodes with these IDs, attempts after what they belong to."""
-    names = [workflow]
-    for name in names:
-        yield name
-        attempts = (f"{name}({number})" for number in itertools.count())
-        names += itertools.takewhile(lambda one: node_id(workflow, one) in ids, attempts)
-        inside = (f"{name}.{title}" for title in titles)
-        names += [one for one in inside if node_id(workflow, one) in ids]
+    workflows = {node.rpartition("-")[0] for node in ids} - {""}
+    stages = ["", *sorted({f".{detail['display_name']}" for detail in details})]
+    for workflow, title, stage, attempt in itertools.product(
+        sorted(workflows), (f"{task}{{}}.executor", f"{task}{_DRIVER}"), stages, ("(0)", "")
+    ):
+        within = f"{stage}{attempt}" if stage else ""
+        name = f"{workflow}{attempt}.root{attempt}{within}.{title.format(attempt)}"
+        numbered = (node_id(workflow, f"{name}({number})") for number in itertools.count())
+        pods = [node_id(workflow, name), *itertools.takewhile(ids.__contains__, numbered)]
+        if pods[-1] in ids:
+            return pods[-1]
+    return None
 
 
 def node_id(workflow: str, name: str) -> str:

@@ -33,10 +33,9 @@ def read_log(api: Api, run: Mapping[str, Any], node: str) -> str:
         "createdat": str(run.get("created_at", ""))[:10],
     }
     # The client of some releases has no method for the archive. The second place is the server of
-    # the interface, which is usually in front of the API; the third is the API server itself.
+    # the interface, which is in front of the API.
     places: list[tuple[str, dict[str, str]]] = [(archive, {})]
     places += [("/k8s/pod/logs", {**query, "podname": pod}) for pod in pods]
-    places += [(f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log", {}) for pod in pods]
     reasons = []
     for path, query in places:
         try:

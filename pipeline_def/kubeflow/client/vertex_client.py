@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from components.contract.errors import ConfigurationError, ServiceError
+from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
 from pipeline_def.kubeflow.client.run_follower import RunFollower
-from pipeline_def.kubeflow.service_errors import Caller, Unreachable, one_line
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
 
 _REQUEST_TIMEOUT = 60.0
 """Seconds."""
@@ -27,11 +27,10 @@ _TASK_STATES = {
 }
 _RUN_STATES = {"QUEUED": "PENDING", "CANCELLED": "CANCELED", "CANCELLING": "CANCELING"}
 
-_SIGN_IN = (
-    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key "
-    "file of a service account"
+_RIGHTS = (
+    "sign in with `gcloud auth application-default login` or GOOGLE_APPLICATION_CREDENTIALS, as an "
+    "account that has the role Vertex AI User and may act as the service account"
 )
-_RIGHTS = "the caller needs the role Vertex AI User and permission to act as the service account"
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,6 @@ def _one_sentence_errors(location: Location, action: str) -> Iterator[None]:
     from google.auth import exceptions as auth
 
     service = f"Vertex AI in {location.region}, project {location.project},"
-    caller = Caller(service, "these credentials", _SIGN_IN, _RIGHTS)
     # For a specification of TFX, the library enables its own log, so a level would not do.
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -123,17 +121,13 @@ def _one_sentence_errors(location: Location, action: str) -> Iterator[None]:
     except auth.TransportError:
         raise Unreachable("Cannot reach Google's sign-in service: check the network.") from None
     except auth.GoogleAuthError:
-        raise ConfigurationError(
-            f"There are no usable Google Cloud credentials: {_SIGN_IN}."
-        ) from None
+        raise ConfigurationError(f"{service} needs credentials: {_RIGHTS}.") from None
     except api.GoogleAPIError as error:
         # A request whose retries ran out of time has no status.
         status = int(getattr(error, "code", None) or 504)
         message = one_line(getattr(error, "message", "") or str(error))
-        raise caller.refusal(status, action, message) from None
-    except OSError as error:
-        raise ServiceError(f"Vertex AI: {one_line(str(error))}.") from None
-    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise refusal(service, status, action, message, rights=_RIGHTS) from None
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise ConfigurationError(
             f"Vertex AI cannot accept this run: {one_line(str(error))}."
         ) from None

@@ -68,8 +68,6 @@ class KfpServer(StubServer):
         """Node → its log in Argo's archive."""
         self.pods: dict[str, str] = {}
         """Pod → its log."""
-        self.interface = True
-        """Whether the interface is in front; it returns a page for every unknown path."""
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._scheme = "http"
@@ -143,6 +141,9 @@ class KfpServer(StubServer):
     def _answer_schedules(
         self, method: str, more: list[str], query: dict[str, str], body: Any
     ) -> Any:
+        if method == "POST" and more and more[0].endswith(":disable"):
+            _row(self.schedules, recurring_run_id=more[0].partition(":")[0])["status"] = "DISABLED"
+            return {}
         if method == "DELETE":
             self.schedules.remove(_row(self.schedules, recurring_run_id=more[0]))
             return {}
@@ -194,15 +195,11 @@ class KfpServer(StubServer):
 
     def _answer_beside(self, path: str, query: dict[str, str]) -> str:
         """Answer requests outside of the API v2beta1: logs of pods, and pages."""
-        if path == "/k8s/pod/logs" and self.interface:
+        if path == "/k8s/pod/logs":
             if query["podname"] in self.pods:
                 return Text(self.pods[query["podname"]])
             raise Refusal(500, Text("Could not get main container logs"))
-        if path.startswith("/apis/v1alpha1/runs/") and not self.interface:
-            pod = path.split("/")[-2]
-            # The status is sent before the log is read.
-            return Text(self.pods.get(pod) or json.dumps({"error_message": f"no pod {pod}"}))
-        if self.interface and not path.startswith("/apis/v2beta1/"):
+        if not path.startswith("/apis/v2beta1/"):
             return "<!doctype html><html><title>Kubeflow Pipelines</title></html>"
         raise gateway_error(404, 5, "Not Found")
 

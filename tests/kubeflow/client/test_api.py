@@ -52,26 +52,17 @@ def sentence(connection: Connection | KfpServer, spec: Path, **changes: Any) -> 
     return text
 
 
-def test_names_are_found_again_whatever_is_in_them(server: KfpServer, spec: Path) -> None:
+def test_names_are_found_again_whatever_is_in_them(
+    server: KfpServer, spec: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     names = {"pipeline": 'a+b 50% "c"', "experiment": "1+1=2&more", "version": "v1.0+dev"}
     start(server, spec, **names)
     assert "already has a version v1.0+dev" in sentence(server, spec, **names)
     start(server, spec, **(names | {"version": "v2"}))
     assert len(server.pipelines) == len(server.experiments) == 1
     assert len(server.runs) == 2
-
-
-def test_nothing_is_printed_or_kept(
-    server: KfpServer,
-    spec: Path,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    start(server, spec)
+    # The SDK's own client would print links.
     assert capfd.readouterr() == ("", "")
-    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("where", ["file", "variable", "pod"])
@@ -94,22 +85,14 @@ def test_a_token_that_is_missing_or_wrong(
     server: KfpServer, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.token = "another"
-    assert "in --token-file or KFP_TOKEN" in sentence(server, spec)
+    assert "(401: " in sentence(server, spec)
     monkeypatch.setenv("KFP_TOKEN", TOKEN)
     # The stub's message quotes the token, as a server's may.
-    assert "does not accept the token from the variable KFP_TOKEN" in sentence(server, spec)
+    assert "check the token in --token-file or KFP_TOKEN" in sentence(server, spec)
     monkeypatch.setenv("KFP_TOKEN", f"{TOKEN} {TOKEN}")
     assert "There is no token in the variable KFP_TOKEN" in sentence(server, spec)
     missing = Connection(server.url, token_file=str(tmp_path / "none"))
     assert "Cannot read the token file" in sentence(missing, spec)
-
-
-def test_missing_rights(server: KfpServer, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.fault = gateway_error(403, 7, "PermissionDenied: User is not authorized")
-    monkeypatch.setenv("KFP_TOKEN", TOKEN)
-    text = sentence(Connection(server.url, namespace="team-b", timeout=5.0), spec)
-    assert "does not let the token from the variable KFP_TOKEN list experiments" in text
-    assert "in the namespace team-b" in text
 
 
 def test_a_refused_upload(server: KfpServer, spec: Path) -> None:
@@ -124,7 +107,7 @@ def test_a_refused_upload(server: KfpServer, spec: Path) -> None:
     ("fault", "found"),
     [
         (Refusal(200, LOGIN), "it returned a web page"),
-        (Refusal(302, "", "https://dex.example.com/auth?state=hush"), "to dex.example.com)"),
+        (Refusal(302, "", "https://dex.example.com/auth?state=hush"), "(302)"),
         (Refusal(404, "<html>404 page not found</html>"), "(404)"),
     ],
     ids=["login page", "redirect", "other server"],
@@ -136,48 +119,39 @@ def test_an_address_without_the_api(
     text = sentence(server, spec)
     assert "is not the Kubeflow Pipelines v2 API" in text
     assert found in text
-    assert "hush" not in text
 
 
 def test_a_server_in_trouble(server: KfpServer, spec: Path) -> None:
     server.failures = 1
     assert "could not list experiments (500: " in sentence(server, spec)
     start(server, spec)
+    server.fault = gateway_error(403, 7, "PermissionDenied: User is not authorized")
+    assert "its rights and --namespace" in sentence(server, spec)
 
 
-def test_a_server_that_hangs(server: KfpServer, spec: Path) -> None:
-    server.hang = 4.0
-    begin = time.monotonic()
-    text = sentence(Connection(server.url, timeout=0.2), spec)
-    assert time.monotonic() - begin < 3
-    assert "did not answer within 0.2 s" in text
-
-
-def test_a_dead_address(spec: Path) -> None:
+def test_an_address_that_does_not_answer(server: KfpServer, spec: Path) -> None:
+    begin, server.hang = time.monotonic(), 4.0
+    assert "(Read timed out" in sentence(Connection(server.url, timeout=0.2), spec)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    begin = time.monotonic()
-    assert "connection refused" in sentence(Connection(f"http://127.0.0.1:{port}"), spec)
-    assert time.monotonic() - begin < 3
+    assert "Connection refused" in sentence(Connection(f"http://127.0.0.1:{port}"), spec)
     assert "http://nowhere.invalid (" in sentence(Connection("http://nowhere.invalid"), spec)
+    assert time.monotonic() - begin < 4
 
 
 @pytest.mark.parametrize(
     ("endpoint", "expected"),
     [
         ("localhost:8080", "must be a URL"),
-        ("http://", "must be a URL"),
         ("http://host:port", "must be a URL"),
         (f"https://me:{TOKEN}@host", "must not contain a password"),
         (f"https://host/?token={TOKEN}", "must not contain a password or a query"),
-        (f"me:{TOKEN}@host", "must not contain a password"),
-        ("https://" + "a" * 70 + ".example", "check --endpoint"),
     ],
 )
-def test_a_wrong_endpoint(spec: Path, endpoint: str, expected: str) -> None:
+def test_a_wrong_endpoint(endpoint: str, expected: str) -> None:
     with pytest.raises(UserError, match=re.escape(expected)) as caught:
-        start(Connection(endpoint, timeout=1.0), spec)
+        Connection(endpoint)
     assert TOKEN not in str(caught.value)
 
 
@@ -186,41 +160,23 @@ def test_a_wrong_endpoint(spec: Path, endpoint: str, expected: str) -> None:
     [
         ("http://host:8080/", "http://host:8080"),
         ("https://host/_/pipeline/#/runs", "https://host/pipeline"),
-        ("https://host/pipeline/#/runs/details/1", "https://host/pipeline"),
+        ("https://host/pipeline/#/runs/details/1?tab=2", "https://host/pipeline"),
     ],
 )
 def test_an_endpoint_copied_from_the_browser(endpoint: str, address: str) -> None:
     assert Connection(endpoint).address() == address
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("tls")
-    paths = str(folder / "cert.pem"), str(folder / "key.pem")
+def test_tls(tmp_path: Path, spec: Path, server: KfpServer) -> None:
+    certificate = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        [*command.split(), "-out", paths[0], "-keyout", paths[1], *names],
-        check=True,
-        capture_output=True,
-    )
-    return paths
-
-
-def test_tls(certificate: tuple[str, str], spec: Path, server: KfpServer) -> None:
+    files = ["-out", certificate[0], "-keyout", certificate[1]]
+    subprocess.run([*command.split(), *files, *names], check=True, capture_output=True)
     with KfpServer(tls=certificate) as secure:
         start(Connection(secure.url, ca_cert=certificate[0], timeout=5.0), spec)
-        other_name = secure.url.replace("localhost", "127.0.0.1")
-        for connection, reason in (
-            (Connection(secure.url, timeout=5.0), "self-signed certificate"),
-            (Connection(other_name, ca_cert=certificate[0], timeout=5.0), "IP address mismatch"),
-            (Connection(secure.url, ca_cert=str(spec), timeout=5.0), "as PEM in --ca-cert"),
-            (Connection(server.url.replace("http", "https"), timeout=5.0), "http:// if the server"),
-        ):
-            text = sentence(connection, spec)
-            assert "The TLS connection to https://" in text
-            assert reason in text
-        plain = Connection(secure.url.replace("https", "http"), timeout=5.0)
-        assert "Cannot reach http://localhost" in sentence(plain, spec)
+        text = sentence(Connection(secure.url, timeout=5.0), spec)
+        assert "self-signed certificate" in text
+        assert "--ca-cert" in text
     with pytest.raises(UserError, match="there is no such file"):
         Connection(server.url, ca_cert="/none.pem")

@@ -269,7 +269,7 @@ def test_a_failed_removal_does_not_hide_the_result(
 
     step.server.on_create = refuse_to_delete
     assert step.run()
-    assert "does not let the step's service account" in capsys.readouterr().out
+    assert "give the step's service account" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_a_failed_removal_does_not_hide_the_result(
             {"installed": False},
             "does not know TFJobs .*install Kubeflow's training-operator",
         ),
-        ({"role": docs_role()[1:]}, "does not let the step's service account .* TFJob .*the role"),
-        ({"role": docs_role()[:1]}, f"does not let .* read its own pod {POD} .*the role"),
+        ({"role": docs_role()[1:]}, "could not .* TFJob .*the role"),
+        ({"role": docs_role()[:1]}, f"could not read its own pod {POD} .*the role"),
     ],
 )
 def test_refused_requests_are_one_sentence(step: Step, fault: dict[str, Any], message: str) -> None:
