@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Annotated, Literal
 
 from annotated_types import Interval
@@ -18,6 +19,7 @@ from components.contract.configuration import (
 )
 from components.contract.example import is_split_name
 from components.images.options import FileOptions
+from components.ingest.folder_layout import LayoutOption
 
 
 @configuration("ingest")
@@ -27,6 +29,15 @@ class IngestConfig(FileOptions):
     manifest: Text | None = None
     """CSV, JSON Lines or Parquet file, path or URL, with the columns path (relative to the folder)
     and label, and optionally split and group. Unset: folder names are the labels."""
+
+    layout: LayoutOption = "auto"
+    """What the folders in `data` are: label (classes), split (splits with the classes in them), or
+    auto: splits if all have names such as train, val or test_set and one of them is train, classes
+    if nothing suggests splits; whatever is unclear stops the run."""
+
+    exclude: list[Text] = field(default_factory=list)
+    """Folders and files to leave out, by path in `data`, such as docs or *.txt; * matches any
+    characters, slashes too."""
 
     span: Count | None = None
     """Span to read if the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date counts
@@ -63,7 +74,12 @@ class IngestConfig(FileOptions):
     """Stop the run if more than this fraction of the files are not usable images."""
 
     def __post_init__(self) -> None:
-        """Check names and fractions of the splits."""
+        """Check the layout, and names and fractions of the splits."""
+        require(
+            self.manifest is None or self.layout == "auto",
+            f"ingest.layout is {self.layout!r}, but ingest.manifest names the labels and splits: "
+            f"set only one of them.",
+        )
         if self.splits is None:
             return
         require(

@@ -13,6 +13,7 @@ from typing import Any
 from components.contract.errors import DataError
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
+from components.ingest.labels import find_look_alikes
 from components.ingest.listing import Listing
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.stratification import SplitRule, require_splits
@@ -125,6 +126,7 @@ def write_rejects(
         "duplicates": sum(len(duplicate.paths) - 1 for duplicate in duplicates),
         "label_conflicts": len(conflicts(duplicates)),
         "in_several_splits": sum(len(duplicate.splits) > 1 for duplicate in duplicates),
+        "look_alikes": find_look_alikes(listing),
     }
     make_folders(rejects_uri)
     _write_lines(rejects_uri, REJECTS_FILE, rejects)

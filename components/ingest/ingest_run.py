@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from components.contract.example import EVAL, TRAIN
+from components.contract.printable import make_printable
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
     Duplicate,
@@ -21,6 +22,7 @@ from components.ingest.ingest_report import (
     shards_of,
     write_rejects,
 )
+from components.ingest.labels import find_look_alikes
 from components.ingest.listing import Listing
 from components.ingest.plan_work import IngestJob
 from components.ingest.shard_plan import plan_shards, write_plans
@@ -47,8 +49,8 @@ def ingest_listing(
     Returns:
         The sorted names of the splits that have examples.
     """
-    if listing.note:
-        logging.warning(listing.note)
+    for warning in (*listing.notes, *find_look_alikes(listing)):
+        logging.warning(make_printable(warning))
     plans = plan_shards(listing.files, config, listing.fractions)
     rule = stratify(listing, config)
     remove_shards(examples)

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import collections
+import fnmatch
 import hashlib
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.example import is_split_name
 from components.ingest.config import IngestConfig
-from components.ingest.layout_errors import (
-    explain_archive,
+from components.ingest.folder_layout import (
+    ARCHIVES,
+    explain_file,
     explain_no_labels,
-    explain_one_class,
-    is_archive,
+    find_split_folders,
+    split_of_name,
 )
-from components.ingest.manifest import Row, read_manifest
+from components.ingest.manifest import FORMATS, read_manifest
 from components.ingest.spans import find_span
-from components.ingest.splits import choose_splits
-from components.storage.folder import MISSING, Found, explain_ignored, find_files
+from components.ingest.splits import choose_splits, fill_splits
+from components.storage.folder import MISSING, Found, explain_ignored, find_files, is_file
 
-SPLIT_OF_FOLDER = {
-    "train": "train",
-    "training": "train",
-    "eval": "eval",
-    "val": "eval",
-    "valid": "eval",
-    "validation": "eval",
-    "dev": "eval",
-    "test": "test",
-    "testing": "test",
-}
-"""Common names of split folders → the split of the pipeline."""
+_EXCLUDED = "excluded"
 
 
 class ImageFile(NamedTuple):
@@ -72,8 +63,16 @@ class Listing:
     skipped: tuple[Skipped, ...]
     fractions: Mapping[str, float]
     """Split → its fraction of the files without a given split."""
-    note: str = ""
-    """Warning about the splits; may be empty."""
+    own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The same for labels that lack a split which is given for others."""
+    layout: Literal["label", "split", "manifest"] = "label"
+    """What the top folders are, or that a manifest names labels and splits."""
+    notes: tuple[str, ...] = ()
+    """Warnings about splits, skipped folders and options."""
+
+    def fractions_of(self, label: str) -> Mapping[str, float]:
+        """Return split → its fraction of the files of a label without a given split."""
+        return self.own_fractions.get(label, self.fractions)
 
     def labels_per_split(self) -> dict[str | None, collections.Counter[str]]:
         """Count the files of each label in each split."""
@@ -84,9 +83,10 @@ class Listing:
 
     def expected(self, split: str) -> int:
         """Return about how many images `split` will have once hashes have divided the others."""
-        named = sum(file.split == split for file in self.files)
-        hashed = sum(file.split is None for file in self.files)
-        return named + round(hashed * self.fractions.get(split, 0))
+        counts = self.labels_per_split()
+        hashed = counts.get(None, collections.Counter())
+        divided = sum(n * self.fractions_of(label).get(split, 0) for label, n in hashed.items())
+        return counts.get(split, collections.Counter()).total() + round(divided)
 
     def fingerprint(self) -> str:
         """Digest the relative paths, labels, splits, sizes and contents of all files.
@@ -106,44 +106,119 @@ class Listing:
 
 def list_source(data: str, config: IngestConfig) -> Listing:
     """List the folder, or the span, that the pipeline's `data` currently refers to."""
-    return list_images(find_span(data, config.span).folder, config.manifest, config.splits)
+    return list_images(find_span(data, config.span).folder, config)
 
 
-def list_images(
-    folder: str, manifest: str | None = None, fractions: Mapping[str, float] | None = None
-) -> Listing:
-    """List `folder`, laid out as `label/…/file` or `split/label/…/file`, or as `manifest` says.
+class _Labelled(NamedTuple):
+    """Files with labels; the reason for each other file; what names the labels; warnings."""
 
-    The top-level folders are splits if all are named after a split and one of them is `train`.
+    files: list[ImageFile]
+    skipped: dict[str, str]
+    layout: Literal["label", "split", "manifest"]
+    notes: list[str]
 
-    Args:
-        folder: path or URL.
-        manifest: path or URL of a table of paths and labels.
-        fractions: fractions of the splits; None: `choose_splits` chooses them.
+
+def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
+    """List the images of `folder`, a path or URL, with their labels and splits.
 
     Raises:
-        DataError: the folder does not exist, or has no labels.
+        DataError: the folder does not exist, has no labels, or its layout is unclear.
     """
-    if is_archive(folder) and os.path.isfile(folder):
-        raise DataError(explain_archive(folder))
+    config = config or IngestConfig()
+    if folder.lower().endswith((*ARCHIVES, *FORMATS)) and is_file(folder):
+        raise DataError(explain_file(folder))
     found = find_files(folder)
-    rows = read_manifest(manifest) if manifest else None
-    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
-    visible = [entry for entry in found if entry.path not in skipped]
-    files, unlabelled = _by_folder(visible) if rows is None else _by_manifest(visible, rows)
-    if not files:
-        loose = [entry.path for entry in visible if "/" not in entry.path]
-        raise DataError(explain_no_labels(folder, loose))
-    skipped |= unlabelled
-    files = _bind_groups(files)
-    choice = choose_splits(collections.Counter(file.split for file in files), fractions)
+    labelled = (_by_manifest if config.manifest else _by_folder)(folder, found, config)
+    files = _bind_groups(labelled.files)
+    counts: dict[str, collections.Counter[str | None]] = {}
+    for file in files:
+        counts.setdefault(file.label, collections.Counter())[file.split] += 1
+    choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
+    reasons = labelled.skipped
     return Listing(
         folder,
         tuple(sorted(file._replace(split=choice.splits[file.split]) for file in files)),
-        tuple(Skipped(entry.path, skipped[entry.path]) for entry in found if entry.path in skipped),
+        tuple(Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons),
         choice.fractions,
-        choice.note,
+        fill_splits(counts, choice.fractions),
+        labelled.layout,
+        (*filter(None, [choice.note]), *labelled.notes),
     )
+
+
+def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
+    """Label files by their folders."""
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    excluded, notes = _exclude([entry.path for entry in found], config.exclude)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    visible = [entry for entry in found if entry.path not in skipped]
+    splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
+    depth = 1 if splits else 0
+    files: list[ImageFile] = []
+    empty = collections.Counter[str]()
+    for path, _, size, version, checksum in visible:
+        parts = path.split("/")
+        if len(parts) < depth + 2 or not parts[depth]:
+            skipped[path] = "in no label folder"
+            empty[parts[0]] += 1
+            continue
+        split = splits.get(parts[0])
+        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
+    if not files:
+        loose = [entry.path for entry in visible if "/" not in entry.path]
+        raise DataError(explain_no_labels(folder, loose))
+    labelled = {file.path.split("/")[0] for file in files}
+    notes += [
+        f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
+        for split in splits
+        if split not in labelled
+    ]
+    return _Labelled(files, skipped, "split" if splits else "label", notes)
+
+
+def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
+    """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
+    rows = read_manifest(config.manifest or "")
+    excluded, notes = _exclude([*(entry.path for entry in found), *rows], config.exclude)
+    rows = {path: row for path, row in rows.items() if path not in excluded}
+    names = {row.split for row in rows.values() if row.split}
+    for name in sorted(names):
+        if not is_split_name(name):
+            raise DataError(
+                f"The manifest has a split named {name!r}: use only letters, digits, - and _."
+            )
+    splits = {name: split_of_name(name) or name for name in names}
+    entries = {entry.path: entry for entry in found if not entry.problem}
+    files = []
+    for path, (label, split, group) in rows.items():
+        _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
+        split = splits[split] if split else None
+        files.append(ImageFile(path, label, split, size, version, group, checksum))
+    if all(file.version == MISSING for file in files):
+        raise DataError(
+            f"None of the paths in {config.manifest} is a file in {folder}, such as "
+            f"{next(iter(rows), '')!r}: write paths relative to the folder, with / between parts."
+        )
+    skipped = {entry.path: _explain_unlisted(entry) for entry in found if entry.path not in rows}
+    return _Labelled(files, skipped | dict.fromkeys(excluded, _EXCLUDED), "manifest", notes)
+
+
+def _explain_unlisted(entry: Found) -> str:
+    return explain_ignored(entry) or "not in the manifest"
+
+
+def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
+    excluded: set[str] = set()
+    notes = []
+    for pattern in patterns:
+        # A * of fnmatch matches slashes, too.
+        wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
+        matches = re.compile("|".join(wanted)).match
+        if not (found := {path for path in paths if matches(path)}):
+            notes.append(f"Nothing matches {pattern!r} of ingest.exclude.")
+        excluded |= found
+    return excluded, notes
 
 
 def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
@@ -162,65 +237,3 @@ def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
                     f"of a group belong to one split; {file.path} is one of them."
                 )
     return [file._replace(split=splits.get(file.group, file.split)) for file in files]
-
-
-def _by_folder(entries: list[Found]) -> tuple[list[ImageFile], dict[str, str]]:
-    """Label files by their folders; return them, and the reason for each other file."""
-    top_level = {path.split("/")[0] for path, *_ in entries if "/" in path}
-    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), "") for name in top_level}
-    if "train" not in splits.values() or "" in splits.values():
-        splits = {}
-    depth = 1 if splits else 0
-    files: list[ImageFile] = []
-    unlabelled: dict[str, str] = {}
-    for path, _, size, version, checksum in entries:
-        parts = path.split("/")
-        if len(parts) < depth + 2 or not parts[depth]:
-            unlabelled[path] = "in no label folder"
-            continue
-        split = splits[parts[0]] if splits else None
-        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
-    return files, unlabelled
-
-
-def _by_manifest(
-    entries: list[Found], rows: Mapping[str, Row]
-) -> tuple[list[ImageFile], dict[str, str]]:
-    """Label files by the manifest; ingest later rejects files that do not exist."""
-    found = {entry.path: entry for entry in entries}
-    names = sorted({row.split for row in rows.values() if row.split})
-    for name in names:
-        if not is_split_name(name):
-            raise DataError(
-                f"The manifest has a split named {name!r}: use only letters, digits, - and _."
-            )
-    splits = {name: SPLIT_OF_FOLDER.get(name.lower(), name) for name in names}
-    files = []
-    for path, (label, split, group) in rows.items():
-        _, _, size, version, checksum = found.get(path, Found(path, "", 0, MISSING, ""))
-        split = splits[split] if split else None
-        files.append(ImageFile(path, label, split, size, version, group, checksum))
-    return files, dict.fromkeys(found.keys() - rows.keys(), "not in the manifest")
-
-
-def check_labels(listing: Listing) -> None:
-    """Raise `DataError` unless there are two labels, and each split has images of every label."""
-    counts = listing.labels_per_split()
-    labels = sorted(set().union(*counts.values()))
-    if len(labels) < 2:
-        paths = (file.path for file in listing.files)
-        raise DataError(explain_one_class(listing.root, labels[0], paths))
-    for label in labels:
-        # The vocabulary is a text file with one label per line; surrogates are invalid UTF-8.
-        if any(character in "\n\r" or "\ud800" <= character <= "\udfff" for character in label):
-            raise DataError(
-                f"The label {label!r} is not one line of UTF-8 text: rename its folder, or fix the "
-                f"manifest."
-            )
-    for split, of_split in counts.items():
-        if missing := [label for label in labels if label not in of_split]:
-            others = f" and {len(missing) - 1} more" if missing[1:] else ""
-            raise DataError(
-                f"Split {split!r} of {listing.root} has no images of class {missing[0]!r}{others}: "
-                f"add some, or remove the class from every split."
-            )

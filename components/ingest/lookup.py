@@ -19,7 +19,8 @@ from components.contract.configuration import from_json
 from components.contract.errors import StorageError
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, list_images
+from components.ingest.labels import check_labels
+from components.ingest.listing import ImageFile, Listing, Skipped, list_images
 from components.ingest.spans import find_span
 from components.storage.fetch import Unread, checksum_of, read_files
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
@@ -38,7 +39,7 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     config = from_json(IngestConfig, properties["config"])
     found = find_span(properties["input_base"], config.span)
     listings = properties["listings"]
-    listing = list_images(found.folder, config.manifest, config.splits)
+    listing = list_images(found.folder, config)
     check_labels(listing)
     if config.fingerprint == "content":
         listing = _add_checksums(listing, config)
@@ -92,12 +93,7 @@ def write_listing(listing: Listing, folder: str) -> str:
 
 
 def _encode(listing: Listing) -> bytes:
-    head = {
-        "root": listing.root,
-        "fractions": listing.fractions,
-        "note": listing.note,
-        "files": len(listing.files),
-    }
+    head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
     lines = [head, *listing.files, *listing.skipped]
     # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -113,9 +109,13 @@ def read_listing(path: str) -> Listing:
     fs, place = open_folder(path)
     try:
         head, *lines = map(json.loads, gzip.decompress(fs.cat_file(place)).splitlines())
-        files = tuple(ImageFile(*fields) for fields in lines[: head["files"]])
-        skipped = tuple(Skipped(*fields) for fields in lines[head["files"] :])
-        return Listing(head["root"], files, skipped, head["fractions"], head["note"])
+        for name, kind in (("files", ImageFile), ("skipped", Skipped)):
+            head[name], lines = (
+                tuple(itertools.starmap(kind, lines[: head[name]])),
+                lines[head[name] :],
+            )
+        head["notes"] = tuple(head["notes"])
+        return Listing(**head)
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(
             f"Cannot read the listing {path} ({reason_of(error)}): run again to recreate it."

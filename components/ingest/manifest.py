@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
-from components.storage.folder import explaining_errors, open_folder, reason_of
+from components.storage.folder import read_bytes, reason_of
 
+_Fields = Mapping[str | None, Any]
 _COLUMNS = ("path", "label")
 
 
@@ -37,10 +39,13 @@ def read_manifest(path: str) -> dict[str, Row]:
     """
     rows: dict[str, Row] = {}
     for number, fields in enumerate(_read_table(path), start=1):
-        missing = [name for name in _COLUMNS if fields.get(name) in (None, "")]
-        if missing:
-            names = ", ".join(map(str, fields)) or "nothing"
-            raise DataError(f"Row {number} of {path} has no {missing[0]}; it has {names}.")
+        if any(fields.get(None) or ()):
+            raise DataError(
+                f"Row {number} of {path} has too many fields: quote values with commas."
+            )
+        for name in _COLUMNS:
+            if fields.get(name) in (None, ""):
+                raise DataError(f"Row {number} of {path} has no {name}.")
         name = posixpath.normpath(str(fields["path"]))
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
@@ -54,39 +59,47 @@ def read_manifest(path: str) -> dict[str, Row]:
     return rows
 
 
-def _optional(fields: Mapping[str, Any], name: str) -> str | None:
+def _optional(fields: _Fields, name: str) -> str | None:
     value = fields.get(name)
     return None if value in (None, "") else str(value)
 
 
-def _read_table(path: str) -> Iterable[Mapping[str, Any]]:
-    suffix = path.rsplit(".", 1)[-1].lower()
-    readers = {
-        "csv": _read_csv,
-        "jsonl": _read_json_lines,
-        "ndjson": _read_json_lines,
-        "parquet": _read_parquet,
-    }
-    if suffix not in readers:
+def _read_table(path: str) -> list[_Fields]:
+    suffix = posixpath.splitext(path)[1].lower()
+    if suffix not in FORMATS:
         raise ConfigurationError(
-            f"ingest.manifest is {path}: its name must end in one of .{', .'.join(readers)}."
+            f"ingest.manifest is {path}: its name must end in one of {', '.join(FORMATS)}."
         )
-    fs, place = open_folder(path)
-    with explaining_errors("read the manifest", path):
-        data = fs.cat_file(place)
+    data = read_bytes(path)
     try:
-        return list(readers[suffix](data))
-    except Exception as error:  # Encoding, JSON and Parquet have errors of their own.
+        return list(FORMATS[suffix](data))
+    except UnicodeError as error:
+        raise DataError(f"The manifest {path} is not UTF-8 text: save it as UTF-8.") from error
+    except Exception as error:  # CSV, JSON and Parquet have errors of their own.
         raise DataError(f"Cannot read the manifest {path}: {reason_of(error)}.") from error
 
 
-def _read_csv(data: bytes) -> Iterator[Mapping[str, Any]]:
-    # Spreadsheets write a byte order mark.
-    yield from csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+def _decode(data: bytes) -> str:
+    # Spreadsheets write byte order marks, and call UTF-16 with tabs "Unicode text".
+    is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf_16 else "utf-8-sig")
 
 
-def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
-    for line in data.decode("utf-8-sig").split("\n"):
+def _read_csv(data: bytes) -> Iterator[_Fields]:
+    text = _decode(data)
+    for delimiter in ",;\t":
+        lines = io.StringIO(text, newline="")
+        rows = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
+        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
+        if {*_COLUMNS} <= {*rows.fieldnames}:
+            yield from rows
+            return
+    first = text.partition("\n")[0].strip()
+    raise ValueError(f"its first line must be path,label[,split][,group], but is {first!r}")
+
+
+def _read_json_lines(data: bytes) -> Iterator[_Fields]:
+    for line in _decode(data).split("\n"):
         if line.strip():
             fields = json.loads(line)
             if not isinstance(fields, dict):
@@ -94,7 +107,7 @@ def _read_json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
             yield fields
 
 
-def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
+def _read_parquet(data: bytes) -> Iterator[_Fields]:
     import pyarrow.parquet
 
     # Keeps a column of Python objects from running code: CVE-2023-47248.
@@ -107,3 +120,12 @@ def _read_parquet(data: bytes) -> Iterator[Mapping[str, Any]]:
     names = file.schema_arrow.names
     wanted = [name for name in (*_COLUMNS, "split", "group") if name in names]
     yield from file.read(columns=wanted, use_threads=False).to_pylist()
+
+
+FORMATS: dict[str, Callable[[bytes], Iterator[_Fields]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".parquet": _read_parquet,
+}
+"""Extension of a manifest → its reader."""

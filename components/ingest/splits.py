@@ -72,3 +72,26 @@ def _default_fractions(count: int, given: Collection[str | None]) -> dict[str, f
     else:
         held_out = {} if EVAL in given else {EVAL: _ONLY_HELD_OUT}
     return {TRAIN: 1 - sum(held_out.values()), **held_out}
+
+
+def fill_splits(
+    counts: Mapping[str, Mapping[str | None, int]], fractions: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Choose fractions for labels that lack an eval or test split which rows of others name.
+
+    Args:
+        counts: label → split that its rows name, or None → number of files.
+        fractions: fractions of all other labels.
+
+    Returns:
+        Label → split → its fraction of the label's files without a split.
+    """
+    named = {split for of_label in counts.values() for split in of_label}
+    filled = {}
+    for label, of_label in counts.items():
+        missing = {EVAL, TEST} & named - of_label.keys() - fractions.keys()
+        if None in of_label and missing:
+            rest = 1 - _HELD_OUT * len(missing)
+            own = {split: fraction * rest for split, fraction in fractions.items()}
+            filled[label] = dict(sorted((own | dict.fromkeys(missing, _HELD_OUT)).items()))
+    return filled

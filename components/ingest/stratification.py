@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import collections
-import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,9 +39,11 @@ class SplitRule:
     fractions: Mapping[str, float]
     """Split → its fraction of the images divided by hash; they add up to 1."""
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Small class → end of each split, 0 to 1, in the order of `fractions`."""
+    """Small class → end of each split, 0 to 1, in the order of its fractions."""
     uncorrected: frozenset[str] = frozenset()
-    """Keys (see `key_of`) with several labels, whose bounds may differ."""
+    """Keys (see `key_of`) with several labels, whose bounds and fractions may differ."""
+    own_fractions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Fractions of labels that have others than `fractions`."""
 
     def split_of(self, file: ImageFile, sha256: str) -> str:
         """Return the given split of a file, or that of the hash of its group or content.
@@ -56,19 +57,14 @@ class SplitRule:
         if file.split is not None:
             return file.split
         key = key_of(file, sha256)
-        bounds = None if key in self.uncorrected else self.bounds.get(file.label)
+        fractions, bounds = self.fractions, None
+        if key not in self.uncorrected:
+            fractions = self.own_fractions.get(file.label, fractions)
+            bounds = self.bounds.get(file.label)
+        ends = bounds or list(itertools.accumulate(fractions.values()))
         # Fractions may add up to slightly less than 1: the last split takes the rest.
-        inner = len(self._splits) - 1
-        found = bisect.bisect_right(bounds or self._ends, _position(key), hi=inner)
-        return self._splits[found]
-
-    @functools.cached_property
-    def _splits(self) -> tuple[str, ...]:
-        return tuple(self.fractions)
-
-    @functools.cached_property
-    def _ends(self) -> list[float]:
-        return list(itertools.accumulate(self.fractions.values()))
+        found = bisect.bisect_right(ends, _position(key), hi=len(fractions) - 1)
+        return list(fractions)[found]
 
 
 def key_of(file: ImageFile, sha256: str) -> str:
@@ -114,8 +110,8 @@ def _find_rule(
     bounds = {}
     for label, of_label in counts.items():
         units = sorted((_position(key), of_label[key]) for key in of_label.keys() - ambiguous)
-        bounds[label] = find_bounds(units, listing.fractions)
-    return SplitRule(listing.fractions, bounds, ambiguous)
+        bounds[label] = find_bounds(units, listing.fractions_of(label))
+    return SplitRule(listing.fractions, bounds, ambiguous, listing.own_fractions)
 
 
 def _find_small_classes(listing: Listing) -> dict[str, list[ImageFile]]:
@@ -205,7 +201,7 @@ def check_splits(listing: Listing, config: IngestConfig) -> None:
     pairs = [(file, file.split) for file in listing.files if file.split is not None]
     loose = [file for file in listing.files if file.split is None]
     if len(listing.files) > _FEW:
-        pairs += [(file, split) for file in loose for split in listing.fractions]
+        pairs += [(file, split) for file in loose for split in listing.fractions_of(file.label)]
     else:
         digests = list(_read_digests(listing, loose, config))
         rule = _find_rule(listing, _find_small_classes(listing), digests)

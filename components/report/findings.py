@@ -296,6 +296,8 @@ def _check_files(facts: ReportFacts) -> Iterator[Finding]:
         if count:
             text = f"{count:,} {one if count == 1 else several}"
             yield Finding("files", text, why, advice)
+    for text in facts.files.get("look_alikes", ()):
+        yield Finding("files", text, "each counts as one of its own", "give them one name")
 
 
 _FILES = {

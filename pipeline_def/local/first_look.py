@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.contract.example import TRAIN
-from components.ingest.listing import Listing, check_labels
+from components.contract.example import TRAIN, sort_splits
+from components.ingest.labels import check_labels, find_look_alikes
+from components.ingest.listing import Listing
 from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
@@ -15,6 +17,13 @@ from pipeline_def.config.recipes import Recipe, resolve
 from pipeline_def.model.preflight import check_imagenet, check_memory
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.steps import TRAINER
+
+_LAYOUTS = {
+    "label": "label/image: the folders are labels",
+    "split": "split/label/image: the folders are splits, with label folders in them",
+    "manifest": "labels and splits are from the manifest",
+}
+_MOST_LABELS = 10
 
 
 @dataclass(frozen=True)
@@ -48,3 +57,34 @@ def look(listing: Listing, config: Config) -> FirstLook:
     check_imagenet(config.model)
     check_memory(config, images=images)
     return FirstLook(survey, config, recipe)
+
+
+def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield rows of a title and a text: the layout, some labels, the splits and all warnings.
+
+    Args:
+        listing: files to describe.
+        examples: number of paths to show with what they were taken for.
+    """
+    yield "Layout", _LAYOUTS[listing.layout]
+    of_folder = {file.path.split("/")[0]: file for file in reversed(listing.files)}
+    for file in [*sorted({*of_folder.values(), *listing.files[:examples]})][:examples]:
+        split = f"split {file.split}" if file.split else "split by hash"
+        yield "", f"{file.path}: label {file.label}, {split}"
+    labels = sorted({file.label for file in listing.files})
+    more = f" and {len(labels) - _MOST_LABELS:,} more" if labels[_MOST_LABELS:] else ""
+    yield "Labels", f"{', '.join(labels[:_MOST_LABELS])}{more}"
+    yield "Splits", ", ".join(_describe_splits(listing))
+    for note in (*listing.notes, *find_look_alikes(listing)):
+        yield "Note", note
+
+
+def _describe_splits(listing: Listing) -> Iterator[str]:
+    about = "about " if any(file.split is None for file in listing.files) else ""
+    sources: dict[str, set[str]] = {}
+    for file in listing.files:
+        for split in listing.fractions_of(file.label) if file.split is None else (file.split,):
+            sources.setdefault(split, set()).add(file.path.split("/")[0])
+    for split, names in sort_splits(sources).items():
+        source = f" from {' and '.join(sorted(names))}" if listing.layout == "split" else ""
+        yield f"{split} {about}{listing.expected(split):,}{source}"

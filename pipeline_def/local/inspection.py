@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,12 +22,13 @@ from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import Recipe
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.first_look import look
+from pipeline_def.local.first_look import describe, look
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
 _MOST_LABELS = 30
 _MOST_SUSPECTS = 10
+_EXAMPLES = 3
 _SECONDS = 5.0
 
 # With fewer, a class hardly has an image in the eval split; a rule of thumb.
@@ -51,7 +52,8 @@ def inspect(config: Config) -> None:
     facts = _facts(listing, survey, seen.config, seen.recipe)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    for name, text in (*facts, *_estimates(listing, trial, config)):
+    rows = (*describe(listing, examples=_EXAMPLES), *facts, *_estimates(listing, trial, config))
+    for name, text in rows:
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
@@ -106,8 +108,6 @@ def _facts(
     groups = {plan.group: plan.count for plan in plans}
     names = {"hash": " and ".join(listing.fractions)}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
-    if listing.note:
-        yield "Splits", listing.note
 
 
 def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
@@ -160,18 +160,8 @@ def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) ->
             f"{rejected:.0%} of the sample would be rejected; a run stops above "
             f"{config.ingest.max_reject_fraction:.0%} (ingest.max_reject_fraction)"
         )
-    for alike in _alike({file.label for file in listing.files}):
-        yield f"labels that differ only in case or spaces: {', '.join(map(repr, alike))}"
     for split, counts in listing.labels_per_split().items():
         yield from _balance_warnings(split, counts)
-
-
-def _alike(labels: Iterable[str]) -> list[list[str]]:
-    """Return groups of labels that are most likely meant to be one."""
-    groups: dict[str, list[str]] = {}
-    for label in sorted(labels):
-        groups.setdefault("".join(label.casefold().split()), []).append(label)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def _balance_warnings(split: str | None, counts: Mapping[str, int]) -> Iterator[str]:

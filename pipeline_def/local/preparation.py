@@ -80,7 +80,7 @@ def lock_output(layout: Layout) -> Iterator[None]:
 def prepare(config: Config, layout: Layout) -> Config:
     """Find the images, look at them for a second or two, and return the complete configuration."""
     from components.ingest.listing import list_source
-    from pipeline_def.local.first_look import look
+    from pipeline_def.local.first_look import describe, look
 
     console = Console(highlight=False)
     if note := set_leftovers_aside(layout):
@@ -89,14 +89,16 @@ def prepare(config: Config, layout: Layout) -> Config:
     listing = list_source(str(config.data), config.ingest)
     seen = look(listing, config)
     config = seen.config
-    labels = len({file.label for file in listing.files})
-    facts = (
-        f"{len(listing.files):,} files, {labels:,} classes; the model {config.model.title} "
-        f"sees them at {config.transform.size} x {config.transform.size} pixels"
+    print_row(
+        console,
+        "",
+        f"{len(listing.files):,} files; the model {config.model.title} sees them at "
+        f"{config.transform.size} x {config.transform.size} pixels",
+        indent=_INDENT,
+        style="",
     )
-    notes = [("", listing.note)] if listing.note else []
-    for title, text in (("", facts), ("Recipe:", str(seen.recipe)), *notes):
-        print_row(console, title, text, indent=_INDENT, style="")
+    for title, text in (*describe(listing), ("Recipe", str(seen.recipe))):
+        print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
     return config
 
 

@@ -21,7 +21,9 @@ from tests.fuzz.session import check_sentence, fuzz
 
 with atheris.instrument_imports(include=["components.ingest", "components.storage"]):
     from components.contract.errors import UserError
-    from components.ingest.listing import check_labels, list_images
+    from components.ingest.config import IngestConfig
+    from components.ingest.labels import check_labels
+    from components.ingest.listing import list_images
     from components.ingest.manifest import read_manifest
 
 _KINDS = ("csv", "jsonl", "parquet")
@@ -60,7 +62,7 @@ def check(data: bytes) -> None:
     path.write_bytes(data[1:])
     try:
         rows = read_manifest(str(path))
-        listing = list_images(str(_FOLDER), str(path))
+        listing = list_images(str(_FOLDER), IngestConfig(manifest=str(path)))
         check_labels(listing)
     except UserError as error:
         check_sentence(error)

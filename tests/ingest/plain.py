@@ -10,7 +10,8 @@ from typing import Any
 
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
-from components.ingest.listing import check_labels, list_source
+from components.ingest.labels import check_labels
+from components.ingest.listing import list_source
 from components.ingest.plan_work import IngestJob, write_plan
 from components.records.shard_files import count_examples, read_index
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import UserError
-from components.ingest.listing import check_labels, list_images
+from components.ingest.labels import check_labels
+from components.ingest.listing import list_images
 
 
 def touch(folder: Path, *paths: str) -> Path:
@@ -19,28 +20,6 @@ def touch(folder: Path, *paths: str) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(os.fsencode(path))
     return folder
-
-
-LAYOUTS = {
-    "labels": (["cat/1.jpg", "dog/1.jpg"], {(None, "cat"), (None, "dog")}),
-    "nested below the label": (["cat/2019/may/1.jpg", "dog/1.jpg"], {(None, "cat"), (None, "dog")}),
-    "train and eval": (["train/cat/1", "eval/cat/1"], {("train", "cat"), ("eval", "cat")}),
-    "val means eval": (["train/cat/1", "val/cat/1"], {("train", "cat"), ("eval", "cat")}),
-    "upper case": (["Train/cat/1", "Validation/cat/1"], {("train", "cat"), ("eval", "cat")}),
-    "test stands in for eval": (["train/cat/1", "test/cat/1"], {("train", "cat"), ("eval", "cat")}),
-    "test beside eval": (
-        ["train/cat/1", "val/cat/1", "test/cat/1"],
-        {("train", "cat"), ("eval", "cat"), ("test", "cat")},
-    ),
-    "a class may be called train": (["train/1.jpg", "bus/1.jpg"], {(None, "train"), (None, "bus")}),
-}
-
-
-@pytest.mark.parametrize(("paths", "expected"), LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layout(tmp_path: Path, paths: list[str], expected: set[tuple[str | None, str]]) -> None:
-    listing = list_images(str(touch(tmp_path, *paths)))
-    assert {(file.split, file.label) for file in listing.files} == expected
-    assert sorted(file.path for file in listing.files) == sorted(paths)
 
 
 def test_ignored_and_loose_files_are_listed_as_skipped(tmp_path: Path) -> None:

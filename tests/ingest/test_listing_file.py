@@ -21,7 +21,9 @@ def listing(number: int = 0) -> Listing:
         ImageFile(f"dog/line\n{number}.jpg", "dog", "test", 7, '"etag"'),
     )
     skipped = (Skipped("новый.txt", "in no label folder"),)
-    return Listing("gs://bucket/images", files, skipped, {"eval": 0.1, "train": 0.9}, "A note.")
+    own = {"cat": {"eval": 0.2, "train": 0.8}}
+    fractions = {"eval": 0.1, "train": 0.9}
+    return Listing("gs://bucket/images", files, skipped, fractions, own, "manifest", ("A note.",))
 
 
 @pytest.mark.parametrize("store", ["", "memory://store"])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import collections
+import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.contract.errors import UserError
-from components.ingest.listing import list_images
+from components.ingest.config import IngestConfig
+from components.ingest.labels import check_labels
+from components.ingest.listing import Listing, list_images
 from components.ingest.manifest import read_manifest
+from components.ingest.stratification import stratify
 from components.storage.folder import MISSING
 
 ROWS: list[dict[str, str | None]] = [
@@ -42,16 +48,35 @@ def test_reads_every_format(tmp_path: Path, name: str) -> None:
     }
 
 
+SPREADSHEETS = {
+    "semicolons": "path;label;split\n1.jpg;dog, large;dev\n",
+    "tabs, as UTF-16": "path\tlabel\tsplit\n1.jpg\tdog, large\tdev\n".encode("utf-16"),
+    "blanks and capitals": 'Path, Label , Split\n1.jpg, "dog, large", dev\n',
+}
+
+
+@pytest.mark.parametrize("content", SPREADSHEETS.values(), ids=SPREADSHEETS.keys())
+def test_reads_what_spreadsheets_write(tmp_path: Path, content: str | bytes) -> None:
+    (tmp_path / "m.csv").write_bytes(os.fsencode(content))
+    assert read_manifest(str(tmp_path / "m.csv")) == {"1.jpg": ("dog, large", "dev", None)}
+
+
 def touch(folder: Path, *paths: str) -> Path:
     for path in paths:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(b"x")
+        (folder / path).write_bytes(path.encode())
     return folder
+
+
+def listed(folder: Path, manifest: Path | str, **options: Any) -> Listing:
+    return list_images(str(folder), IngestConfig(manifest=str(manifest), **options))
 
 
 def test_labels_come_from_the_manifest(tmp_path: Path) -> None:
     touch(tmp_path / "images", "a/1.jpg", "b/2.jpg", "other.jpg", "a/.hidden")
-    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", ROWS))
+    listing = list_images(
+        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", ROWS))
+    )
     assert [(f.path, f.label, f.split, f.group) for f in listing.files] == [
         ("3.jpg", "7", None, None),
         ("a/1.jpg", "cat", "train", "film 1"),
@@ -76,7 +101,9 @@ def test_splits(tmp_path: Path, given: list[str], expected: list[str | None]) ->
         for name, split in zip(names, given, strict=True)
     ]
     touch(tmp_path / "images", *names)
-    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", rows))
+    listing = list_images(
+        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", rows))
+    )
     assert [file.split for file in listing.files] == expected
 
 
@@ -88,7 +115,9 @@ def grouped(tmp_path: Path, *rows: tuple[str, str | None]) -> list[str | None]:
         {"path": name, "label": "cat", "split": split, "group": group}
         for name, (group, split) in zip(names, rows, strict=True)
     ]
-    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", table))
+    listing = list_images(
+        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", table))
+    )
     return [file.split for file in listing.files]
 
 
@@ -104,7 +133,7 @@ def test_a_group_in_two_splits_is_an_error(tmp_path: Path) -> None:
 
 def fingerprint(folder: Path, manifest: Path, **changes: str | None) -> str:
     rows = [{**ROWS[0], **changes}, *ROWS[1:]]
-    return list_images(str(folder), write(manifest, rows)).fingerprint()
+    return listed(folder, write(manifest, rows)).fingerprint()
 
 
 @pytest.mark.parametrize("change", [{"label": "dog"}, {"split": "eval"}, {"group": "film 2"}])
@@ -115,15 +144,15 @@ def test_fingerprint_changes_with_the_manifest(tmp_path: Path, change: dict[str,
     assert fingerprint(folder, tmp_path / "m.csv", **change) != before
 
 
-MISTAKES = {
-    "no such file": ("m.csv", None, r"Cannot read the manifest .*m\.csv"),
+MISTAKES: dict[str, tuple[str, str | bytes | None, str]] = {
+    "no such file": ("m.csv", None, r"Cannot read .*m\.csv"),
     "unknown format": ("m.xls", "path,label\n", r"must end in one of \.csv"),
     "no rows": ("m.csv", "path,label\n", "has no rows"),
-    "no label column": (
-        "m.csv",
-        "path,class\na.jpg,cat\n",
-        "Row 1 .* no label; it has path, class",
-    ),
+    "no label column": ("m.csv", "path,class\na.jpg,cat\n", "first line must be .* 'path,class'"),
+    "no header": ("m.csv", "object/1.jpg,object\n", "first line must be .* 'object/1.jpg,object'"),
+    "a comma in a path": ("m.csv", "path,label\na,b.jpg,cat\n", "Row 1 .* too many fields"),
+    "Latin-1": ("m.csv", b"path,label\na,caf\xe9\n", "not UTF-8 text: save it as UTF-8"),
+    "backslashes": ("m.csv", "path,label\na\\1.jpg,cat\n", "None of the paths .* with / between"),
     "empty path": ("m.csv", "path,label\na.jpg,cat\n,cat\n", "Row 2 .* has no path"),
     "two labels": ("m.csv", "path,label\na,cat\n./a,dog\n", "Row 2 .* contradicts .* on a: 'dog'"),
     "no JSON": ("m.jsonl", "path,label\n", "Cannot read the manifest"),
@@ -134,17 +163,22 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_mistakes_are_named(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_mistakes_are_named(
+    tmp_path: Path, name: str, content: str | bytes | None, message: str
+) -> None:
     if content is not None:
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_bytes(os.fsencode(content))
     with pytest.raises(UserError, match=message):
-        list_images(str(touch(tmp_path / "images", "a")), str(tmp_path / name))
+        list_images(
+            str(touch(tmp_path / "images", "a")), IngestConfig(manifest=str(tmp_path / name))
+        )
 
 
 GARBAGE = """
 import random, sys
 from components.contract.errors import UserError
 from components.ingest.manifest import read_manifest
+from components.ingest.stratification import stratify
 whole = open(sys.argv[1], "rb").read()
 for seed in range(40):
     random.seed(seed)
@@ -168,6 +202,50 @@ def test_damaged_parquet_is_refused_and_crashes_no_process(tmp_path: Path) -> No
     assert not done.stderr
 
 
+def test_hidden_files_are_used_if_a_row_names_them_and_excluded_rows_are_not(
+    tmp_path: Path,
+) -> None:
+    folder = touch(tmp_path / "images", ".a/1.jpg", "Thumbs.db", "b/2.jpg", "b/3.jpg", ".c")
+    os.mkfifo(folder / "pipe")
+    names = (".a/1.jpg", "Thumbs.db", "b/2.jpg", "pipe")
+    rows = "".join(f"{name},cat\n" for name in names)
+    (tmp_path / "m.csv").write_text(f"path,label\n{rows}")
+    listing = listed(folder, tmp_path / "m.csv", exclude=["b"])
+    found = {file.path: file.version != MISSING for file in listing.files}
+    assert found == {".a/1.jpg": True, "Thumbs.db": True, "pipe": False}
+    skipped = {"b/2.jpg": "excluded", "b/3.jpg": "excluded", ".c": "hidden"}
+    assert dict(listing.skipped) == skipped
+
+
+def test_rows_of_a_class_fill_the_splits_that_only_others_name(tmp_path: Path) -> None:
+    rows = [(f"{split}{n}", "a", split) for split in ("train", "val", "test") for n in range(9)]
+    rows += [(f"b{n}", "b", "") for n in range(100)]
+    rows += [(f"c{n}", "c", "test" if n < 9 else "") for n in range(100)]
+    text = "".join(f"{','.join(row)}\n" for row in rows)
+    (tmp_path / "m.csv").write_text(f"path,label,split\n{text}")
+    listing = listed(touch(tmp_path / "images", *(row[0] for row in rows)), tmp_path / "m.csv")
+    check_labels(listing)
+    assert listing.own_fractions == {
+        "b": pytest.approx({"eval": 0.1, "test": 0.1, "train": 0.8}),
+        "c": pytest.approx({"eval": 0.1, "train": 0.9}),
+    }
+    divided = collections.Counter(
+        (file.label, split) for file, split in zip(listing.files, divide(listing), strict=True)
+    )
+    assert divided["a", "eval"] == 9
+    assert all(divided["b", split] in range(9, 12) for split in ("eval", "test"))
+    assert (divided["c", "eval"] in range(8, 11), divided["c", "test"]) == (True, 9)
+    assert listing.expected("eval") == 28
+
+
+def divide(listing: Listing) -> list[str]:
+    """The split of each file, whose content is its name."""
+    rule = stratify(listing, IngestConfig())
+    contents = (file.path.encode() for file in listing.files)
+    digests = (hashlib.sha256(content).hexdigest() for content in contents)
+    return [rule.split_of(f, sha256) for f, sha256 in zip(listing.files, digests, strict=True)]
+
+
 def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:
     touch(tmp_path, "secret.jpg", "images/a/1.jpg")
     rows: list[dict[str, str | None]] = [
@@ -175,7 +253,9 @@ def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:
         {"path": str(tmp_path / "secret.jpg"), "label": "cat"},
         {"path": "a/1.jpg", "label": "dog"},
     ]
-    listing = list_images(str(tmp_path / "images"), write(tmp_path / "m.csv", rows))
+    listing = list_images(
+        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", rows))
+    )
     assert [file.version == MISSING for file in listing.files] == [True, True, False]
 
 

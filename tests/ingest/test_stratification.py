@@ -92,7 +92,7 @@ def test_small_classes_are_divided_by_the_fractions(
 ) -> None:
     for label in ("bird", "cat", "dog"):
         write(tmp_path, label, images=images)
-    found = count(divide(list_images(str(tmp_path), None, fractions)))
+    found = count(divide(list_images(str(tmp_path), IngestConfig(splits=fractions))))
     for splits in found.values():
         for split, fraction in fractions.items():
             # What the other splits are short of or have too much, train has.
@@ -104,7 +104,7 @@ def test_small_classes_are_divided_by_the_fractions(
 def test_train_comes_first_and_then_eval(tmp_path: Path, images: int, least: set[str]) -> None:
     for label in "abcdefgh":
         write(tmp_path, label, images=images)
-    found = count(divide(list_images(str(tmp_path), None, THREE)))
+    found = count(divide(list_images(str(tmp_path), IngestConfig(splits=THREE))))
     assert all(splits.keys() == least for splits in found.values())
 
 
@@ -112,20 +112,20 @@ def test_few_images_change_their_split_as_the_data_grows(tmp_path: Path) -> None
     """Hashes alone would move none."""
     for label in "abcdefghij":
         write(tmp_path, label, images=100)
-    before = divide(list_images(str(tmp_path), None, THREE))
+    before = divide(list_images(str(tmp_path), IngestConfig(splits=THREE)))
     for label in "abcdefghij":
         write(tmp_path, label, images=60, first=100)
-    after = divide(list_images(str(tmp_path), None, THREE))
+    after = divide(list_images(str(tmp_path), IngestConfig(splits=THREE)))
     moved = sum(after[path] != split for path, split in before.items())
     assert moved <= 0.03 * len(before)
 
 
 def test_copies_stay_together_and_move_no_other_image(tmp_path: Path) -> None:
     write(tmp_path, "a", images=20)
-    before = divide(list_images(str(tmp_path), None, TWO))
+    before = divide(list_images(str(tmp_path), IngestConfig(splits=TWO)))
     for number in range(15):
         (tmp_path / "a" / f"copy {number}.jpg").write_text(f"a {number}")
-    after = divide(list_images(str(tmp_path), None, TWO))
+    after = divide(list_images(str(tmp_path), IngestConfig(splits=TWO)))
     assert before == {path: after[path] for path in before}
     assert all(after[f"a/{i}.jpg"] == after[f"a/copy {i}.jpg"] for i in range(15))
 
@@ -141,7 +141,9 @@ def test_groups_are_divided_by_their_images(tmp_path: Path) -> None:
         path.write_text(row)
     manifest = tmp_path / "list.csv"
     manifest.write_text("\n".join(["path,label,group", *rows]))
-    listing = list_images(str(tmp_path / "images"), str(manifest), TWO)
+    listing = list_images(
+        str(tmp_path / "images"), IngestConfig(manifest=str(manifest), splits=TWO)
+    )
     splits = divide(listing)
     of_group: dict[str, set[str]] = {}
     for file in listing.files:
@@ -155,7 +157,7 @@ def test_large_classes_are_not_corrected(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("components.ingest.stratification._SMALL_CLASS", 20)
     write(tmp_path, "small", images=20)
     write(tmp_path, "large", images=21)
-    rule = stratify(list_images(str(tmp_path), None, TWO), IngestConfig())
+    rule = stratify(list_images(str(tmp_path), IngestConfig(splits=TWO)), IngestConfig())
     assert rule.bounds.keys() == {"small"}
 
 
@@ -168,7 +170,7 @@ def test_bounds_move_no_more_than_necessary() -> None:
 
 def check(folder: Path) -> None:
     config = IngestConfig()
-    check_splits(list_images(str(folder), None, config.splits), config)
+    check_splits(list_images(str(folder), IngestConfig(splits=config.splits)), config)
 
 
 def test_no_image_for_a_split(tmp_path: Path) -> None:

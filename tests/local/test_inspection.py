@@ -35,7 +35,11 @@ def test_a_good_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         "Advice the model will be evaluated on about 24 images, so the accuracy will be known only "
         "to ± 0.20" in text
     )
-    assert "Splits The eval split is used both to pick and to score the model" in text
+    assert "Layout label/image: the folders are labels blue/000.png: label blue, split by" in text
+    assert (
+        "Labels blue, green, red Splits train about 96, eval about 24 Note The eval split is"
+        in text
+    )
     assert "Warning" not in text
 
 
@@ -76,7 +80,7 @@ def test_what_is_skipped_and_labels_that_look_alike(
     (tmp_path / ".DS_Store").write_text("x")
     _, out, _ = inspect(capsys, tmp_path)
     assert "1 hidden, 1 in no label folder" in out
-    assert "labels that differ only in case or spaces: 'Red', 'red'" in out
+    assert "labels that differ only in case, spaces or Unicode form: 'Red', 'red'" in out
 
 
 def test_the_newest_span_and_what_a_smaller_size_saves(

@@ -1,0 +1,185 @@
+"""Decide whether the top folders are labels or splits; explain folders that cannot be used.
+
+A layout that could mean both is refused: split folders taken for labels would train on test images.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+from components.contract.errors import DataError
+from components.contract.example import EVAL, TEST, TRAIN, is_split_name
+
+LayoutOption = Literal["auto", "label", "split"]
+
+_SPLIT_OF_WORD = {
+    "train": TRAIN,
+    "training": TRAIN,
+    "val": EVAL,
+    "valid": EVAL,
+    "validation": EVAL,
+    "eval": EVAL,
+    "evaluation": EVAL,
+    "dev": EVAL,
+    "test": TEST,
+    "testing": TEST,
+}
+_SPLIT_NAME = re.compile(rf"({'|'.join(_SPLIT_OF_WORD)})([ _-]?(set|split|data|images))?")
+_NAMED = 3
+
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
+_PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+
+
+def split_of_name(name: str) -> str | None:
+    """Return the split that a name such as `Train`, `valid` or `test_set` stands for, if any."""
+    match = _SPLIT_NAME.fullmatch(name.lower())
+    return _SPLIT_OF_WORD[match[1]] if match else None
+
+
+def find_split_folders(folder: str, paths: Iterable[str], layout: LayoutOption) -> dict[str, str]:
+    """Return top folder → split, or nothing if the top folders are labels.
+
+    Args:
+        folder: path or URL.
+        paths: paths of its files, relative to the folder.
+        layout: what the top folders are. "auto": splits if each has the name of a split and one of
+            them is train; labels if nothing suggests splits.
+
+    Raises:
+        DataError: the folders could be both, or a folder cannot be a split.
+    """
+    below: dict[str, set[str]] = {}
+    for path in paths:
+        top, *inner = path.split("/", 2)
+        if inner:
+            below.setdefault(top, set()).update(inner[:-1])
+    splits = {name: split_of_name(name) for name in sorted(below)}
+    if layout == "label":
+        return {}
+    if layout == "auto" and not (TRAIN in splits.values() and all(splits.values())):
+        _check_clear(folder, splits, below)
+        return {}
+    found = {name: split or _guess_split(name) or name for name, split in splits.items()}
+    if wrong := [name for name, split in found.items() if not is_split_name(split)]:
+        raise DataError(
+            f"The folder {wrong[0]!r} of {folder} cannot be a split: use only letters, digits, - "
+            f"and _ in its name, or leave it out with ingest.exclude."
+        )
+    if TRAIN not in found.values():
+        raise DataError(
+            f"{folder} has no images in a folder train/, but ingest.layout is split: name its "
+            f"folders train, eval and test."
+        )
+    return found
+
+
+def _guess_split(name: str) -> str | None:
+    """Return the split that a word of the name stands for, as in `seg_train` or `val2017`."""
+    words = {_SPLIT_OF_WORD.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
+    return words.pop() if len(words) == 1 else None
+
+
+def _check_clear(
+    folder: str, splits: Mapping[str, str | None], below: Mapping[str, Collection[str]]
+) -> None:
+    """Raise `DataError` if the top folders could be splits."""
+    named = [name for name, split in splits.items() if split]
+    others = [name for name, split in splits.items() if not split]
+    guessed = {name: split for name in others if (split := _guess_split(name))}
+    # Every split has the same labels, but labels rarely have the same folders.
+    holders = [name for name, names in below.items() if names]
+    counts = collections.Counter(name for names in below.values() for name in names)
+    shared = [name for name, count in counts.items() if count > 1 and 2 * count >= len(holders)]
+    if named and others:
+        doubt = f"some have names of splits ({_join(named)}) and some do not ({_join(others)})"
+    elif named:
+        doubt = f"they have names of splits ({_join(named)}), but none is train"
+    elif len(set(guessed.values())) > 1:
+        doubt = f"their names contain those of splits ({_join(guessed)})"
+    elif len(shared) > 1:
+        doubt = f"several ({_join(holders)}) have the same folders ({_join(shared)})"
+    else:
+        return
+    example = shlex.quote(json.dumps([*others, *named][:1], ensure_ascii=False))
+    raise DataError(
+        f"It is unclear whether the folders in {folder} are labels or splits, because {doubt}: set "
+        f"ingest.layout to label or split, or leave folders out, as in --ingest.exclude {example}."
+    )
+
+
+def _join(names: Iterable[str]) -> str:
+    """Join sorted names, such as "a, b and 3 more"."""
+    *first, last = sorted(names)
+    if len(first) >= _NAMED:
+        first, last = first[:_NAMED], f"{len(first) + 1 - _NAMED} more"
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def is_archive(path: str) -> bool:
+    """Return whether a file is an archive, by its name."""
+    return path.lower().endswith(ARCHIVES)
+
+
+def explain_file(path: str) -> str:
+    """Explain what to do with an archive or a table that is given as the folder."""
+    if not is_archive(path):
+        return (
+            f"{path} is a table, not a folder: give the folder of the images, and the table with "
+            f"--ingest.manifest {shlex.quote(path)}."
+        )
+    target = shlex.quote(path[: -len(next(s for s in ARCHIVES if path.lower().endswith(s)))])
+    unpack = {
+        ".zip": f"unzip {shlex.quote(path)} -d {target}",
+        ".7z": f"7z x {shlex.quote(path)} -o{target}",
+        ".rar": f"unrar x {shlex.quote(path)} {target}/",
+    }.get(os.path.splitext(path)[1].lower())
+    unpack = unpack or f"mkdir {target} && tar -xf {shlex.quote(path)} -C {target}"
+    return f"{path} is an archive: unpack it with `{unpack}`, and use the folder {target}."
+
+
+def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
+    """Explain what to do with a folder without label folders; `loose` are the files in it."""
+    archives = [name for name in loose if is_archive(name)]
+    pictures = [name for name in loose if name.lower().endswith(_PICTURES)]
+    if pictures:
+        count = f"{len(pictures):,} image{'s' if pictures[1:] else ''}"
+        return (
+            f"{folder} has {count} directly in it, but no label folders: move each image into a "
+            f"folder named after its label, such as {folder}/cat/{pictures[0]}, or list the labels "
+            f"in a table with the columns path and label: --ingest.manifest labels.csv."
+        )
+    if archives:
+        return explain_file(f"{folder}/{archives[0]}")
+    return (
+        f"{folder} has no images in label folders: put them at label/image, such as cat/1.jpg, or "
+        f"at split/label/image, such as train/cat/1.jpg."
+    )
+
+
+def explain_one_class(folder: str, label: str, paths: Iterable[str]) -> str:
+    """Explain what to do with a folder of one class; the labels may lie some levels deeper.
+
+    Args:
+        folder: path or URL.
+        label: label of all images.
+        paths: paths of all images, relative to the folder; none if a manifest labels them.
+    """
+    text = f"{folder} has only one class, {label!r}: a classifier needs at least two"
+    # The folders that all images share, down to the first with several.
+    common: list[str] = []
+    for names in zip(*(path.split("/")[:-1] for path in paths), strict=False):
+        if len(set(names)) == 1:
+            common.append(names[0])
+            continue
+        if common:
+            deeper = "/".join([folder.rstrip("/"), *common])
+            return f"{text}. {deeper} has several: local_runner.py {shlex.quote(deeper)}"
+        break
+    return f"{text}."

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from components.contract.configuration import to_json
+from components.contract.errors import DataError
+from components.ingest.config import IngestConfig
+from components.ingest.folder_layout import explain_file
+from components.ingest.labels import check_labels, find_look_alikes
+from components.ingest.listing import list_images
+from components.ingest.lookup import look_up
+from tests.ingest.test_listing import touch
+
+LABELS, SPLITS = {None}, {"train", "eval"}
+CLEAR = {
+    "labels": (["cat/1", "dog/1"], LABELS),
+    "folders below the labels": (["cat/2019/may/1", "dog/2019/1", "dog/2020/1"], LABELS),
+    "one label has a name with a word of a split": (["test tube/1", "cup/1"], LABELS),
+    "train and eval": (["train/cat/1", "eval/cat/1"], SPLITS),
+    "upper case": (["Train/cat/1", "VALIDATION/cat/1"], SPLITS),
+    "sets": (["training_set/cat/1", "val-set/cat/1", "Test Set/cat/1"], {*SPLITS, "test"}),
+    "several names of a split": (["train/cat/1", "dev/cat/1", "valid/cat/1"], SPLITS),
+    "test stands in for eval": (["train/cat/1", "testing/cat/1"], SPLITS),
+    "train alone is divided": (["train/cat/1", "train/dog/1"], LABELS),
+}
+
+
+@pytest.mark.parametrize(("paths", "splits"), CLEAR.values(), ids=CLEAR.keys())
+def test_clear_layouts(tmp_path: Path, paths: list[str], splits: set[str | None]) -> None:
+    listing = list_images(str(touch(tmp_path, *paths)))
+    assert {file.split for file in listing.files} == splits
+    depth = 1 if "train" in paths[0].lower() else 0
+    assert [file.label for file in listing.files] == [p.split("/")[depth] for p in sorted(paths)]
+
+
+BOTH = ["/cat/1", "/dog/1"]
+# Paths → why the layout is unclear, and the splits if they are said to be splits.
+UNCLEAR = {
+    "a folder that is no split": (
+        ["train/cat/1", "val/cat/1", "sample/cat/1"],
+        r"some have names of splits \(train and val\) and some do not \(sample\)",
+        {"train", "eval", "sample"},
+    ),
+    "documents beside splits": (
+        ["train/cat/1", "test/cat/1", "docs/a/1"],
+        r"some do not \(docs\): set ingest.layout to label or split, or leave folders out, as in "
+        r"""--ingest.exclude '\["docs"\]'\.$""",
+        {"train", "eval", "docs"},
+    ),
+    "a class called train": (["train/1", "bus/1"], r"\(train\) and some do not \(bus\)", None),
+    "train has no images": (
+        ["val/cat/1", "test/cat/1", "train/.keep"],
+        r"names of splits \(test and val\), but none is train",
+        None,
+    ),
+    "words of several splits": (
+        ["seg_train/cat/1", "seg_test/cat/1", "seg_pred/1"],
+        r"names contain those of splits \(seg_test and seg_train\)",
+        {"train", "eval"},
+    ),
+    "years": (["train2017/cat/1", "val2017/cat/1"], "contain those of splits", {"train", "eval"}),
+    "the same labels": (
+        [f"{top}{path}" for top in ("first", "second") for path in BOTH] + ["docs/1"],
+        r"several \(first and second\) have the same folders \(cat and dog\)",
+        None,
+    ),
+    "splits below the labels": (
+        [
+            f"{label}/{split}/1"
+            for label in ("cat", "dog", "owl", "pig")
+            for split in ("test", "train")
+        ],
+        r"several \(a, b, c and 1 more\) have the same folders \(test and train\)",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("paths", "message", "splits"), UNCLEAR.values(), ids=UNCLEAR.keys())
+def test_unclear_layouts_are_refused_unless_an_option_says_what_they_are(
+    tmp_path: Path, paths: list[str], message: str, splits: set[str] | None
+) -> None:
+    folder = str(touch(tmp_path, *paths))
+    with pytest.raises(
+        DataError, match="It is unclear whether .* are labels or splits.*" + message
+    ):
+        list_images(folder)
+    labels = {file.label for file in list_images(folder, IngestConfig(layout="label")).files}
+    assert labels == {path.split("/")[0] for path in paths if "/." not in path}
+    if splits is None:
+        with pytest.raises(DataError, match=r"has no images in (a folder train/|label)"):
+            list_images(folder, IngestConfig(layout="split"))
+    else:
+        listing = list_images(folder, IngestConfig(layout="split"))
+        assert {file.split for file in listing.files} == splits
+
+
+def test_folders_and_files_are_left_out_by_path(tmp_path: Path) -> None:
+    """They are accounted for, and make an unclear layout clear."""
+    paths = ["train/cat/1.jpg", "test/cat/1.jpg", "docs/a/1.jpg", "test/cat/b.txt", "train/[x]/1"]
+    config = IngestConfig(exclude=["docs/", "*.txt", "train/[[]x]", "sample"])
+    listing = list_images(str(touch(tmp_path, *paths)), config)
+    assert [file.path for file in listing.files] == ["test/cat/1.jpg", "train/cat/1.jpg"]
+    assert listing.skipped == tuple((path, "excluded") for path in sorted(paths[2:]))
+    assert "Nothing matches 'sample' of ingest.exclude." in listing.notes
+
+
+def test_a_split_without_label_folders_is_noted(tmp_path: Path) -> None:
+    listing = list_images(str(touch(tmp_path, "train/cat/1", "val/cat/1", "test/1", "test/2")))
+    assert "test/ has no label folders, so its 2 files are skipped." in listing.notes
+
+
+def test_buckets_and_spans_have_the_same_guard() -> None:
+    fs = fsspec.filesystem("memory")
+    for path in ("train/cat/1", "train/dog/1", "docs/1"):
+        fs.pipe(f"/spans/span-1/{path}", b"x")
+    given = {"input_base": "memory://spans/span-{SPAN}", "listings": ""}
+    with pytest.raises(DataError, match=r"unclear whether the folders in memory://.*span-1"):
+        look_up({}, {**given, "config": to_json(IngestConfig())})
+    config = IngestConfig(exclude=["docs"])
+    found = look_up({}, {**given, "config": to_json(config)})
+    fs.rm("/spans", recursive=True)
+    assert found["input_fingerprint"].startswith("files:2,")
+
+
+def test_names_that_look_alike_are_warned_of(tmp_path: Path) -> None:
+    labels = ("cafe\u0301", "caf\xe9", "cat", "Cat ", "dog")
+    listing = list_images(str(touch(tmp_path, *(f"{label}/1" for label in labels))))
+    assert find_look_alikes(listing) == [
+        "labels that differ only in case, spaces or Unicode form: 'Cat ', 'cat'",
+        "labels that differ only in case, spaces or Unicode form: 'cafe\\u0301', 'caf\\xe9'",
+    ]
+    manifest = tmp_path / "m.csv"
+    rows = ["cat/1,cat,night,film 1", "dog/1,dog,Night,Film 1", "Cat /1,dog,train,"]
+    manifest.write_text("\n".join(["path,label,split,group", *rows]))
+    listing = list_images(str(tmp_path), IngestConfig(manifest=str(manifest)))
+    assert [text.split()[0] for text in find_look_alikes(listing)] == ["splits", "groups"]
+
+
+ONE = "has only one class, 'a': a classifier needs at least two."
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        pytest.param(
+            ["1.jpg", "2.png", "notes.txt"],
+            "{0} has 2 images directly in it, but no label folders: move each image into a folder "
+            "named after its label, such as {0}/cat/1.jpg, or list the labels in a table",
+            id="images in the folder itself",
+        ),
+        pytest.param(
+            ["photos.zip", "readme.txt"],
+            "{0}/photos.zip is an archive: unpack it with `unzip {0}/photos.zip -d {0}/photos`, "
+            "and use the folder {0}/photos.",
+            id="an archive in the folder",
+        ),
+        pytest.param(["notes.txt"], "{0} has no images in label folders", id="no image at all"),
+        pytest.param(["a/1.jpg"], ONE, id="one class"),
+        pytest.param(["a/2019/1.jpg", "a/2.jpg"], ONE, id="one class and its own folders"),
+        pytest.param(
+            ["a/cat/1.jpg", "a/dog/1.jpg"],
+            ONE + " {0}/a has several: local_runner.py {0}/a",
+            id="one level too deep",
+        ),
+        pytest.param(
+            ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
+            ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
+            id="two levels too deep",
+        ),
+        pytest.param(
+            ["a/train/cat/1.jpg", "a/eval/cat/1.jpg"],
+            ONE + " {0}/a has several",
+            id="splits one level too deep",
+        ),
+    ],
+)
+def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        check_labels(list_images(str(touch(tmp_path, *paths))))
+    assert message.format(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["photos.zip", "photos.ZIP", "photos.tar.gz", "labels.csv"])
+def test_a_file_instead_of_a_folder(tmp_path: Path, name: str) -> None:
+    file = touch(tmp_path, name) / name
+    with pytest.raises(DataError, match=r"an archive: unpack it with|with --ingest.manifest /"):
+        list_images(str(file))
+
+
+def test_unpacking_commands() -> None:
+    assert "`unzip 'my photos.zip' -d 'my photos'`" in explain_file("my photos.zip")
+    assert "`mkdir a && tar -xf a.tar.gz -C a`" in explain_file("a.tar.gz")
+    assert "`7z x a.7z -oa`" in explain_file("a.7z")
