@@ -31,13 +31,11 @@ class IngestConfig(FileOptions):
     and label, and optionally split and group. Unset: folder names are the labels."""
 
     layout: LayoutOption = "auto"
-    """What the folders in `data` are: label (classes), split (splits with the classes in them), or
-    auto: splits if all have names such as train, val or test_set and one of them is train, classes
-    if nothing suggests splits; whatever is unclear stops the run."""
+    """auto: the folders in `data` are splits if all are named like train, val or test_set and one
+    is train; labels if nothing suggests splits; else the run stops. label, split: they are that."""
 
     exclude: list[Text] = field(default_factory=list)
-    """Folders and files to leave out, by path in `data`, such as docs or *.txt; * matches any
-    characters, slashes too."""
+    """Folders and files of `data` to leave out, such as [docs, '*.txt']; * matches slashes, too."""
 
     span: Count | None = None
     """Span to read if the folder is a pattern with {SPAN} or {YYYY}, {MM} and {DD} (a date counts

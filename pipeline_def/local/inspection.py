@@ -106,7 +106,8 @@ def _facts(
     yield "Recipe", str(recipe)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
-    names = {"hash": " and ".join(listing.fractions)}
+    hashed = {split for label in labels for split in listing.fractions_of(label)}
+    names = {"hash": " and ".join(sorted(hashed))}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
 
 
