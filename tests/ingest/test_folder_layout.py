@@ -68,11 +68,7 @@ UNCLEAR = {
         None,
     ),
     "splits below the labels": (
-        [
-            f"{label}/{split}/1"
-            for label in ("cat", "dog", "owl", "pig")
-            for split in ("test", "train")
-        ],
+        [f"{label}/{split}/1" for label in "abcd" for split in ("test", "train")],
         r"several \(a, b, c and 1 more\) have the same folders \(test and train\)",
         None,
     ),
