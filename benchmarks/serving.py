@@ -72,9 +72,9 @@ class Server:
 
 
 @contextmanager
-def started(output: str) -> Iterator[Server]:
+def started(output: str, port: int = 0) -> Iterator[Server]:
     """Start a server of an output folder, and end it."""
-    arguments = ["serve", "--output", output, "--port", "0"]
+    arguments = ["serve", "--output", output, "--port", str(port)]
     command = [sys.executable, "-u", str(_ROOT / "local_runner.py"), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

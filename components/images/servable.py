@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 from PIL import Image
 
@@ -19,38 +18,8 @@ _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b
 _BOX = b"ftyp"
 
 
-@dataclass(frozen=True)
-class ServableFile:
-    """An image file whose header passed the checks; its pixels are not decoded yet."""
-
-    data: bytes
-    pixels: int
-    """Width times height."""
-    _image: Image.Image
-    is_kept: bool
-    """Whether TensorFlow decodes the file to the pixels that a person sees."""
-
-    def convert(self) -> bytes:
-        """Return a file that TensorFlow decodes to the pixels that a person sees.
-
-        Files that are not kept (EXIF rotation, transparency, CMYK, WebP, …) become BMP, which is
-        lossless and fast to write: 3 bytes per pixel.
-
-        Raises:
-            Rejected: the file is broken.
-        """
-        if self.is_kept:
-            return self.data
-        with check.rejecting(self._image):
-            self._image.load()
-            buffer = io.BytesIO()
-            orientation = find_orientation(self.data, self._image)
-            Image.fromarray(as_seen(self._image, orientation=orientation)).save(buffer, "BMP")
-            return buffer.getvalue()
-
-
-def open_servable(data: bytes, options: ImageOptions) -> ServableFile:
-    """Check the header of a file and the image size that it states.
+def count_pixels(data: bytes, options: ImageOptions) -> int:
+    """Return width times height as the header of a file states them; nothing is decoded.
 
     Args:
         data: content of any file, possibly hostile.
@@ -59,12 +28,34 @@ def open_servable(data: bytes, options: ImageOptions) -> ServableFile:
     Raises:
         Rejected: the file is not an image, is too large, or is not supported.
     """
+    image = _open(data, options)
+    return image.width * image.height
+
+
+def convert(data: bytes, options: ImageOptions) -> bytes:
+    """Return a file that TensorFlow decodes to the pixels that a person sees, perhaps `data`.
+
+    Others (EXIF rotation, transparency, CMYK, WebP, …) become BMP, which is lossless and fast to
+    write: 3 bytes per pixel.
+
+    Raises:
+        Rejected: as by `count_pixels`, or the file is broken.
+    """
+    image = _open(data, options)
+    with check.rejecting(image):
+        if check.shows_as_it_is(data, image):
+            return data
+        image.load()
+        orientation = find_orientation(data, image)
+        buffer = io.BytesIO()
+        Image.fromarray(as_seen(image, orientation=orientation)).save(buffer, "BMP")
+        return buffer.getvalue()
+
+
+def _open(data: bytes, options: ImageOptions) -> Image.Image:
     if not data.startswith(_SIGNATURES) and data[4:8] != _BOX:
         reason = "unknown image format" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)
     if data.startswith(jpeg_check.START):
         jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)
-    image = check.open_image(data, options)
-    with check.rejecting(image):
-        is_kept = check.shows_as_it_is(data, image)
-    return ServableFile(data, image.width * image.height, image, is_kept)
+    return check.open_image(data, options)

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ INPUT = "image_bytes"
 Ranking = tuple[tuple[str, float], ...]
 """Labels with their probabilities, most probable first."""
 
+_File = TypeVar("_File")
 _Prediction = TypeVar("_Prediction")
 
 # Prefixes of TensorFlow's messages, such as {{function_node __inference_f_12}} {{node map/while}}
@@ -42,6 +44,7 @@ class ImageModel:
         import tensorflow as tf
 
         self.errors, self._tensor, self._string = tf.errors, tf.constant, tf.string
+        self._read, self._stack = tf.io.read_file, tf.stack
         try:
             # Signatures alone do not keep the model's variables alive.
             self._model = tf.saved_model.load(folder)
@@ -56,13 +59,22 @@ class ImageModel:
         self.outputs = {name: [*of.structured_outputs] for name, of in self._functions.items()}
         """Signature → names of its outputs."""
 
-    def predict(self, signature: str, files: Sequence[bytes]) -> dict[str, Any]:
+    def predict(self, signature: str, files: Sequence[bytes | Path]) -> dict[str, Any]:
         """Return each output as an array with one row per file.
+
+        Args:
+            signature: one of `outputs`.
+            files: image files, or paths, which TensorFlow reads without Python's lock.
 
         Raises:
             OpError: TensorFlow failed; `find_reason` extracts the reason.
         """
-        images = self._tensor([*files], self._string)
+        if any(isinstance(file, Path) for file in files):
+            images = self._stack(
+                [self._read(str(file)) if isinstance(file, Path) else file for file in files]
+            )
+        else:
+            images = self._tensor([*files], self._string)
         outputs = self._functions[signature](**{INPUT: images})
         return {name: value.numpy() for name, value in outputs.items()}
 
@@ -118,8 +130,8 @@ class RankingModel:
 
 
 def predict_each(
-    predict: Callable[[Sequence[bytes]], Sequence[_Prediction]],
-    files: Sequence[bytes],
+    predict: Callable[[Sequence[_File]], Sequence[_Prediction]],
+    files: Sequence[_File],
     *,
     errors: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> list[_Prediction | Exception]:

@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["components.images"]):
     from components.images.check import check_image, probe_header, probe_image
     from components.images.check_result import MAX_SIDE, CheckedImage, Rejected
     from components.images.options import ImageOptions
-    from components.images.servable import open_servable
+    from components.images.servable import convert
     from components.images.thumbnails import make_thumbnail
     from components.images.upright import read_orientations
 
@@ -38,7 +38,7 @@ def make_seeds() -> Iterator[bytes]:
 
 
 def serve(data: bytes, options: ImageOptions) -> None:
-    open_servable(data, options).convert()
+    convert(data, options)
 
 
 def check(data: bytes) -> None:

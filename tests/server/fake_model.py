@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -29,12 +30,13 @@ class FakeModel:
         self.batches: list[int] = []
         self._running = threading.Lock()
 
-    def predict(self, signature: str, files: Sequence[bytes]) -> list[dict[str, Any]]:
+    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[dict[str, Any]]:
         assert self._running.acquire(blocking=False), "asked twice at once"
         try:
             self.batches.append(len(files))
             time.sleep(self._seconds)
-            return [self._answer(signature, file) for file in files]
+            read = (file.read_bytes() if isinstance(file, Path) else file for file in files)
+            return [self._answer(signature, file) for file in read]
         finally:
             self._running.release()
 

@@ -44,10 +44,15 @@ def running(versions: Versions, **options: Any) -> Iterator[int]:
 
 
 def ask(
-    port: int, path: str = PREDICT, body: Any = None, method: str = "", **headers: str
+    port: int,
+    path: str = PREDICT,
+    body: Any = None,
+    method: str = "",
+    timeout: float = 30,
+    **headers: str,
 ) -> tuple[int, Any]:
     """Send a request; return status and JSON of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     with contextlib.closing(connection):
         connection.request(method or ("GET" if body is None else "POST"), path, data, headers)

@@ -7,23 +7,30 @@ import collections
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from components.images.check_result import Rejected
 from components.predict.model import predict_each
 
 Prediction = dict[str, Any]
 """Output → value, of one image."""
 
-Predict = Callable[[Sequence[bytes]], list[Prediction]]
+Predict = Callable[[Sequence[bytes | Path]], list[Prediction]]
 """Maps files to predictions; raises if one of the files cannot be predicted."""
 
 
 class Picture(NamedTuple):
     """An image that passed the checks."""
 
-    encoded: bytes
+    encoded: bytes | Path
+    """The file, or where it is."""
     pixels: int
     """Width times height."""
+
+
+File = Picture | Rejected
+"""An image that passed the checks, or the reason why not."""
 
 
 @dataclass(frozen=True)

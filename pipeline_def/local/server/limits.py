@@ -43,17 +43,9 @@ class BodyReader:
         self._max, self._budget = max_bytes, _BODIES_AT_ONCE * max_bytes
         self._held = 0
 
-    @property
-    def held(self) -> int:
-        """Bytes held now."""
-        return self._held
-
-    def release(self, body: bytearray) -> None:
-        """Return the memory of a body to the budget."""
-        self._held -= len(body)
-
-    async def read(self, request: Request) -> bytearray:
-        """Return the body, which must be given to `release` afterwards.
+    @contextlib.asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytearray]:
+        """Yield the body; until the end of the block it, or its images, count as held.
 
         Raises:
             RequestError: the body is too large, or the budget is used up.
@@ -62,58 +54,22 @@ class BodyReader:
         body = bytearray()
         # Python refuses to parse numbers with too many digits.
         self._check(int(stated[:18]) if stated.isdecimal() else 0)
+        held = 0
         try:
             async for chunk in request.stream():
-                self._check(len(body) + len(chunk), more=len(chunk))
+                self._check(held + len(chunk), more=len(chunk))
                 body += chunk
+                held += len(chunk)
                 self._held += len(chunk)
-        except BaseException:
-            self.release(body)
-            raise
-        return body
+            yield body
+        finally:
+            self._held -= held
 
     def _check(self, size: int, more: int | None = None) -> None:
         if size > self._max:
             raise RequestError(413, f"The request exceeds the limit of {self._max / 2**20:g} MiB.")
         if self._held + (size if more is None else more) > self._budget:
             raise RequestError(503, "Too many large requests at once. Try again.")
-
-
-class PixelBudget:
-    """Limits the pixels of all images that are converted or predicted at the same time.
-
-    A quarter of the budget is reserved for small requests, so large ones cannot block them.
-    """
-
-    def __init__(self, pixels: float) -> None:
-        """Allow `pixels` in total."""
-        self._free = pixels
-        self._reserved, self._small = pixels / 4, pixels / 32
-        self._waiting: list[tuple[float, asyncio.Future[None]]] = []
-
-    @contextlib.asynccontextmanager
-    async def reserve(self, pixels: float) -> AsyncIterator[None]:
-        """Wait until `pixels` are free, and take them for the duration of the block."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((pixels, turn))
-        self._admit()
-        try:
-            await turn
-            yield
-        finally:
-            if turn.done() and not turn.cancelled():
-                self._free += pixels
-            else:
-                self._waiting.remove((pixels, turn))
-            self._admit()
-
-    def _admit(self) -> None:
-        for pixels, turn in list(self._waiting):
-            reserved = 0 if pixels <= self._small else self._reserved
-            if pixels <= self._free - reserved:
-                self._free -= pixels
-                self._waiting.remove((pixels, turn))
-                turn.set_result(None)
 
 
 async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:

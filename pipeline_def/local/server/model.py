@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
@@ -35,7 +36,7 @@ class Model(Protocol):
     def served_outputs(self) -> Mapping[str, Collection[str]]:
         """Signature that takes only image files → names of its outputs."""
 
-    def predict(self, signature: str, files: Sequence[bytes]) -> list[Prediction]:
+    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
         """Return the prediction of each file; raise `RequestError` if one cannot be predicted."""
 
 
@@ -50,7 +51,7 @@ class SavedModel:
         self.signatures = describe_signatures(path)
         self.served_outputs = self._model.outputs
 
-    def predict(self, signature: str, files: Sequence[bytes]) -> list[Prediction]:
+    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
         """Return the prediction of each file."""
         try:
             outputs = self._model.predict(signature, files)

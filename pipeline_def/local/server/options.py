@@ -36,10 +36,11 @@ newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
                            last one of its answer: 30
   --max_request_mib MIB    largest request: 32
   --max_images N           most images of a request: 64
-  --max_image_mpixels N    largest image, million pixels: 40. One takes up to
-                           16 bytes a pixel while it is decoded
+  --max_image_mpixels N    largest image, million pixels: 40. Images of requests
+                           above 1 million are handled one by one, on half of
+                           the cores (at most 4), with 32 bytes a pixel
   --max_request_mpixels N  most pixels of a request's images together, million:
-                           100. The server holds at most twice as many at once
+                           100
   --max_batch N            most images that the model is asked for at once: 64
   --max_delay_ms MS        longest time that an image waits for others, and only
                            while others are on their way: 2

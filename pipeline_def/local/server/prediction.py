@@ -1,0 +1,195 @@
+"""Predicts the images of a request: small ones in batches with those of other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from components.images.check_result import Rejected
+from components.images.options import ImageOptions
+from components.images.servable import convert, count_pixels
+from pipeline_def.local.server.batching import Batcher, BatchLimits, File, Picture, Prediction
+from pipeline_def.local.server.conversion import Converter
+from pipeline_def.local.server.model import Model
+from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.rest import PredictRequest, RequestError, parse_request
+
+# Output of newer models: the reason why an image cannot be predicted, or "".
+_ERROR = "error"
+
+# Above so many pixels a request is large: its images are handled one by one, apart from others.
+_LARGE = 1_000_000
+
+LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
+"""Large images that are handled at the same time; the other cores are for other requests."""
+
+
+class _Batchers(NamedTuple):
+    """Batchers of a signature."""
+
+    small: Batcher
+    large: Batcher
+
+
+class Predictor:
+    """Checks, converts and predicts images within limits of memory."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        """Prepare threads and processes."""
+        self._options = options
+        self._image_options = ImageOptions(
+            check="header", max_image_mpixels=options.max_image_mpixels
+        )
+        self._checks = ThreadPoolExecutor(os.cpu_count(), "check")
+        self._models = ThreadPoolExecutor(4, "model")
+        self._converter = Converter(self._image_options, LARGE_AT_ONCE)
+        self._reading = 0
+        self._batchers: dict[str, _Batchers] = {}
+        self._batched: Model | None = None
+
+    def close(self) -> None:
+        """End threads and processes."""
+        for threads in (self._checks, self._models):
+            threads.shutdown(wait=False, cancel_futures=True)
+        self._converter.close()
+
+    async def parse(self, body: bytearray) -> tuple[PredictRequest, list[File]]:
+        """Parse a request and check the headers of its images.
+
+        Raises:
+            RequestError: it is not a valid request, or too large.
+        """
+        with self._count_reading():
+            return await _run(self._checks, self._parse, body)  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def _count_reading(self) -> Iterator[None]:
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
+    def _parse(self, body: bytearray) -> tuple[PredictRequest, list[File]]:
+        parsed = parse_request(body, max_images=self._options.max_images)
+        files = [self._check(image) for image in parsed.images]
+        most, total = self._options.max_request_pixels, _count(files)
+        if total > most:
+            raise RequestError(
+                413,
+                f"The images have {total / 1e6:.0f} million pixels in total; "
+                f"at most {most / 1e6:g} million are allowed.",
+            )
+        return parsed, files
+
+    def _check(self, image: bytes) -> File:
+        try:
+            return Picture(image, count_pixels(image, self._image_options))
+        except Rejected as rejected:
+            return rejected
+
+    async def predict(
+        self, model: Model, signature: str, files: Sequence[File]
+    ) -> list[Prediction]:
+        """Return the prediction of each image.
+
+        Models with an `error` output report bad images in it. For other models one bad image fails
+        the request, as in TensorFlow Serving.
+
+        Raises:
+            RequestError: the model has no such signature, or cannot predict an image.
+        """
+        outputs = model.served_outputs.get(signature)
+        if outputs is None:
+            raise RequestError(
+                400, f'Serving signature name: "{signature[:80]}" not found or not served'
+            )
+        batchers, by_image = self._find_batchers(model, signature), _ERROR in outputs
+        if not by_image:
+            _refuse_first(map(_explain, files))
+        if _count(files) <= _LARGE:
+            files = [await _run(self._checks, self._convert, file) for file in files]
+            return await _predict(batchers.small, files, by_image=by_image)
+        rows = []
+        # One at a time, so that memory does not grow with the number of images.
+        for number, file in enumerate(files):
+            async with self._converter.convert(file) as converted:
+                rows += await _predict(batchers.large, [converted], by_image=by_image, first=number)
+        return rows
+
+    def _convert(self, file: File) -> File:
+        if isinstance(file, Rejected):
+            return file
+        assert isinstance(file.encoded, bytes)
+        try:
+            return file._replace(encoded=convert(file.encoded, self._image_options))
+        except Rejected as rejected:
+            return rejected
+
+    def _find_batchers(self, model: Model, signature: str) -> _Batchers:
+        """Return the batchers of a signature; those of a previous model are dropped."""
+        if self._batched is not model:
+            self._batched, self._batchers = model, {}
+        if signature not in self._batchers:
+            self._batchers[signature] = self._make_batchers(model, signature)
+        return self._batchers[signature]
+
+    def _make_batchers(self, model: Model, signature: str) -> _Batchers:
+        predict = functools.partial(model.predict, signature)
+        limits = BatchLimits(self._options.max_batch, delay=self._options.max_delay_ms / 1000)
+        return _Batchers(
+            Batcher(predict, self._models, limits, lambda: self._reading > 0),
+            Batcher(predict, self._models, BatchLimits(LARGE_AT_ONCE)),
+        )
+
+
+async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+
+
+async def _predict(
+    batcher: Batcher, files: Sequence[File], *, by_image: bool, first: int = 0
+) -> list[Prediction]:
+    """Return a prediction of each file; of a rejected one the model's, for an empty file.
+
+    Args:
+        batcher: asks the model.
+        files: converted images.
+        by_image: whether the model has an output for errors; otherwise they are raised.
+        first: number of the first file in its request.
+    """
+    reasons = [_explain(file) for file in files]
+    if not by_image:
+        _refuse_first(reasons, first)
+    pictures = [file if isinstance(file, Picture) else Picture(b"", 0) for file in files]
+    found = await batcher.predict(pictures)
+    _refuse_first((str(one) if isinstance(one, RequestError) else "" for one in found), first)
+    return [
+        {**_unwrap(one), **({_ERROR: reason.encode()} if reason else {})}
+        for one, reason in zip(found, reasons, strict=True)
+    ]
+
+
+def _count(files: Sequence[File]) -> int:
+    return sum(file.pixels for file in files if isinstance(file, Picture))
+
+
+def _explain(file: File) -> str:
+    return f"{file.category}: {file}" if isinstance(file, Rejected) else ""
+
+
+def _refuse_first(reasons: Iterable[str], first: int = 0) -> None:
+    for number, reason in enumerate(reasons, first):
+        if reason:
+            raise RequestError(400, f"Instance {number}: {reason}")
+
+
+def _unwrap(found: Prediction | Exception) -> Prediction:
+    if isinstance(found, Exception):
+        raise found
+    return found
