@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import Any
@@ -57,6 +58,14 @@ def remove(path: str) -> None:
         shutil.rmtree(path)
     else:
         os.remove(path)
+
+
+def move_paths(content: bytes, old: str, new: str) -> bytes:
+    """Replace the folder at the start of paths in JSON."""
+    before, after = (json.dumps(folder)[:-1].encode() for folder in (old, new))
+    for end in (b"/", b'"'):
+        content = content.replace(before + end, after + end)
+    return content
 
 
 def _gfile() -> Any:

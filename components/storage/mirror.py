@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import fsspec
 
 from components.contract.errors import StorageError
+from components.storage.artifact_files import move_paths
 from components.storage.fetch import Unread, checksum_matches, read_remote
 from components.storage.folder import Found, find_files, open_folder, storage_error
 
@@ -139,7 +140,7 @@ class Mirror:
             if isinstance(data, Unread):
                 raise StorageError(f"Cannot read {self.url}/{found.path}: {data.reason}.")
             if self._translated(found.path):
-                data = _replace(data, self.url, self.folder)
+                data = move_paths(data, self.url, self.folder)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(f"{path}{_UNFINISHED}", "wb") as file:
                 file.write(data)
@@ -168,7 +169,7 @@ class Mirror:
         """Read a file as it is stored."""
         with open(self._path(name), "rb") as file:
             data = file.read()
-        return _replace(data, self.folder, self.url) if self._translated(name) else data
+        return move_paths(data, self.folder, self.url) if self._translated(name) else data
 
     def _run(self, tasks: Iterable[tuple[int, Coroutine[Any, Any, None]]]) -> None:
         """Run tasks, each with its size in bytes, concurrently on the store's event loop."""
@@ -217,11 +218,3 @@ def _is_same(found: Found, data: bytes) -> bool:
         return checksum_matches(data, found.checksum)
     # Differs for an object uploaded in parts, which is then fetched again.
     return hashlib.md5(data, usedforsecurity=False).hexdigest() == found.version.strip('"')
-
-
-def _replace(data: bytes, old: str, new: str) -> bytes:
-    """Replace the start of paths in JSON."""
-    before, after = (json.dumps(text)[1:-1].encode() for text in (old, new))
-    for end in (b"/", b'"'):
-        data = data.replace(before + end, after + end)
-    return data

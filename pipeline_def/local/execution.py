@@ -66,7 +66,7 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
-        from pipeline_def.local.output.integrity import drop_incomplete, note_files
+        from pipeline_def.local.output.integrity import adopt_moved, drop_incomplete, note_files
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -83,6 +83,8 @@ def _run_recorded(
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
+        for former in adopt_moved(layout):
+            display.say(f"The results made in {former} are used from {layout.output}.")
         for folder in drop_incomplete(layout):
             display.say(f"{folder} is missing or incomplete and will be rebuilt.")
         for name, run in list_steps(pipeline, recorder.record.id):

@@ -113,4 +113,6 @@ def _find_images(console: Console, config: Config, layout: Layout) -> Config:
     sample = f"handwritten digits, in {layout.sample}"
     print_whole(console, "Sample:", sample, indent=_INDENT, style="")
     write_digits(layout.sample)
-    return dataclasses.replace(config, data=layout.sample)
+    # The output may be copied with the sample.
+    ingest = dataclasses.replace(config.ingest, fingerprint="content")
+    return dataclasses.replace(config, data=layout.sample, ingest=ingest)

@@ -7,10 +7,13 @@ cache hits and outputs.
 from __future__ import annotations
 
 import functools
+import json
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from google.protobuf import text_format
 from google.protobuf.message import Message
 from ml_metadata.proto import metadata_store_pb2
 from tfx import types
@@ -18,7 +21,7 @@ from tfx.dsl.compiler import compiler, constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable import launcher, runtime_parameter_utils
+from tfx.orchestration.portable import cache_utils, launcher, runtime_parameter_utils
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
@@ -47,6 +50,26 @@ def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[
         yield name, functools.partial(_run_step, compiled, node.pipeline_node)
 
 
+_get_cache_context = cache_utils.get_cache_context
+
+
+def _get_portable_context(
+    output: str,
+    *,
+    input_artifacts: Mapping[str, Sequence[types.Artifact]],
+    parameters: Mapping[str, Any],
+    **others: Any,
+) -> metadata_store_pb2.Context:
+    """Do as TFX's function, with a cache key that stays the same when the output is moved."""
+    facts = {key: str(value) for key, value in parameters.items()}
+    for key, artifacts in input_artifacts.items():
+        texts = (text_format.MessageToString(a.mlmd_artifact, as_utf8=True) for a in artifacts)
+        facts[f"input {key}"] = "".join(texts)
+    for place in (output, json.dumps(output)[1:-1]):
+        facts = {key: fact.replace(place, "{output}") for key, fact in facts.items()}
+    return _get_cache_context(input_artifacts={}, parameters=facts, **others)
+
+
 def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) -> Step:
     """Launch one step, as LocalDagRunner does, and read its result from ML Metadata.
 
@@ -57,6 +80,8 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     deployment = runner_utils.extract_local_deployment_config(pipeline)
     store = deployment.metadata_connection_config
     connection = getattr(store, store.WhichOneof("connection_config"))
+    output = os.path.dirname(pipeline.runtime_spec.pipeline_root.field_value.string_value)
+    cache_utils.get_cache_context = functools.partial(_get_portable_context, output)
     started, began = now(), time.monotonic()
     step = launcher.Launcher(
         pipeline_node=node,

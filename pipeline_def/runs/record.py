@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
+from components.storage.artifact_files import move_paths
 from pipeline_def.layout import Layout
 
 FORMAT = 2
@@ -192,7 +193,8 @@ def write_record(record: RunRecord, output: str) -> None:
 def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     """Return the records in the folder `output`, or the record of run `only`; newest last.
 
-    A run that was killed counts as stopped.
+    A run that was killed counts as stopped. If the folder was moved since, the records have its
+    present paths.
 
     Raises:
         StorageError: a record cannot be read.
@@ -206,10 +208,14 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
 
 def _read_record(path: str) -> RunRecord:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, "rb") as file:
             text = file.read()
-        if json.loads(text)["format"] > FORMAT:
+        facts = json.loads(text)
+        if facts["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
+        former, output = str(facts["configuration"].get("output")), Path(path).parents[2]
+        if facts["runner"] == "local" and os.path.isabs(former):
+            text = move_paths(text, former, str(output.absolute()))
         record = TypeAdapter(RunRecord).validate_json(text)
         for time in (record.started, record.ended):
             datetime.fromisoformat(time or record.started)

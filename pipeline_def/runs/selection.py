@@ -24,7 +24,7 @@ class SelectedRun:
     output: str
 
     def find_artifact(self, step: str, name: str) -> str:
-        """Return the folder of a step's output, even if the output folder was moved since.
+        """Return the folder of a step's output.
 
         Raises:
             DataError: the run ended before it produced this output.
@@ -42,9 +42,6 @@ class SelectedRun:
                 f"{uri} of run {self.record.id} is not on this machine. Only runs with local "
                 "artifacts can be compared."
             )
-        before = str(self.record.configuration.get("output"))
-        if not os.path.exists(uri) and uri.startswith(f"{before}/"):
-            return os.path.join(self.output, os.path.relpath(uri, before))
         return uri
 
     def _describe_progress(self) -> str:

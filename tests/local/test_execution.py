@@ -107,6 +107,27 @@ def cut_file(folder: Path) -> None:
     (folder / "weights").write_text("12")
 
 
+def test_a_moved_output_stays_cached(
+    config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = execute(config)
+    assert first is not None
+    moved = Config(data=config.data, name=config.name, output=f"{tmp_path}, moved é")
+    shutil.move(tmp_path, moved.output)
+    again = execute(moved)
+    assert again is not None
+    assert states(again) == ["cached", "cached"]
+    assert again.steps["Produce"].made_by == first.id
+    assert f"results made in {tmp_path} are used from {moved.output}." in capfd.readouterr().out
+    made = Path(again.steps["Produce"].outputs["made"].uri)
+    assert made.is_relative_to(moved.output)
+    cut_file(made)
+    last = execute(moved)
+    assert last is not None
+    assert states(last) == ["done", "done"]
+    assert not tmp_path.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", [lose_folder, lose_file, cut_file])
 def test_what_is_lost_is_made_again(

@@ -1,13 +1,16 @@
-"""Finds incomplete results of earlier steps, so that they are rebuilt instead of taken as cached.
+"""Keeps ML Metadata true to the output folder: its place, and which results are complete.
 
 TFX's cache checks only that the folder of an artifact exists.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +29,33 @@ _Files = Mapping[str, int]
 _LOGS = "model_run"
 
 
+# The folder of an artifact; that of a number or a text is a file in it.
+_URI = re.compile(r"(.+)/artifacts/[^/]+/[^/]+/\d+(/value)?")
+
+
+def adopt_moved(layout: Layout) -> list[str]:
+    """Correct the paths of artifacts in ML Metadata if the output folder was moved or copied.
+
+    TFX's own interface would also change their times, which are part of cache keys.
+
+    Returns:
+        The former output folders.
+    """
+    if not os.path.exists(layout.metadata):
+        return []
+    with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
+        uris = [uri for [uri] in store.execute("SELECT uri FROM Artifact")]
+        found = {match[1] for match in map(_URI.fullmatch, uris) if match} - {layout.output}
+        for former in found:
+            for table, column in (("Artifact", "uri"), ("ArtifactProperty", "string_value")):
+                store.execute(
+                    f"UPDATE {table} SET {column} = ?1 || substr({column}, length(?2) + 1) "
+                    f"WHERE substr({column}, 1, length(?2) + 1) = ?2 || '/'",
+                    (layout.output, former),
+                )
+    return sorted(found)
+
+
 def note_files(layout: Layout, step: Step) -> None:
     """Note the files that a step wrote, for later runs."""
     _note(layout, [output.uri for output in step.outputs.values()])
@@ -37,7 +67,8 @@ def _note(layout: Layout, uris: Sequence[str]) -> None:
     os.makedirs(os.path.dirname(layout.files), exist_ok=True)
     with open(layout.files, "a", encoding="utf-8") as file:
         for uri in uris:
-            note = {"uri": uri, "files": _list_files(uri)}
+            place = os.path.relpath(uri, layout.artifacts)
+            note = {"artifact": place, "files": _list_files(uri)}
             # On a new line, as a kill may have truncated the last one.
             file.write(f"\n{json.dumps(note)}\n")
 
@@ -50,7 +81,7 @@ def drop_incomplete(layout: Layout) -> list[str]:
     """
     if not os.path.exists(layout.metadata):
         return []
-    noted = dict(_read_notes(layout.files))
+    noted = dict(_read_notes(layout))
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
@@ -107,14 +138,14 @@ def _list_files(folder: str) -> dict[str, int]:
     }
 
 
-def _read_notes(path: str) -> Iterator[tuple[str, _Files]]:
-    """Yield the notes, newest last, and skip truncated ones."""
-    if not os.path.exists(path):
+def _read_notes(layout: Layout) -> Iterator[tuple[str, _Files]]:
+    """Yield the notes as URI and files, newest last, and skip truncated ones."""
+    if not os.path.exists(layout.files):
         return
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(layout.files, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 note = json.loads(line)
-                yield note["uri"], dict(note["files"])
+                yield os.path.join(layout.artifacts, note["artifact"]), dict(note["files"])
             except (ValueError, TypeError, LookupError):
                 continue
