@@ -28,7 +28,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils \
     && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml uv.lock .ci/slim_packages.py .ci/tensorflow_cpu.txt ./
 ARG VARIANT
-# slim_packages.py says what it removes and why, and writes byte code of what the steps import.
+# slim_packages.py says what it removes and why.
 RUN case "${VARIANT}" in \
         cpu) extra= ;; \
         gpu) extra=--extra=gpu ;; \
@@ -50,8 +50,12 @@ COPY components/ components/
 COPY pipeline_def/ pipeline_def/
 # uv.lock: the digest of a step's code covers the versions of the libraries that it uses.
 COPY kfp_runner.py local_runner.py uv.lock ./
-# The modes of the sources are those of whoever checked them out.
-RUN chmod -R u=rwX,go=rX . && python -m compileall -q --invalidation-mode unchecked-hash .
+# The modes of the sources are those of whoever checked them out. Byte code of packages: of all that
+# our code imports.
+RUN chmod -R u=rwX,go=rX . && python -m compileall -q --invalidation-mode unchecked-hash . \
+    && if [ -d /opt/venv/lib/python3.11 ]; then \
+        python /build/slim_packages.py /opt/venv/lib/python3.11/site-packages --byte-code; \
+    fi
 
 FROM ${BASE_IMAGE}
 # The launcher, in the step's own container, writes below the first three. Group 0: OpenShift runs

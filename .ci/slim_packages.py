@@ -1,6 +1,7 @@
 """Removes files that no step needs from site-packages: `slim_packages.py FOLDER`.
 
-Makes the container image smaller; `.ci/check_slim` runs the pipeline on the rest.
+Makes the container image smaller; `.ci/check_slim` runs the pipeline on the rest. Then, in a folder
+with our code, `slim_packages.py FOLDER --byte-code` writes byte code of what the steps import.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _FILES = {
 # TensorFlow's headers are beside the licenses of the libraries linked into it.
 _LICENCE = re.compile(r"(?i)(licen[cs]e|copying|notice|copyright|authors)")
 
-# Imports of the steps; they must work, and their folders get byte code.
+# Imports of the steps beside those of our modules; they must work, and their folders get byte code.
 _IMPORTED = (
     *("tensorflow", "tensorflow_data_validation", "tensorflow_transform.beam", "tf_keras"),
     *("tensorflow_model_analysis", "tfx.components", "tfx.orchestration.local.local_dag_runner"),
@@ -57,7 +58,10 @@ _IMPORTED = (
 
 _LIST_FILES = """
 import importlib, sys
-for module in {modules!r}:
+from pipeline_def.steps import STEPS
+code = [module for row in STEPS.values() for module in row.code]
+ours = ["pipeline_def.pipeline", "pipeline_def.kubeflow.step.entrypoint", *code]
+for module in [*{modules!r}, *ours]:
     importlib.import_module(module)
 files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
 print(*sorted(filter(None, files)), sep="\\n")
@@ -65,8 +69,13 @@ print(*sorted(filter(None, files)), sep="\\n")
 
 
 def main() -> None:
-    """Remove files, strip libraries, write byte code; print what each step saved."""
+    """Write byte code, or remove files and strip libraries; print what each step saved."""
     site = Path(sys.argv[1])
+    if "--byte-code" in sys.argv:
+        before = _megabytes(site)
+        _compile_used(site)
+        print(f"{_megabytes(site) - before:+7,.0f} MB byte code of what the steps import")
+        return
     for file in site.rglob("*.pyc"):
         file.unlink()
     print(f"{_megabytes(site):7,.0f} MB of packages")
@@ -83,9 +92,6 @@ def main() -> None:
     before = _megabytes(site)
     _strip(site)
     print(f"{_megabytes(site) - before:7,.0f} MB symbols")
-    before = _megabytes(site)
-    _compile_used(site)
-    print(f"{_megabytes(site) - before:+7,.0f} MB byte code of what the steps import")
     print(f"{_megabytes(site):7,.0f} MB are left")
 
 
@@ -134,12 +140,17 @@ def _remove_empty_folders(site: Path) -> None:
 def _compile_used(site: Path) -> None:
     """Write byte code for the folders of all modules that the steps import."""
     python = str(site.parents[2] / "bin" / "python")
-    script = _LIST_FILES.format(modules=_IMPORTED)
-    done = subprocess.run([python, "-c", script], check=True, stdout=subprocess.PIPE, text=True)
-    folders = {Path(name).parent for name in done.stdout.splitlines() if name.startswith(str(site))}
+    folders = {file.parent for file in imported_files(python) if file.is_relative_to(site)}
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for file in sorted(file for folder in folders for file in folder.glob("*.py")):
         py_compile.compile(str(file), invalidation_mode=mode, quiet=1)
+
+
+def imported_files(python: str) -> list[Path]:
+    """Return the files of all modules that a step may import, with our code in this folder."""
+    script = _LIST_FILES.format(modules=_IMPORTED)
+    done = subprocess.run([python, "-c", script], check=True, stdout=subprocess.PIPE, text=True)
+    return [Path(name) for name in done.stdout.splitlines()]
 
 
 def _strip(site: Path) -> None:

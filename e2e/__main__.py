@@ -16,7 +16,8 @@ RELEASES = ("2.5.0", "2.14.3", "2.17.0")
 _DESCRIPTION = """Runs the pipeline on a real Kubeflow Pipelines: makes a cluster with kind,
 installs Kubeflow, builds the image, and runs it on the digits: first, all from the cache, with a
 changed image, against the pushed model, and with broken images. With --kubeconfig it takes a
-cluster with Kubeflow and the image, and leaves only runs and the bucket's folder e2e/ behind."""
+cluster with Kubeflow and the image, and leaves only runs of a
+pipeline of its own and the bucket's folder e2e/ behind."""
 
 
 def _parser() -> argparse.ArgumentParser:

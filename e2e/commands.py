@@ -35,17 +35,27 @@ class Commands:
         Raises:
             Failure: it fails; the message ends with what it said.
         """
-        done = self.attempt(*words)
+        print(f"+ {shlex.join(words)}", flush=True)
+        env = {**os.environ, **self.env}
+        done = subprocess.run(words, capture_output=True, text=True, env=env)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise Failure(f"{shlex.join(words)} ended with {done.returncode}: {said}")
         return done.stdout
 
-    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command, whatever its exit status."""
+    def follow(self, *words: str) -> tuple[int, str]:
+        """Run a command and print its output as it comes; return status and output."""
         print(f"+ {shlex.join(words)}", flush=True)
         env = {**os.environ, **self.env}
-        return subprocess.run(words, capture_output=True, text=True, env=env)
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
+        )
+        assert process.stdout
+        lines = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        return process.wait(), "".join(lines)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a command in the background."""

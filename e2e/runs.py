@@ -24,6 +24,8 @@ class Runner:
     commands: Commands
     output: Path
     endpoint: str
+    pipeline: str
+    """Name of the pipeline, under which the cluster keeps its cache and its pushed models."""
 
     @property
     def spec(self) -> Path:
@@ -33,7 +35,8 @@ class Runner:
     def compile(self, image: str, data: str) -> None:
         """Compile for small images and few epochs."""
         small = ("--transform.size", "8", "--model.name", "cnn", "--training.epochs", "5")
-        where = ("--image", image, "--data", data, "--output", str(self.spec))
+        where = ("--name", self.pipeline, "--image", image, "--data", data)
+        where += ("--output", str(self.spec))
         self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)
 
     def run(self, name: str, **parameters: object) -> RunRecord:
@@ -42,11 +45,11 @@ class Runner:
         own = ("--spec", str(self.spec), "--endpoint", self.endpoint, "--run-name", name)
         records = self.output / name
         words = ("run", *own, *given, "--output", str(records), "--wait")
-        done = self.commands.attempt(sys.executable, "kfp_runner.py", *words)
-        print(done.stdout, done.stderr, sep="\n", flush=True)
+        before = len(read_records(str(records)))
+        _, said = self.commands.follow(sys.executable, "kfp_runner.py", *words)
         found = read_records(str(records))
-        if not found:
-            raise Failure(f"{name} did not start: {done.stderr.strip()[-500:]}")
+        if len(found) == before:
+            raise Failure(f"{name} did not start: {said.strip()[-500:]}")
         return found[-1]
 
 

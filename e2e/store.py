@@ -13,12 +13,19 @@ from pipeline_def.local.sample import write_digits
 
 BUCKET = "mlpipeline"
 DATA = f"minio://{BUCKET}/e2e/digits"
-_ROOT = f"{BUCKET}/v2/artifacts/images"
 
 
 @dataclass(frozen=True)
 class Store:
     """Kubeflow's bucket; environment variables say where the store is."""
+
+    pipeline: str
+    """Name of the pipeline whose outputs are read."""
+
+    @property
+    def root(self) -> str:
+        """Folder of the pipeline's outputs."""
+        return f"{BUCKET}/v2/artifacts/{self.pipeline}"
 
     def put_digits(self) -> int:
         """Upload the digits; return how many there are."""
@@ -50,17 +57,17 @@ class Store:
     def pushed_versions(self) -> list[str]:
         """Return the versions of the pushed models, the oldest first."""
         fs, _ = open_store(DATA)
-        found = fs.glob(f"{_ROOT}/pushed/*/saved_model.pb")
+        found = fs.glob(f"{self.root}/pushed/*/saved_model.pb")
         return sorted((file.split("/")[-2] for file in found), key=int)
 
     def read_metrics(self, run_id: str) -> dict[str, Any]:
-        """Return the contents of a run's `metrics.json`.
+        """Return a run's metrics; on Kubeflow the artifact `metrics` is a file, not a folder.
 
         Raises:
-            Failure: there is no such file, or not one.
+            Failure: the run did not write one such file.
         """
         fs, _ = open_store(DATA)
-        files = fs.glob(f"{_ROOT}/{run_id}/ImageReport/*/metrics")
+        files = fs.glob(f"{self.root}/{run_id}/ImageReport/*/metrics")
         if len(files) != 1:
             raise Failure(f"The run {run_id} wrote {len(files)} files of metrics, not one.")
         metrics: dict[str, Any] = json.loads(fs.cat_file(files[0]))

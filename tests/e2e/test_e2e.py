@@ -19,6 +19,7 @@ from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
 from pipeline_def.runs.record import Process, RunRecord, Step
+from pipeline_def.runs.recorder import Recorder
 from tests.nodes import NODES
 from tests.report.browser import find_chromium
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -46,10 +47,9 @@ class Recorded(Commands):
     def require(self, *programs: str) -> None:
         self.asked.append(f"require {' '.join(programs)}")
 
-    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def read(self, *words: str) -> str:
         self.asked.append(" ".join(words))
-        answer = next((a for key, a in self.answers.items() if key in words), "")
-        return subprocess.CompletedProcess(words, 0, answer, "")
+        return next((a for key, a in self.answers.items() if key in words), "")
 
 
 def test_a_cluster_is_made_and_removed_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,9 @@ def test_a_cluster_is_made_and_removed_whatever_happens(monkeypatch: pytest.Monk
     assert own.asked == ["require kubectl"]
 
 
-def test_a_missing_program_and_a_failing_one_are_named() -> None:
+def test_a_missing_program_and_a_failing_one_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(Failure, match=r"missing: no-such-program\."):
         Commands().require(sys.executable, "no-such-program")
     script = "import sys; sys.exit('cannot reach it')"
@@ -85,19 +87,17 @@ def test_a_missing_program_and_a_failing_one_are_named() -> None:
     print_variable = "import os; print(os.environ['KUBECONFIG'])"
     shown = Commands({"KUBECONFIG": "/k"}).read(sys.executable, "-c", print_variable)
     assert shown.strip() == "/k"
+    # A run takes minutes: its output is shown as it comes.
+    assert Commands().follow(sys.executable, "-c", script) == (1, "cannot reach it\n")
+    assert capsys.readouterr().out.endswith("\ncannot reach it\n")
 
 
-@pytest.mark.parametrize(
-    ("services", "store"),
-    [
-        ("service/ml-pipeline\nservice/seaweedfs\nservice/minio-service\n", "seaweedfs"),
-        ("service/minio-service\n", "minio-service"),
-    ],
-)
-def test_the_store_of_the_release_is_found(services: str, store: str) -> None:
-    commands = Recorded(services=services, secret=json.dumps(SECRET))
-    assert cluster.find_store(commands) == store
-    assert cluster.read_keys(commands) == (ACCESS_KEY, SECRET_KEY)
+def test_the_store_of_the_release_is_found() -> None:
+    for store, services in (("seaweedfs", "seaweedfs minio-service"), ("minio-service",) * 2):
+        names = "\n".join(f"service/{name}" for name in services.split())
+        commands = Recorded(services=names, secret=json.dumps(SECRET))
+        assert cluster.find_store(commands) == store
+        assert cluster.read_keys(commands) == (ACCESS_KEY, SECRET_KEY)
     with pytest.raises(Failure, match="No object store among the services ml-pipeline"):
         cluster.find_store(Recorded(services="service/ml-pipeline"))
 
@@ -141,7 +141,7 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_digits")
 def test_images_and_models_in_the_store() -> None:
-    store = Store()
+    store = Store("mine")
     with serve_s3("mlpipeline"):
         assert store.put_digits() == 3
         fs, path = scenario_store()
@@ -152,7 +152,7 @@ def test_images_and_models_in_the_store() -> None:
         assert len(fs.ls(f"{path}/0", refresh=True)) == len(zeros) + 3
         store.mend_images()
         assert sorted(fs.ls(f"{path}/0", refresh=True)) == zeros
-        root = "mlpipeline/v2/artifacts/images"
+        root = "mlpipeline/v2/artifacts/mine"
         assert store.pushed_versions() == []
         for version in ("9", "10"):
             fs.pipe_file(f"{root}/pushed/{version}/saved_model.pb", b"x")
@@ -191,6 +191,17 @@ def record(state: str = "done", error: str = "", **states: str) -> RunRecord:
 
 
 CACHED = dict.fromkeys(NODES, "cached")
+
+
+def test_a_run_that_did_not_start_is_not_taken_for_an_earlier_one(tmp_path: Path) -> None:
+    class Failing(Commands):
+        def follow(self, *words: str) -> tuple[int, str]:
+            return 2, "cannot reach it"
+
+    runner = runs.Runner(Failing(), tmp_path, "http://e", "mine")
+    Recorder(str(tmp_path / "first"), runner="kubeflow", pipeline="mine", configuration={}, code={})
+    with pytest.raises(Failure, match="first did not start: cannot reach it"):
+        runner.run("first")
 
 
 def test_what_came_of_a_run_is_checked() -> None:
@@ -255,7 +266,7 @@ PLAYED: list[str] = []
 def test_everything_is_run_in_order(tmp_path: Path) -> None:
     PLAYED.clear()
     options = scenario.Options("2.17.0", "i:1", tmp_path, browser=False)
-    scenario.play(options, Played(Commands(), tmp_path, "http://e"), Kept())
+    scenario.play(options, Played(Commands(), tmp_path, "http://e", "mine"), Kept("mine"))
     assert PLAYED == [
         "mend_images",
         "put_digits",

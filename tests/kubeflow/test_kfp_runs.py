@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import kfp_runner
 from components.storage.object_store import open_store
+from e2e.store import Store
 from tests.kubeflow import kfp_backend
 from tests.kubeflow.kfp_backend import installation
 from tests.kubeflow.kfp_backend.pod import has_namespaces
@@ -140,6 +141,9 @@ def check_report(outputs: Any) -> None:
     accuracy = outputs["metrics"].custom_properties["accuracy"].double_value
     numbers = json.loads(content(outputs["metrics"]))
     assert numbers["metrics"]["accuracy"]["value"] == accuracy > 0.9
+    # The test on a real cluster finds them too.
+    run_id = outputs["metrics"].uri.partition("/images/")[2].partition("/")[0]
+    assert Store("images").read_metrics(run_id) == numbers
     assert content(outputs["html"]).lstrip().lower().startswith(b"<!doctype html>")
     matrix = outputs["classification"].custom_properties["confusionMatrix"].struct_value
     assert matrix["struct"]["annotationSpecs"][0]["displayName"] == sorted(COLOURS)[0]
