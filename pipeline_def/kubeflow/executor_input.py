@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
 
 from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import on_disk
@@ -19,35 +17,6 @@ _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="allow", alias_generator=to_camel)
-
-
-class _Artifact(_Message):
-    uri: str
-    metadata: dict[str, Any] = {}
-    type: dict[str, Any] = {}
-
-
-class _ArtifactList(_Message):
-    artifacts: list[_Artifact]
-
-
-class _Inputs(_Message):
-    parameter_values: dict[str, Any] = {}
-    artifacts: dict[str, _ArtifactList] = {}
-
-
-class _Outputs(_Message):
-    output_file: str
-    artifacts: dict[str, _ArtifactList] = {}
-
-
-class _ExecutorInput(_Message):
-    inputs: _Inputs = _Inputs()
-    outputs: _Outputs
-
-
 def read_executor_input(text: str) -> dict[str, Any]:
     """Parse `--executor_input`; empty parts, which the launcher leaves out, are filled in.
 
@@ -55,14 +24,23 @@ def read_executor_input(text: str) -> dict[str, Any]:
         ConfigurationError: it has another form.
     """
     try:
-        return _ExecutorInput.model_validate_json(text).model_dump(by_alias=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        given: dict[str, Any] = json.loads(text)
+        for side, parts in (
+            ("inputs", ("parameterValues", "artifacts")),
+            ("outputs", ("artifacts",)),
+        ):
+            for part in parts:
+                given.setdefault(side, {}).setdefault(part, {})
+        for artifact in artifacts_of(given):
+            artifact.setdefault("metadata", {})
+            artifact.setdefault("type", {})
+        given["outputs"]["outputFile"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            "--executor_input is not what KFP's launcher gives in place of {{$}}: "
-            f"{place}{': ' if place else ''}{first['msg']}."
+            "--executor_input is not what KFP's launcher gives in place of {{$}} "
+            f"({type(error).__name__}: {error})."
         ) from error
+    return given
 
 
 def artifacts_of(executor_input: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

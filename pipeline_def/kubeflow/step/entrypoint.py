@@ -23,12 +23,7 @@ from components.contract.properties import LookupInput
 from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
 from pipeline_def.kubeflow.executor_input import read_executor_input
-from pipeline_def.kubeflow.step.executor_io import (
-    finish_output,
-    prepare_input,
-    read_json,
-    to_integer,
-)
+from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, to_integer
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.light_imports import import_libraries, stub_evaluator_module
@@ -123,7 +118,7 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     """Reject an image with other code, whose result would be cached as that of the compiled."""
     values = prepared["inputs"]["parameterValues"]
     # TFX's own components have the property too, and may leave it null.
-    choices = read_json(values.get("custom_config"), "The property custom_config")
+    choices = json.loads(values.get("custom_config") or "null") or {}
     build_fn = (choices.get("model") or {}).get("build_fn")
     compiled = values.get("code_digest")
     if compiled and compiled != code_digest(step, build_fn):

@@ -6,11 +6,10 @@ Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
@@ -74,7 +73,7 @@ def _restore_types(found: Mapping[str, Any], types: Mapping[str, str]) -> dict[s
 def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[str, Any]:
     """Return the compiled execution properties, updated by the parameters of the run."""
     # The launcher writes the double 5.0 as 5; the interface names the integers.
-    values = {key: _to_double(v, key) if is_integer(v) else v for key, v in given.items()}
+    values = {key: float(v) if is_integer(v) else v for key, v in given.items()}
     parameters = [
         one for one in RUN_PARAMETERS if one.name in values and one.step == interface.step
     ]
@@ -82,22 +81,28 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
     own |= {RECIPE_PARAMETER} if interface.recipes else set()
     compiled = {key: value for key, value in values.items() if key not in own}
     properties = dict(compiled)
-    if interface.recipes and RECIPE_PARAMETER in values:
-        with _explained(RECIPE_PARAMETER, RECIPE_PROPERTY):
+    try:
+        if interface.recipes and RECIPE_PARAMETER in values:
             changes = _recipe_changes(str(values[RECIPE_PARAMETER]), interface.recipes)
             for place, value in changes.items():
                 properties[RECIPE_PROPERTY] = set_value(
                     properties[RECIPE_PROPERTY], tuple(place.split(".")), value
                 )
-    for parameter in parameters:
-        (name, *keys), value = parameter.place, values[parameter.name]
-        with _explained(parameter.name, name):
+        for parameter in parameters:
+            (name, *keys), value = parameter.place, values[parameter.name]
             if parameter.unset is not None and value is not None:
                 value = None if value == parameter.unset else to_integer(value, parameter.name)
             # A value as compiled was not chosen for this run, so a recipe of the run may change it.
             if value != get_value(compiled.get(name), tuple(keys)):
                 properties[name] = set_value(properties.get(name), tuple(keys), value)
-    resolved = read_json(values.get(RESOLVED_PARAMETER), f"The parameter {RESOLVED_PARAMETER}")
+        resolved = json.loads(values.get(RESOLVED_PARAMETER) or "{}")
+    except ConfigurationError:
+        raise
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(
+            f"A parameter of the run has no place in the properties of {interface.step} "
+            f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
+        ) from error
     return properties | {key: value for key, value in resolved.items() if value is not None}
 
 
@@ -108,20 +113,6 @@ def _recipe_changes(wanted: str, recipes: Recipes) -> dict[str, Any]:
             f"{', '.join(sorted(recipes))}."
         )
     return {"training.recipe": wanted, **recipes[wanted]}
-
-
-@contextlib.contextmanager
-def _explained(parameter: str, name: str) -> Iterator[None]:
-    """Name the parameter of the run that does not fit the property it belongs to."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        raise ConfigurationError(
-            f"The parameter {parameter} of the run has no place in the property {name} "
-            f"({type(error).__name__}: {error}): was the pipeline compiled from other code?"
-        ) from error
 
 
 def _fill_in_storage(value: Any, storage: str | None) -> Any:
@@ -135,30 +126,12 @@ def _fill_in_storage(value: Any, storage: str | None) -> Any:
     return value.replace(STORAGE, storage)
 
 
-def read_json(text: Any, place: str) -> dict[str, Any]:
-    """Parse a JSON object; an empty text or null stands for {}."""
-    try:
-        value = json.loads(text or "{}") or {}
-        if not isinstance(value, dict):
-            raise TypeError(f"it is {value!r:.40}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ConfigurationError(f"{place} is not as it was compiled: {error}.") from error
-    return value
-
-
 def to_integer(value: Any, place: str) -> int:
     """Return an integer that the launcher gives as a double."""
     try:
         return int(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise ConfigurationError(f"{place} is {value!r}: it must be an integer.") from error
-
-
-def _to_double(value: int, place: str) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise ConfigurationError(f"{place} is a number of {value.bit_length()} bits.") from error
 
 
 def finish_output(

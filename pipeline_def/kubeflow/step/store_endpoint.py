@@ -6,6 +6,7 @@ KFP's configuration instead (format: `backend/src/v2/config`, `FromConfigMap`, `
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,6 @@ from components.contract.errors import ServiceError
 from components.storage.object_store import SCHEMES
 from pipeline_def.kubeflow.executor_input import artifacts_of
 from pipeline_def.kubeflow.kubernetes_api import Cluster
-from pipeline_def.kubeflow.step.executor_io import read_json
 
 _CONFIG_MAP = "kfp-launcher"  # It does not exist where everything has its default.
 _DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
@@ -38,8 +38,8 @@ def choose_endpoint(executor_input: Mapping[str, Any]) -> None:
 def noted_endpoint(executor_input: Mapping[str, Any]) -> str | None:
     """Return the URL of the store that KFP has noted with an artifact."""
     for artifact in artifacts_of(executor_input):
-        note = artifact.get("metadata", {}).get("store_session_info")
-        if url := _url(read_json(note, "The artifact's store_session_info").get("Params")):
+        note = json.loads(artifact.get("metadata", {}).get("store_session_info") or "{}")
+        if url := _url(note.get("Params") or {}):
             return url
     return None
 
@@ -83,10 +83,10 @@ def _settings(provider: Mapping[str, Any], root: SplitResult) -> dict[str, Any]:
     return {**(provider.get("default") or {}), **next(overrides, {})}
 
 
-def _url(settings: object) -> str | None:
+def _url(settings: Mapping[str, Any]) -> str | None:
     """Return the URL that KFP's settings `endpoint` and `disableSSL` stand for."""
-    endpoint = str(settings.get("endpoint") or "") if isinstance(settings, Mapping) else ""
-    if not isinstance(settings, Mapping) or not endpoint:
+    endpoint = str(settings.get("endpoint") or "")
+    if not endpoint:
         return None
     plain = str(settings.get("disableSSL", "")).lower() == "true"
     return endpoint if "://" in endpoint else f"http{'' if plain else 's'}://{endpoint}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -83,13 +82,11 @@ def test_types_are_restored_and_uris_are_local() -> None:
         "minio://", "/minio/"
     )
     assert examples["name"] == "7"
+    # The launcher's own outputs are dropped.
+    assert set(prepared["outputs"]["artifacts"]) == {"model"}
     [model] = prepared["outputs"]["artifacts"]["model"]["artifacts"]
     assert model["uri"].startswith("/minio/mlpipeline/")
     assert model["name"] == model["uri"]
-
-
-def test_the_launchers_own_outputs_are_dropped() -> None:
-    assert set(prepare_input(given(), TRAINER)["outputs"]["artifacts"]) == {"model"}
 
 
 def test_direct_steps_keep_remote_uris() -> None:
@@ -242,19 +239,14 @@ def test_unknown_recipe() -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"resolved": "{"}, "The parameter resolved is not as it was compiled"),
-        ({"resolved": "[]"}, None),
-        ({"resolved": "[1]"}, "it is \\[1\\]"),
-        ({"training_epochs": 3.0}, "training_epochs of the run has no place in the property"),
-        ({"training_epochs": 3.0, "custom_config": "{"}, "JSONDecodeError"),
+        ({"resolved": "{"}, "JSONDecodeError"),
+        ({"training_epochs": 3.0}, "no place in the properties of Trainer"),
         ({"training_epochs": 3.0, "custom_config": "{}"}, "KeyError: 'training'"),
-        ({"training_epochs": 3.0, "custom_config": '{"training": 7}'}, "TypeError"),
         ({"training_epochs": float("inf"), "custom_config": EPOCHS}, "OverflowError"),
-        ({"other": 10**400}, "other is a number of 1329 bits"),
     ],
 )
-def test_values_that_do_not_fit_are_errors(parameters: dict[str, Any], said: str | None) -> None:
-    with pytest.raises(UserError, match=said) if said else contextlib.nullcontext():
+def test_values_that_do_not_fit_are_errors(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
         properties(**parameters)
 
 
