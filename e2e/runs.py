@@ -35,8 +35,8 @@ class Runner:
     def compile(self, image: str, data: str) -> None:
         """Compile for small images and few epochs."""
         small = ("--transform.size", "8", "--model.name", "cnn", "--training.epochs", "5")
-        where = ("--name", self.pipeline, "--image", image, "--data", data)
-        where += ("--output", str(self.spec))
+        where = ["--name", self.pipeline, "--image", image, "--data", data]
+        where += ["--output", str(self.spec)]
         self.commands.read(sys.executable, "kfp_runner.py", "compile", *where, *small)
 
     def run(self, name: str, **parameters: object) -> RunRecord:

@@ -95,7 +95,7 @@ def _set_run_values(given: Mapping[str, Any], interface: StepInterface) -> dict[
             # A value as compiled was not chosen for this run, so a recipe of the run may change it.
             if value != get_value(compiled.get(name), tuple(keys)):
                 properties[name] = set_value(properties.get(name), tuple(keys), value)
-        resolved = json.loads(values.get(RESOLVED_PARAMETER) or "{}")
+        resolved = json.loads(str(values.get(RESOLVED_PARAMETER) or "{}"))
     except ConfigurationError:
         raise
     except (LookupError, TypeError, ValueError, OverflowError) as error:
