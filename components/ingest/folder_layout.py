@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import json
-import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -122,36 +121,23 @@ def _join(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def is_archive(path: str) -> bool:
-    """Return whether a file is an archive, by its name."""
-    return path.lower().endswith(ARCHIVES)
-
-
 def explain_file(path: str) -> str:
     """Explain what to do with an archive or a table that is given as the folder."""
-    if not is_archive(path):
-        return (
-            f"{path} is a table, not a folder: give the folder of the images, and the table with "
-            f"--ingest.manifest {shlex.quote(path)}."
-        )
-    target = shlex.quote(path[: -len(next(s for s in ARCHIVES if path.lower().endswith(s)))])
-    unpack = {
-        ".zip": f"unzip {shlex.quote(path)} -d {target}",
-        ".7z": f"7z x {shlex.quote(path)} -o{target}",
-        ".rar": f"unrar x {shlex.quote(path)} {target}/",
-    }.get(os.path.splitext(path)[1].lower())
-    unpack = unpack or f"mkdir {target} && tar -xf {shlex.quote(path)} -C {target}"
-    return f"{path} is an archive: unpack it with `{unpack}`, and use the folder {target}."
+    if path.lower().endswith(ARCHIVES):
+        return f"{path} is an archive: unpack it, and give the folder of label folders."
+    return (
+        f"{path} is a table, not a folder: give the folder of the images, and the table with "
+        f"--ingest.manifest {shlex.quote(path)}."
+    )
 
 
 def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
     """Explain what to do with a folder without label folders; `loose` are the files in it."""
-    archives = [name for name in loose if is_archive(name)]
+    archives = [name for name in loose if name.lower().endswith(ARCHIVES)]
     pictures = [name for name in loose if name.lower().endswith(_PICTURES)]
     if pictures:
-        count = f"{len(pictures):,} image{'s' if pictures[1:] else ''}"
         return (
-            f"{folder} has {count} directly in it, but no label folders: move each image into a "
+            f"{folder} has images directly in it, but no label folders: move each image into a "
             f"folder named after its label, such as {folder}/cat/{pictures[0]}, or list the labels "
             f"in a table with the columns path and label: --ingest.manifest labels.csv."
         )

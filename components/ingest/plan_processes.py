@@ -39,8 +39,6 @@ thread ingests 6,000 small files; two processes ingest twice as many per second 
 # is done; a question to TensorFlow with the bytes of a file, to which a reply is expected.
 _DONE, _FAILED, _COUNT, _ASK = "done", "failed", "count", "ask"
 _REPORT_EVERY = 64
-# Added to the signal that killed a process, this is the server's exit status, as in a shell.
-_SIGNALED = 128
 
 
 def are_worth_it(job: IngestJob) -> bool:
@@ -101,7 +99,10 @@ class PlanProcesses:
             if kind == _COUNT:
                 self._job.count(value)
             else:
-                reply = _try(self._answer, *value)
+                try:
+                    reply = self._answer(*value)
+                except Exception as error:  # Any error rejects the file, as in this process.
+                    reply = _portable(error)
                 with self._explaining_end():
                     connection.send(reply)
 
@@ -112,7 +113,7 @@ class PlanProcesses:
             yield
         except (EOFError, OSError) as error:
             status = self._server.wait()
-            if abs(status) % _SIGNALED != signal.SIGKILL:
+            if status != -signal.SIGKILL:
                 raise RuntimeError(f"A process of ingest ended with status {status}.") from error
             raise ResourceError(
                 f"The system killed a process of ingest, probably because memory ran out: set "
@@ -127,13 +128,6 @@ class PlanProcesses:
         with contextlib.suppress(OSError):  # The server may end before it has read the job.
             self._input.close()
         self._server.wait()
-
-
-def _try(answer: Answer, question: Decoder, data: bytes) -> Any:
-    try:
-        return answer(question, data)
-    except Exception as error:  # Any error rejects the file, as it would in this process.
-        return _portable(error)
 
 
 def _portable(error: Exception) -> Exception:
@@ -161,7 +155,7 @@ def _start_server(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    """Fork a process for each socket; return 0, or tell by which signal a process was killed."""
+    """Fork a process for each socket; return 0, or end by the signal that killed a process."""
     job: IngestJob = pickle.load(sys.stdin.buffer)
     descriptors = set(map(int, arguments))
     # Keeps the garbage collector from touching, and thereby copying, what the forks share.
@@ -174,7 +168,7 @@ def _main(arguments: Sequence[str]) -> int:
     for _ in descriptors:
         status = os.waitstatus_to_exitcode(os.wait()[1])
         if status < 0:
-            return _SIGNALED - status
+            os.kill(os.getpid(), -status)
     return 0
 
 

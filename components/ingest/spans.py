@@ -26,8 +26,8 @@ class Span:
     folder: str
 
 
-def find_span(pattern: str, span: int | None = None, version: int | None = None) -> Span:
-    """Return the folder of `span`, or of the newest one, in its newest or given version.
+def find_span(pattern: str, span: int | None = None) -> Span:
+    """Return the newest version of `span`, or of the newest span.
 
     The placeholders are TFX's: `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, and also `{VERSION}`;
     `{SPAN:4}` has four digits. A folder without placeholders is span 0.
@@ -40,11 +40,7 @@ def find_span(pattern: str, span: int | None = None, version: int | None = None)
     _check_pattern(pattern, names, span)
     if not names:
         return Span(0, None, pattern)
-    found = sorted(
-        match
-        for match in _matches(pattern)
-        if span in (None, match.span) and version in (None, match.version)
-    )
+    found = sorted(match for match in _matches(pattern) if span in (None, match.span))
     if not found:
         wanted = f" with span {span}" if span is not None else ""
         raise DataError(f"No folder matches {pattern}{wanted}.")

@@ -104,14 +104,12 @@ def _probe_header(
     return probe_header(usable(whole), config)
 
 
-def try_images(
-    listing: Listing, config: IngestConfig, *, seconds: float, most: int = SAMPLE
-) -> Trial:
+def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Trial:
     """Decode at least one file of the sample, for about `seconds`, to estimate ingest."""
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in read_files(listing.root, _spread(listing.files, most), config):
+    for file, content in read_files(listing.root, _spread(listing.files, SAMPLE), config):
         count += 1
         try:
             probe = probe_image(usable(content), config)

@@ -20,9 +20,8 @@ from components.ingest.shard_plan import plan_shards
 from components.ingest.splits import MIN_SPLIT_IMAGES
 from components.ingest.survey import Survey, Trial, try_images
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import Recipe
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.first_look import describe, look
+from pipeline_def.local.first_look import FirstLook, describe, look
 
 _BAR_WIDTH = 40
 _LEAST_LABEL = 10
@@ -49,11 +48,10 @@ def inspect(config: Config) -> None:
     seen = look(listing, config)
     survey = seen.survey
     trial = try_images(listing, config.ingest, seconds=_SECONDS)
-    facts = _facts(listing, survey, seen.config, seen.recipe)
+    facts = _facts(listing, seen, trial)
     if listing.root != config.data:
         print_whole(console, "Folder", listing.root)
-    rows = (*describe(listing, examples=_EXAMPLES), *facts, *_estimates(listing, trial, config))
-    for name, text in rows:
+    for name, text in (*describe(listing, examples=_EXAMPLES), *facts):
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
@@ -65,13 +63,15 @@ def inspect(config: Config) -> None:
 
 def _print_labels(console: Console, listing: Listing) -> None:
     """Draw a bar per label and split, the most frequent labels first."""
+    # The number and the longest bar take the rest of the line.
+    room = max(_LEAST_LABEL, console.width - _BAR_WIDTH - 16) if console.is_terminal else 1000
     for split, counts in listing.labels_per_split().items():
         console.print(Text(make_printable(split or "images"), "bold"))
         largest = max(counts.values())
         shown = [
             (make_printable(label), count) for label, count in counts.most_common(_MOST_LABELS)
         ]
-        width = min(max(cell_len(label) for label, _ in shown), _room_for_labels(console))
+        width = min(max(cell_len(label) for label, _ in shown), room)
         for label, count in shown:
             bar = "█" * max(1, round(_BAR_WIDTH * count / largest))
             name = Text(label)
@@ -82,14 +82,8 @@ def _print_labels(console: Console, listing: Listing) -> None:
             console.print(f"  … and {len(counts) - _MOST_LABELS:,} more")
 
 
-def _room_for_labels(console: Console) -> int:
-    """Return the width of a line without the number and the longest bar."""
-    return max(_LEAST_LABEL, console.width - _BAR_WIDTH - 16) if console.is_terminal else 1000
-
-
-def _facts(
-    listing: Listing, survey: Survey, config: Config, recipe: Recipe
-) -> Iterator[tuple[str, str]]:
+def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[str, str]]:
+    survey, config = seen.survey, seen.config
     size = sum(file.size for file in listing.files)
     labels = {file.label for file in listing.files}
     yield "Files", f"{len(listing.files):,} in {len(labels):,} classes, {_bytes(size)}"
@@ -103,12 +97,15 @@ def _facts(
     yield "Sample", f"sizes and formats are from {survey.sampled:,} files"
     side = config.transform.size
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
-    yield "Recipe", str(recipe)
+    yield "Recipe", str(seen.recipe)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
     hashed = {split for label in labels for split in listing.fractions_of(label)}
     names = {"hash": " and ".join(sorted(hashed))}
     yield "Shards", ", ".join(f"{names.get(g, g)}: {count}" for g, count in groups.items())
+    seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
+    written = _bytes(size * trial.stored_fraction)
+    yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
 
 
 def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
@@ -121,22 +118,12 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:
+        # Half the width of the widest 95% confidence interval.
+        half_interval = 0.98 / math.sqrt(max(evaluated, 1))
         yield (
             f"the model will be evaluated on about {evaluated:,} images, so the accuracy will be "
-            f"known only to ± {_half_interval(evaluated):.2f}: use {MIN_SPLIT_IMAGES} or more"
+            f"known only to ± {half_interval:.2f}: use {MIN_SPLIT_IMAGES} or more"
         )
-
-
-def _half_interval(images: int) -> float:
-    """Return half the width of the widest 95% confidence interval of an accuracy."""
-    return 0.98 / math.sqrt(max(images, 1))
-
-
-def _estimates(listing: Listing, trial: Trial, config: Config) -> Iterator[tuple[str, str]]:
-    size = sum(file.size for file in listing.files)
-    seconds = len(listing.files) / (trial.images_per_second * config.ingest.workers)
-    written = _bytes(size * trial.stored_fraction)
-    yield "Ingest", f"about {written} to write and {format_duration(seconds)} to check the images"
 
 
 def _range(values: tuple[int, ...]) -> str:

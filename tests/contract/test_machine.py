@@ -32,11 +32,6 @@ MEMORY = {
         },
         1500,
     ),
-    "version 2, the inner of two limits is the tighter one": (
-        "0::/pod/container",
-        {"pod/container/memory.max": f"{700 * MIB}", "pod/memory.max": f"{2000 * MIB}"},
-        700,
-    ),
     "version 1, the path is the host's": (
         "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc",
         {
@@ -55,11 +50,6 @@ MEMORY = {
         },
         900,
     ),
-    "both, as systemd mounts them": (
-        "4:memory:/a\n0::/a",
-        {"memory/a/memory.limit_in_bytes": f"{600 * MIB}", "unified/a/memory.max": "max"},
-        600,
-    ),
     "more in use than is allowed": (
         "0::/",
         {"memory.max": f"{100 * MIB}", "memory.current": f"{200 * MIB}"},
@@ -70,18 +60,11 @@ MEMORY = {
 CPUS = {
     "no container": ("0::/user.slice", {}, 8),
     "version 2, no quota": ("0::/", {"cpu.max": "max 100000"}, 8),
-    "version 2, half a CPU is one thread": ("0::/", {"cpu.max": "50000 100000"}, 1),
     "version 2, two and a half CPUs are three threads": ("0::/", {"cpu.max": "250000 100000"}, 3),
     "version 2, the pod's quota is the tighter one": (
         "0::/pod/container",
         {"pod/container/cpu.max": "600000 100000", "pod/cpu.max": "200000 100000"},
         2,
-    ),
-    "version 2, a quota above the CPUs that there are": ("0::/", {"cpu.max": "9900000 100000"}, 8),
-    "version 1": (
-        "3:cpu,cpuacct:/docker/abc",
-        {"cpu,cpuacct/cpu.cfs_quota_us": "400000", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
-        4,
     ),
     "version 1, mounted by the controller's name, nested": (
         "3:cpuacct,cpu:/pod/container",

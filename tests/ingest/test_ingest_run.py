@@ -99,21 +99,6 @@ def test_given_splits_are_kept_and_leaks_are_counted(tmp_path: Path) -> None:
     assert leak["splits"] == ["eval", "train"]
 
 
-def test_groups_of_a_manifest_stay_together(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "images", each=30)
-    manifest = tmp_path / "manifest.csv"
-    rows = [f"{p},{p[: p.index('/')]},film {int(p[-8:-5].strip('/.')) // 5}" for p in paths(folder)]
-    manifest.write_text("\n".join(["path,label,group", *rows]))
-    splits = {"train": 0.5, "eval": 0.5}
-    config = dataclasses.replace(HEADER, manifest=str(manifest), splits=splits)
-    made = ingest(folder, tmp_path / "out", config)
-    films: dict[str, set[str]] = {}
-    for row, split in zip(rows, made.splits_of(*paths(folder)), strict=True):
-        films.setdefault(row.rpartition(",")[2], set()).add(split)
-    assert all(len(splits) == 1 for splits in films.values())
-    assert set.union(*films.values()) == {"train", "eval"}
-
-
 def test_an_earlier_attempt_leaves_nothing(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=10)
     for name in ("Split-train/data_tfrecord-00009-of-00010", "index.json", ".unfinished/x"):

@@ -37,14 +37,6 @@ def test_ignored_and_loose_files_are_listed_as_skipped(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["a b.jpg", "новый.jpg", "100%2e.jpg", "line\nbreak", "-rf", "#1?"]
-)
-def test_odd_file_names(tmp_path: Path, name: str) -> None:
-    listing = list_images(str(touch(tmp_path, f"cat/{name}", "dog/1.jpg")))
-    assert listing.files[0].path == f"cat/{name}"
-
-
 def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
     outside = touch(tmp_path / "outside", "2.jpg", "deep/3.jpg")
     images = touch(tmp_path / "images", "cat/1.jpg", "dog/1.jpg")

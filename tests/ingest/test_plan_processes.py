@@ -26,8 +26,9 @@ from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import ingest_listing
 from components.ingest.listing import list_source
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
-from components.ingest.plan_work import IngestJob, write_plan
+from components.ingest.plan_work import IngestJob
 from components.ingest.stratification import SplitRule
+from tests.ingest.plain import write_all
 from tests.pictures import encode, picture, write_folder
 from tests.processes import find_children, wait_for_end
 
@@ -75,11 +76,6 @@ def ingest(
     return {str(p.relative_to(target)): p.read_bytes() for p in target.rglob("*") if p.is_file()}
 
 
-def write_here(numbers: Sequence[int], job: IngestJob) -> None:
-    for number in numbers:
-        write_plan(number, job)
-
-
 def test_processes_write_the_same_bytes_and_report_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +92,7 @@ def test_processes_write_the_same_bytes_and_report_progress(
     (folder / "red" / "broken.jpg").write_bytes(b"no image")
     odd = encode(picture(0), "JPEG", exif=b"Exif\0\0" + TWICE)
     (folder / "red" / "odd.jpg").write_bytes(odd)
-    expected = ingest(folder, tmp_path / "here", write_here)
+    expected = ingest(folder, tmp_path / "here", write_all)
     assert b"an odd number of bytes" in expected["rejects/rejects.jsonl"]
     assert b' bytes"}' in expected["rejects/rejects.jsonl"]
     ASKED.clear()
@@ -152,17 +148,9 @@ def wait_for_forks(pid: int) -> list[int]:
     return found
 
 
-WORTH_IT: dict[str, tuple[dict[str, object], bool]] = {
-    "many files": ({}, True),
-    "too few to start a process for": ({"total": plan_processes.MIN_FILES - 1}, False),
-    "one thread is asked for": ({"config": IngestConfig(threads=1)}, False),
-    "a bucket is waited for": ({"folder": "gs://bucket/images"}, False),
-    "TensorFlow writes to a bucket": ({"examples_uri": "gs://bucket/out"}, False),
-}
-
-
-@pytest.mark.parametrize(("changes", "expected"), WORTH_IT.values(), ids=WORTH_IT.keys())
-def test_when_processes_are_worth_it(
-    tmp_path: Path, changes: dict[str, object], expected: bool
-) -> None:
-    assert are_worth_it(job_in(tmp_path, **changes)) is expected
+def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_path: Path) -> None:
+    assert are_worth_it(job_in(tmp_path))
+    assert not are_worth_it(job_in(tmp_path, total=plan_processes.MIN_FILES - 1))
+    assert not are_worth_it(job_in(tmp_path, config=IngestConfig(threads=1)))
+    assert not are_worth_it(job_in(tmp_path, folder="gs://bucket/images"))
+    assert not are_worth_it(job_in(tmp_path, examples_uri="gs://bucket/out"))
