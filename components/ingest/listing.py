@@ -182,12 +182,11 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
     excluded, notes = _exclude([*(entry.path for entry in found), *rows], config.exclude)
     rows = {path: row for path, row in rows.items() if path not in excluded}
     names = {row.split for row in rows.values() if row.split}
-    for name in sorted(names):
-        if not is_split_name(name):
-            raise DataError(
-                f"The manifest has a split named {name!r}: use only letters, digits, - and _."
-            )
-    splits = {name: split_of_name(name) or name for name in names}
+    splits = {name: split_of_name(name) or name for name in sorted(names)}
+    if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
+        raise DataError(
+            f"The manifest has a split named {wrong[0]!r}: use only letters, digits, - and _."
+        )
     entries = {entry.path: entry for entry in found if not entry.problem}
     files = []
     for path, (label, split, group) in rows.items():
