@@ -62,49 +62,40 @@ class Cluster:
         """Return the pod that this process runs in; its host name is its name."""
         name = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
         found = self._get(f"{self._core}/pods/{name}", f"read its own pod {name}")
+        if found is None:
+            raise ServiceError(f"{self.address} knows no pod {name}, in which this step runs.")
         account = found["spec"].get("serviceAccountName", "default")
         return Pod(name, self.namespace, found["metadata"]["uid"], account)
 
     def config_map(self, name: str) -> dict[str, str]:
         """Return the data of a config map in the pod's namespace; empty if it does not exist."""
-        try:
-            found = self._get(f"{self._core}/configmaps/{name}", f"read the config map {name}")
-        except _Missing:
-            return {}
-        return dict(found.get("data") or {})
+        found = self._get(f"{self._core}/configmaps/{name}", f"read the config map {name}")
+        return dict((found or {}).get("data") or {})
 
     def create_job(self, job: Manifest) -> None:
         """Create a TFJob."""
-        try:
-            self._request("POST", self._jobs, "create a TFJob", body=job)
-        except _Missing:
+        if self._request("POST", self._jobs, "create a TFJob", body=job) is None:
             raise ServiceError(
                 "The cluster does not know TFJobs (404), which several workers need: install "
                 "Kubeflow's training-operator, or set kubeflow.workers to 1."
-            ) from None
+            )
 
     def job(self, name: str) -> Manifest | None:
         """Return a TFJob; None if it does not exist."""
-        try:
-            return self._get(f"{self._jobs}/{name}", f"read the TFJob {name}")
-        except _Missing:
-            return None
+        return self._get(f"{self._jobs}/{name}", f"read the TFJob {name}")
 
     def delete_job(self, name: str) -> bool:
         """Delete a TFJob and its pods; return whether it existed."""
         # Foreground: the job exists until its pods are gone.
         query = {"propagationPolicy": "Foreground"}
-        try:
-            self._request("DELETE", f"{self._jobs}/{name}", f"delete the TFJob {name}", query)
-        except _Missing:
-            return False
-        return True
+        path, action = f"{self._jobs}/{name}", f"delete the TFJob {name}"
+        return self._request("DELETE", path, action, query) is not None
 
     def job_pods(self, job: str) -> list[Manifest]:
         """Return the pods of a TFJob."""
         query = {"labelSelector": f"training.kubeflow.org/job-name={job}"}
         found = self._get(f"{self._core}/pods", f"list the pods of {job}", query)
-        return list(found.get("items", []))
+        return list((found or {}).get("items", []))
 
     def log(self, pod: str, *, since: str = "", lines: int = 0) -> list[str]:
         """Return log lines of a pod, each preceded by its time; [] until the pod has a log.
@@ -115,10 +106,7 @@ class Cluster:
         query = {"timestamps": "true", "sinceTime": since, "tailLines": str(lines or "")}
         chosen = {name: value for name, value in query.items() if value}
         path = f"{self._core}/pods/{pod}/log"
-        try:
-            text = self._request("GET", path, f"read the log of {pod}", chosen)
-        except (_Missing, _NotStarted):
-            return []
+        text = self._request("GET", path, f"read the log of {pod}", chosen) or ""
         # Not splitlines(): a progress bar has carriage returns within a line.
         return [line for line in text.split("\n") if line]
 
@@ -130,9 +118,9 @@ class Cluster:
     def _jobs(self) -> str:
         return f"/apis/{TF_JOB_API}/namespaces/{self.namespace}/tfjobs"
 
-    def _get(self, path: str, action: str, query: dict[str, str] | None = None) -> Manifest:
-        found: Manifest = json.loads(self._request("GET", path, action, query))
-        return found
+    def _get(self, path: str, action: str, query: dict[str, str] | None = None) -> Manifest | None:
+        text = self._request("GET", path, action, query)
+        return None if text is None else json.loads(text)
 
     def _request(
         self,
@@ -141,8 +129,11 @@ class Cluster:
         action: str,
         query: dict[str, str] | None = None,
         body: Manifest | None = None,
-    ) -> str:
-        """Return the text of the response; `action` completes "could not <action>"."""
+    ) -> str | None:
+        """Return the text of the response; None for an object or a log that does not exist yet.
+
+        `action` completes "could not <action>".
+        """
         import urllib3
 
         # Kubernetes renews the token, so it is read for every request.
@@ -158,29 +149,17 @@ class Cluster:
             except urllib3.exceptions.HTTPError as error:
                 reason = one_line(str(error), token)
                 raise Unreachable(f"{self.address} could not {action} ({reason}).") from None
-        text = response.data.decode("utf-8", "replace")
-        if response.status >= 300:
-            raise self._error(response.status, action, one_line(_message(text), token))
-        return text
-
-    def _error(self, status: int, action: str, message: str) -> ServiceError:
-        if status == 404:
-            return _Missing(f"{self.address} could not {action} ({status}: {message}).")
-        if status == 400 and "waiting to start" in message:
-            return _NotStarted(message)
+        status, text = response.status, response.data.decode("utf-8", "replace")
+        if status < 300:
+            return text
+        if status == 404 or (status == 400 and "waiting to start" in text):
+            return None
         rights = (
             f"give the step's service account in the namespace {self.namespace} the role in "
             "docs/how-to/kubeflow.md, section Several workers"
         )
-        return refusal(self.address, status, action, message, rights=rights)
-
-
-class _Missing(ServiceError):
-    """The object does not exist."""
-
-
-class _NotStarted(ServiceError):
-    """The pod has no log yet."""
+        message = one_line(_message(text), token)
+        raise refusal(self.address, status, action, message, rights=rights)
 
 
 def _message(text: str) -> str:

@@ -73,13 +73,10 @@ class RunFollower:
                 self._view = read()
                 break
             except Unreachable as error:
-                reason = str(error).rstrip(".")
-            if failures == _FAILED_POLLS:
-                raise Unreachable(
-                    f"{reason}; {failures + 1} polls in a row failed, but the run continues."
-                )
-            if failures == 0:
-                self.write(f"{reason}. The run continues; retrying every {self.interval:g} s.")
+                if failures == _FAILED_POLLS:
+                    raise
+                if failures == 0:
+                    self.write(f"{error} The run continues; retrying every {self.interval:g} s.")
             time.sleep(self.interval)
         self.see(self._view)
         self._write_changes()

@@ -109,8 +109,8 @@ def _task_view(task: Any) -> TaskView:
 @contextlib.contextmanager
 def _one_sentence_errors(location: Location, action: str) -> Iterator[None]:
     """Turn the library's errors into one sentence each, and silence its log."""
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError, TransportError
 
     service = f"Vertex AI in {location.region}, project {location.project},"
     # For a specification of TFX, the library enables its own log, so a level would not do.
@@ -118,18 +118,17 @@ def _one_sentence_errors(location: Location, action: str) -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         yield
-    except auth.TransportError:
-        raise Unreachable("Cannot reach Google's sign-in service: check the network.") from None
-    except auth.GoogleAuthError:
-        raise ConfigurationError(f"{service} needs credentials: {_RIGHTS}.") from None
-    except api.GoogleAPIError as error:
+    except GoogleAPIError as error:
         # A request whose retries ran out of time has no status.
         status = int(getattr(error, "code", None) or 504)
         message = one_line(getattr(error, "message", "") or str(error))
         raise refusal(service, status, action, message, rights=_RIGHTS) from None
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+    except TransportError as error:
+        raise Unreachable(f"{service} could not {action} ({one_line(str(error))}).") from None
+    except (GoogleAuthError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        advice = f": {_RIGHTS}" if isinstance(error, GoogleAuthError) else ""
         raise ConfigurationError(
-            f"Vertex AI cannot accept this run: {one_line(str(error))}."
+            f"{service} could not {action} ({one_line(str(error))}){advice}."
         ) from None
     finally:
         logging.disable(disabled)

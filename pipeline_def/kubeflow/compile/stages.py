@@ -98,20 +98,19 @@ def _pass_dependencies(definition: Spec, stage: _Stage, places: dict[str, str]) 
 
 def drop_implied(document: SpecDocument) -> None:
     """Drop dependencies that others imply: TFX lists everything upstream."""
-    before = {
-        task: {*definition.get("dependentTasks", ()), *_producers(document, task)}
+    producers = {task: set(_producers(document, task)) for task in document.tasks}
+    waits = {
+        task: producers[task] | set(definition.pop("dependentTasks", ()))
         for task, definition in document.tasks.items()
     }
+
+    def before(task: str) -> set[str]:
+        return waits[task].union(*map(before, waits[task]))
+
     for task, definition in document.tasks.items():
-        producers = set(_producers(document, task))
-        waits = [
-            other
-            for other in definition.pop("dependentTasks", [])
-            if other not in producers
-            and not any(_is_before(other, then, before) for then in before[task] - {other})
-        ]
-        if waits:
-            definition["dependentTasks"] = waits
+        implied = set().union(*map(before, waits[task]), producers[task])
+        if needed := sorted(waits[task] - implied):
+            definition["dependentTasks"] = needed
 
 
 def _producers(document: SpecDocument, task: str) -> Iterator[str]:
@@ -120,8 +119,3 @@ def _producers(document: SpecDocument, task: str) -> Iterator[str]:
             for reference in source.values():
                 if isinstance(reference, dict) and "producerTask" in reference:
                     yield reference["producerTask"]
-
-
-def _is_before(task: str, then: str, before: dict[str, set[str]]) -> bool:
-    """Return whether `task` runs before `then`, directly or not."""
-    return task in before[then] or any(_is_before(task, one, before) for one in before[then])
