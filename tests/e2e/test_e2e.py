@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,6 @@ from e2e.store import Store
 from pipeline_def.runs.record import Process, RunRecord, Step
 from pipeline_def.runs.recorder import Recorder
 from tests.nodes import NODES
-from tests.report.browser import find_chromium
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 
 ROOT = Path(__file__).parents[2]
@@ -100,29 +98,6 @@ def test_the_store_of_the_release_is_found() -> None:
         assert cluster.read_keys(commands) == (ACCESS_KEY, SECRET_KEY)
     with pytest.raises(Failure, match="No object store among the services ml-pipeline"):
         cluster.find_store(Recorded(services="service/ml-pipeline"))
-
-
-@pytest.mark.slow
-def test_a_port_is_forwarded_as_long_as_it_is_needed(tmp_path: Path) -> None:
-    # A stand-in for kubectl: a server on the requested port.
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text('#!/bin/sh\nexec python3 -m http.server "${5%%:*}" --bind 127.0.0.1\n')
-    kubectl.chmod(0o755)
-    commands = Commands({"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin"})
-    started: list[subprocess.Popen[bytes]] = []
-    start = commands.start
-
-    class Kept(Commands):
-        def start(self, *words: str) -> subprocess.Popen[bytes]:
-            started.append(start(str(kubectl), *words[1:]))
-            return started[-1]
-
-    with cluster.forward(Kept(commands.env), "ml-pipeline-ui", 80) as url:
-        cluster.wait_for(url, seconds=5)
-        assert started[0].poll() is None
-    assert started[0].poll() is not None
-    with pytest.raises(Failure, match="Nothing answers at"):
-        cluster.wait_for(url, seconds=0.3)
 
 
 @pytest.fixture
@@ -280,18 +255,6 @@ def test_everything_is_run_in_order(tmp_path: Path) -> None:
         "broken-images",
         "mend_images",
     ]
-
-
-@pytest.mark.skipif(find_chromium() is None, reason="needs Chromium")
-@pytest.mark.slow
-def test_pictures_of_the_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenario, "_DRAWN", 3)
-    (tmp_path / "index.html").write_text("<p>data transform train evaluate report push</p>")
-    url = (tmp_path / "index.html").as_uri()
-    picture = scenario.photograph(url, tmp_path, words=runs.STAGES, name="graph")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(Failure, match="does not show first"):
-        scenario.photograph(url, tmp_path, words=["first"], name="runs")
 
 
 def test_the_command_line_and_the_workflow(

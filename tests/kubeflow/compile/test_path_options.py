@@ -43,7 +43,9 @@ def options(folder: str) -> Iterator[str]:
 
 def test_every_option_that_names_a_place_is_opened_by_a_step_or_needs_none() -> None:
     texts = {name: option.text for name, option in list_options().items()}
-    named = {name for name, text in texts.items() if re.search(r"\bURL\b|^(Local f|F)older\b", text)}
+    named = {
+        name for name, text in texts.items() if re.search(r"\bURL\b|^(Local f|F)older\b", text)
+    }
     assert FILES.keys() == OPENED
     assert named == OPENED | ELSEWHERE
 

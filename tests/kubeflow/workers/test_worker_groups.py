@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.workers import check_workers
 from pipeline_def.kubeflow.specification import Spec, Target
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
-from tests.kubeflow.conftest import compile_file
 
 ROOT = "gs://bucket/root"
 STEPS = {
@@ -85,26 +82,6 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
 def test_one_worker_is_the_step_itself(compiled: list[Spec]) -> None:
     assert interface(compiled[0]).workers is None
     assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "printed", "executor"),
-    [
-        ("oss", "in a TFJob", "tfx.components.trainer.executor.GenericExecutor"),
-        ("vertex", "in a custom job", "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"),
-    ],
-)
-def test_examples_of_the_docs_compile(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, printed: str, executor: str
-) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "how-to" / "kubeflow.md").read_text()
-    blocks = re.findall(r"```yaml\n(kubeflow:[^`]*  workers:[^`]*)```", text)
-    (tmp_path / "cluster.yaml").write_text(blocks[("oss", "vertex").index(target)])
-    argv = ("--config", str(tmp_path / "cluster.yaml"), "--target", target)
-    [spec] = compile_file(tmp_path / "pipeline.yaml", *argv)
-    assert f"4 workers train together {printed}." in capsys.readouterr().out
-    assert interface(spec).executor == executor
 
 
 def test_on_vertex_the_step_starts_a_custom_job() -> None:
