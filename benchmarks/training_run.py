@@ -134,7 +134,7 @@ def _measure_training(task: Task) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, TrainingLog(f"{folder}/logs") as log:
         history = loop.fit(
             lambda *_: task.batches(), task.evaluation, log=log, checkpoint_dir=f"{folder}/ckpt"
-        )
+        ).history
     return {
         "images_per_second": _settled(history[RATE]),
         "wait_share": _settled(history[INPUT_WAIT_FRACTION]),

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+OWN_NETWORKS = ("cnn", "resnet9")
+"""Networks of this repository, for small images, which have no ImageNet weights."""
+
+LARGE_NETWORK = 1_000_000
+"""Weights from which a network needs many images, or pretrained weights."""
+
 SMALL_SIDE = 64
 """Pixels; smaller images suit networks that keep the resolution in their first layers."""
 

@@ -123,6 +123,17 @@ class PredictedImage:
         return self.label == self.predicted
 
 
+class TrainedPhase(NamedTuple):
+    """A phase of training, as `training.json` describes it."""
+
+    name: str
+    """train, head or fine_tune."""
+    epochs: int
+    diverged: bool = False
+    on_features: bool = False
+    """Whether it read features from memory instead of images."""
+
+
 class KeptEpoch(NamedTuple):
     """The epoch whose weights were kept."""
 
@@ -163,6 +174,9 @@ class ReportFacts:
     history: Mapping[str, Sequence[float]]
     """Metric → its value in every epoch, including `input_wait_fraction`."""
     comparison: Comparison
+    phases: tuple[TrainedPhase, ...] = ()
+    input_advice: str = ""
+    """What to change if training waited for its input."""
     model: ExportedModel = field(default_factory=ExportedModel)
     scaling: Scaling | None = None
     samples: tuple[ClassSample, ...] = ()
@@ -204,6 +218,8 @@ class ReportFacts:
         """The first of the best epochs; None if the history does not tell."""
         metric = self.header.config.get("training", {}).get("metric", "loss")
         values = np.array(self.history.get(f"val_{metric}", ()), np.float64)
+        # A network whose loss is NaN still has an accuracy, that of predicting the first class.
+        values[~np.isfinite(np.array(self.history.get("val_loss", values), np.float64))] = math.nan
         if not np.isfinite(values).any():
             return None
         best = int(np.nanargmin(values) if metric == "loss" else np.nanargmax(values))

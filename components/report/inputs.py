@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from components.contract.model_files import HISTORY_FILE, MODEL_FILE, TRAINING_FILE
+from components.contract.model_files import HISTORY_FILE, INPUT_FILE, MODEL_FILE, TRAINING_FILE
 from components.contract.progress import report_progress
 from components.contract.properties import (
     BASELINE_PROPERTY,
@@ -32,7 +32,7 @@ from components.evaluation.prediction_file import read_predictions
 from components.evaluation.verdict import read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
-from components.report.facts import ExportedModel, ReportFacts, RunHeader
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
 from components.storage.artifact_files import open_file
 from components.validation.findings import read_anomalies
@@ -72,9 +72,14 @@ def gather_facts(
         files=_read_json(given["rejects"].uri, SUMMARY_FILE),
         anomalies=read_anomalies(given["anomalies"]),
         history=_read_json(given["model_run"].uri, HISTORY_FILE),
+        phases=tuple(
+            TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
+            for phase in training.get("phases", ())
+        ),
+        input_advice=_read_optional(given["model_run"].uri, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
-        model=_read_model(given["model_run"].uri),
+        model=ExportedModel(**_read_optional(given["model_run"].uri, MODEL_FILE)),
         lite=read_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
@@ -129,13 +134,12 @@ def _find_versions() -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
 
 
-def _read_model(model_run_uri: str) -> ExportedModel:
-    """Read the size of the model, if the training code wrote it."""
+def _read_optional(folder: str, name: str) -> dict[str, Any]:
+    """Read a file, or return nothing if the training code did not write it."""
     try:
-        size = _read_json(model_run_uri, MODEL_FILE)
+        return _read_json(folder, name)
     except FileNotFoundError:
-        return ExportedModel()
-    return ExportedModel(size["parameters"], size["bytes"])
+        return {}
 
 
 def _read_json(folder: str, name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from components.evaluation.metrics.classification_metrics import Comparison, Mod
 from components.evaluation.metrics.curves import Roc
 from components.evaluation.metrics.intervals import Interval
 from components.report.facts import ReportFacts
-from components.report.findings import examine
+from components.report.findings.examination import examine
 
 METRICS_FILE = "metrics.json"
 

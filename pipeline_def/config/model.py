@@ -19,9 +19,7 @@ from components.contract.configuration import (
 )
 from components.contract.error_messages import did_you_mean
 from components.contract.model_files import LiteKind
-
-OWN_NETWORKS = ("cnn", "resnet9")
-"""Networks of this repository, for small images."""
+from components.contract.rules_of_thumb import OWN_NETWORKS
 
 NATIVE_SIZES = {
     "mobilenet_v2": 224,

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, SMALL_SIDE
+from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
+from pipeline_def.config.model import NATIVE_SIZES, ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
 # A rule of thumb, not measured.

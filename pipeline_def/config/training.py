@@ -109,8 +109,9 @@ class TrainingConfig:
     CPU. mirrored: all GPUs of this machine. gpu: the first GPU."""
 
     deterministic: bool | None = None
-    """Same seed, same weights bit for bit. Unset: on for CPU; off for accelerators, where it is
-    slower and some operations do not support it."""
+    """Same seed, same weights: bit for bit with cnn; on several CPU threads, larger networks may
+    differ in the last bits. Unset: on for CPU; off for accelerators, where it is slower and some
+    operations do not support it."""
 
     steps_per_call: Count = 0
     """Training steps that run on the device before control returns to Python. 0: about as many as

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import tf_keras
 
 from components.contract.errors import ModelError
-from pipeline_def.config.model import OWN_NETWORKS, ModelConfig
+from components.contract.rules_of_thumb import OWN_NETWORKS
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.applications import APPLICATIONS
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, weighted_layers

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.errors import ModelError
+from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
-from pipeline_def.config.model import NATIVE_SIZES, OWN_NETWORKS, ModelConfig
+from pipeline_def.config.model import NATIVE_SIZES, ModelConfig
 
 if TYPE_CHECKING:
     import numpy as np

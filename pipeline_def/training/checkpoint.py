@@ -55,8 +55,12 @@ class Progress:
     """From 1 on; 0 while no epoch had a finite loss on the eval split."""
     best_weights: list[Any] = field(default_factory=list)
     """Weights at the end of that epoch, as Keras's `get_weights` returns them."""
+    diverged: bool = False
+    """Whether training has stopped because the network no longer computes finite numbers."""
     steps: int = 0
     """Steps done in the current epoch."""
+    steps_per_epoch: int = 0
+    """Steps of a whole epoch, which depend on the number of replicas; 0 before the first step."""
     seconds: float = 0.0
     """Duration of these steps."""
     waited: float = 0.0
@@ -71,6 +75,14 @@ class Progress:
     def epochs_since_best(self) -> int:
         """Number of epochs since the best one."""
         return self.epochs - self.best_epoch
+
+    def fit_epoch(self, steps: int) -> bool:
+        """Continue in epochs of `steps` steps; return whether they had another number before."""
+        before, self.steps_per_epoch = self.steps_per_epoch, steps
+        changed = before not in (0, steps)
+        if changed:
+            self.steps = self.steps * steps // before
+        return changed
 
     def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
         """Record the metrics of an epoch, and the weights if they are the best so far."""

@@ -8,20 +8,24 @@ of them in one call.
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from components.contract.errors import ModelError
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.contract.progress import report_epoch, report_progress
-from pipeline_def.training.checkpoint import Checkpoints, Progress, remove_checkpoints
-from pipeline_def.training.distribution.workers import is_chief, mean_of_workers, sync_replicas
+from pipeline_def.training.checkpoint import Checkpoints, Progress
+from pipeline_def.training.distribution.workers import mean_of_workers, sync_replicas
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.steps.step import Step
 from pipeline_def.training.steps.step_loop import Pace, StepLoop
+
+_LOGGER = logging.getLogger(__name__)
 
 # The first steps are slower than the others: they trace the graph and fill buffers.
 _PROFILE_AFTER = 10
@@ -32,7 +36,7 @@ batches, one for each replica and step."""
 
 
 class TrainingLoop:
-    """Trains a model, and leaves it with the weights of the best epoch."""
+    """Trains a model, and leaves it with the weights of the best epoch, if its loss is finite."""
 
     def __init__(self, step: Step) -> None:
         """Repeat `step`, made in the scope of the current `tf.distribute.Strategy`."""
@@ -57,8 +61,10 @@ class TrainingLoop:
         *,
         log: TrainingLog,
         checkpoint_dir: str,
-    ) -> dict[str, list[float]]:
+    ) -> Progress:
         """Train from the latest checkpoint, if any; a completed training runs no further step.
+
+        Training that diverges stops at once, with an epoch whose metrics on the eval split are NaN.
 
         Args:
             read: returns the training batches.
@@ -67,29 +73,28 @@ class TrainingLoop:
             checkpoint_dir: keeps the last checkpoint until the model is exported.
 
         Returns:
-            Metric → its value in every epoch: `loss` as minimized, `accuracy` and
+            The completed training. Its history has `loss` as minimized, `accuracy` and
             `balanced_accuracy` on the augmented training images; `val_loss`, the plain
             cross-entropy, `val_accuracy` and `val_balanced_accuracy` on the eval split, with the
             averaged weights if `training.ema` is on; `images_per_second`; `input_wait_fraction`,
             the fraction of step time spent waiting for input; the last `learning_rate`.
-
-        Raises:
-            ModelError: the eval loss was not finite in any epoch.
         """
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
+        if progress.fit_epoch(self._steps):
+            _LOGGER.warning(
+                "The number of replicas has changed, so epochs have %d steps now: training resumes "
+                "at about the same image, and its weights will differ.",
+                self._steps,
+            )
+            # The learning rate follows from it.
+            self._step.optimizer.iterations.assign(self._steps_done(progress))
         if not self._is_over(progress):
             self._train(read, evaluation(), checkpoints, log)
-        if not progress.best_epoch:
-            if is_chief(self._strategy):
-                remove_checkpoints(checkpoint_dir)
-            raise ModelError(
-                f"The loss on the eval split was not finite in any of {progress.epochs} epochs: "
-                f"lower training.learning_rate, which is {self._config.learning_rate:g}."
-            )
-        self._step.model.set_weights(progress.best_weights)
-        return progress.history
+        if progress.best_epoch:
+            self._step.model.set_weights(progress.best_weights)
+        return progress
 
     def _make_checkpoints(self, directory: str) -> Checkpoints:
         step = self._step
@@ -119,7 +124,7 @@ class TrainingLoop:
         evaluation = self._strategy.experimental_distribute_dataset(evaluation)
         while not self._is_over(progress):
             self._run_steps(batches, progress, log)
-            over = progress.steps == self._steps
+            over = progress.diverged or progress.steps == self._steps
             if over:
                 self._end_epoch(evaluation, progress, log)
             if over or (every and self._steps_done(progress) % every == 0):
@@ -127,7 +132,7 @@ class TrainingLoop:
 
     def _is_over(self, progress: Progress) -> bool:
         out_of_patience = progress.epochs_since_best >= self._config.patience
-        return out_of_patience or progress.epochs >= self._config.epochs
+        return progress.diverged or out_of_patience or progress.epochs >= self._config.epochs
 
     def _steps_done(self, progress: Progress) -> int:
         return progress.epochs * self._steps + progress.steps
@@ -144,6 +149,8 @@ class TrainingLoop:
         progress.steps += count
         progress.seconds += seconds
         progress.waited += steps.waited
+        # Loss scaling repairs an overflow, unless it has reached statistics of normalization.
+        progress.diverged = not math.isfinite(steps.losses[-1]) and not self._is_finite()
         log.write_steps(first, {"learning_rate": steps.learning_rates, "loss": steps.losses})
         if self._step.augmentation and first + count == self._steps:
             log.write_images(steps.images)
@@ -168,7 +175,8 @@ class TrainingLoop:
         step = self._step
         sync_replicas(step.model.variables, self._strategy)
         with step.average.in_place() if step.average else contextlib.nullcontext():
-            for images, labels in evaluation:
+            # Metrics of no images are NaN.
+            for images, labels in () if progress.diverged else evaluation:
                 self._evaluate(images, labels)
             values = step.train.result()
             values |= {f"val_{name}": v for name, v in step.evaluation.result().items()}
@@ -176,12 +184,20 @@ class TrainingLoop:
             values[INPUT_WAIT_FRACTION] = progress.waited / progress.seconds
             values[LEARNING_RATE] = float(step.schedule(self._steps_done(progress) - 1))
             progress.end_epoch(values, step.model)
+        if not math.isfinite(values["val_loss"]):
+            progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
         log.write(values, progress.epochs)
-        if (confusion := step.evaluation.confusion()) is not None:
+        confusion = step.evaluation.confusion()
+        if confusion is not None and confusion.any():
             log.write_confusion(confusion, progress.epochs)
         step.train.reset()
         step.evaluation.reset()
         report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)
+
+    def _is_finite(self) -> bool:
+        """Return whether all weights and statistics of the model are finite."""
+        floats = (v.numpy() for v in self._step.model.variables if v.dtype.is_floating)
+        return all(np.isfinite(values).all() for values in floats)
 
     def _evaluate_replicas(self, images: Any, labels: Any) -> None:
         self._strategy.run(self._step.evaluate, (images, labels))

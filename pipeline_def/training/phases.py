@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,8 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
+from pipeline_def.training.checkpoint import remove_checkpoints
+from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.loop import ReadBatches, TrainingLoop
@@ -48,10 +49,16 @@ class Phase:
     """Metric → its value in every epoch."""
     metric: str
     """The metric that chose the best epoch."""
+    best_epoch: int
+    """From 1 on; 0 if the loss was not finite in any epoch."""
     seconds: float
     """Duration; next to none if a resumed training found the phase completed."""
     steps: int
     """Steps per epoch."""
+    diverged: bool = False
+    """Whether it stopped early because the network no longer computed finite numbers."""
+    on_features: bool = False
+    """Whether it trained on features in memory instead of images."""
 
     @property
     def epochs(self) -> int:
@@ -60,12 +67,11 @@ class Phase:
 
     @property
     def best(self) -> float:
-        """Value of the metric in the best epoch."""
-        finite = filter(math.isfinite, self.history[self.metric])
-        return min(finite) if self.metric == "val_loss" else max(finite)
+        """Value of the metric in the best epoch; NaN, which is never better, without one."""
+        return self.history[self.metric][self.best_epoch - 1] if self.best_epoch else float("nan")
 
     def is_better_than(self, other: Phase) -> bool:
-        """Return whether the best epoch is strictly better than that of `other`."""
+        """Return whether the best epoch is strictly better than that of `other`, which has one."""
         return self.best < other.best if self.metric == "val_loss" else self.best > other.best
 
 
@@ -101,7 +107,7 @@ class Training:
         """Train, from the latest checkpoint of the latest phase on.
 
         Raises:
-            ModelError: the loss on the eval split was not finite in any epoch of a phase.
+            ModelError: training diverged before the loss on the eval split was finite.
             ConfigurationError: the network has no separate head, but starts from weights.
         """
         transfer = self.data.config.transfer
@@ -139,14 +145,8 @@ class Training:
                 "The last layer is trained on features that are computed once, from images without "
                 "augmentation; set transfer.cache_features to false to train it with augmentation."
             )
-        try:
-            task = self._on_features(parts, cache) if cached else None
-            self._fit(_HEAD, self._head_config(), task)
-        except ModelError as error:
-            raise ModelError(
-                "The loss on the eval split was not finite in any epoch of the first phase: lower "
-                f"transfer.head_learning_rate, which is {transfer.head_learning_rate:g}."
-            ) from error
+        task = self._on_features(parts, cache) if cached else None
+        self._fit(_HEAD, self._head_config(), task)
 
     def _fine_tune(self) -> None:
         """Train the unfrozen layers, but keep the earlier weights if they were better."""
@@ -164,12 +164,13 @@ class Training:
         for variable, value in zip(variables, earlier, strict=True):
             variable.assign(value)
         self.exported = _HEAD
-        _LOGGER.warning(
-            "Fine-tuning has not improved the model (%s %.4f, before %.4f), so its weights are "
-            "discarded: lower training.learning_rate, or unfreeze fewer blocks with "
-            "transfer.unfreeze.",
-            *(last.metric, last.best, before[0].best),
-        )
+        if last.best_epoch:
+            _LOGGER.warning(
+                "Fine-tuning has not improved the model (%s %.4f, before %.4f), so its weights are "
+                "discarded: lower training.learning_rate, or unfreeze fewer blocks with "
+                "transfer.unfreeze.",
+                *(last.metric, last.best, before[0].best),
+            )
 
     def _head_config(self) -> TrainingConfig:
         """Return the configuration of the first phase: a convex problem needs no recipe."""
@@ -200,7 +201,12 @@ class Training:
         return _Task(self.model, data.read, data.read_evaluation, data.augmentation, data.steps)
 
     def _fit(self, name: str, config: TrainingConfig, task: _Task | None = None) -> None:
-        """Run a phase, by default of the whole model on images."""
+        """Run a phase, by default of the whole model on images.
+
+        Raises:
+            ModelError: it diverged, and neither it nor an earlier phase has weights to keep.
+        """
+        on_features, directory = bool(task), os.path.join(self.checkpoint_dir, name)
         started = time.perf_counter()
         task = task or self._on_images()
         with self.model.distribute_strategy.scope():
@@ -214,14 +220,26 @@ class Training:
             )
             loop = TrainingLoop(step)
         with self._open_log(loop) as log:
-            history = loop.fit(
-                task.read,
-                task.evaluation,
-                log=log,
-                checkpoint_dir=os.path.join(self.checkpoint_dir, name),
+            done = loop.fit(task.read, task.evaluation, log=log, checkpoint_dir=directory)
+        if done.diverged or not done.best_epoch:
+            problem = _describe_divergence(name, config, epoch=done.epochs)
+            if not done.best_epoch and not self.phases:
+                if is_chief(self.model.distribute_strategy):
+                    remove_checkpoints(directory)
+                raise ModelError(problem)
+            _LOGGER.warning("%s The best epoch before is kept.", problem)
+        self.phases.append(
+            Phase(
+                name,
+                history=done.history,
+                metric=done.watched,
+                best_epoch=done.best_epoch,
+                seconds=time.perf_counter() - started,
+                steps=task.steps,
+                diverged=done.diverged,
+                on_features=on_features,
             )
-        seconds = time.perf_counter() - started
-        self.phases.append(Phase(name, history, f"val_{config.metric}", seconds, task.steps))
+        )
         self.exported = name
 
     def _open_log(self, loop: TrainingLoop) -> TrainingLog:
@@ -233,3 +251,17 @@ class Training:
             first_step=sum(phase.epochs * phase.steps for phase in self.phases),
             classes=self.labels,
         )
+
+
+def _describe_divergence(name: str, config: TrainingConfig, *, epoch: int) -> str:
+    """Say in which epoch a phase diverged, and which of its options to change."""
+    section = "transfer.head_" if name == _HEAD else "training."
+    changes = [f"lower {section}learning_rate, which is {config.learning_rate:g}"]
+    if name != _HEAD and not config.clip_norm:
+        changes.append("set training.clip_norm to 1")
+    if config.precision != "float32":
+        changes.append("set training.precision to float32")
+    return (
+        f"Training diverged in epoch {epoch} of phase {name}, as the loss was not finite: "
+        f"{', or '.join(changes)}."
+    )

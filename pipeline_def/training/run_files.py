@@ -9,7 +9,7 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -31,11 +31,11 @@ from pipeline_def.data.cache import pixel_bytes
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.calibration import Calibration
 from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.phases import Training
+from pipeline_def.training.phases import Phase, Training
 
 _LOGGER = logging.getLogger(__name__)
 
-_PHASE_KEYS = ("name", "epochs", "seconds", "metric", "best")
+_PHASE_KEYS = ("name", "epochs", "seconds", "metric", "best_epoch", "diverged", "on_features")
 
 
 def describe_training(
@@ -43,8 +43,6 @@ def describe_training(
 ) -> None:
     """Write history, input and facts of a training that began at the time `started`."""
     data = training.data
-    # Earlier phases may have read features from memory, which tells nothing about the input.
-    history = training.phases[-1].history
     description: dict[str, Any] = {
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
@@ -53,7 +51,9 @@ def describe_training(
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),
     }
-    reading = describe_input(history, data.config.input, data.train, data.config.transform)
+    reading = describe_input(
+        training.phases[-1], data.config.input, data.train, data.config.transform
+    )
     _write(training.history, directory, HISTORY_FILE)
     _write(reading, directory, INPUT_FILE)
     _write(description, directory, TRAINING_FILE)
@@ -61,21 +61,23 @@ def describe_training(
 
 
 def describe_input(
-    history: Mapping[str, Sequence[float]],
+    phase: Phase,
     options: InputConfig,
     shards: Shards,
     config: TransformConfig,
 ) -> dict[str, Any]:
-    """Return how the input pipeline kept up with training, and log advice if it did not.
+    """Return how the input pipeline kept up with the last phase, and log advice if it did not.
 
     That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
     there are others; `cache`; and `advice`, None unless the fraction is above `input.max_wait`.
+    Features in memory tell nothing about the input.
     """
     rate, waited = (
-        statistics.median(history[name][1:] or history[name])
+        statistics.median(phase.history[name][1:] or phase.history[name])
         for name in (RATE, INPUT_WAIT_FRACTION)
     )
-    advice = _advise(options, shards, config) if waited > options.max_wait else None
+    too_long = waited > options.max_wait and not phase.on_features
+    advice = _advise(options, shards, config) if too_long else None
     if advice:
         _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
     return {RATE: rate, INPUT_WAIT_FRACTION: waited, "cache": options.cache, "advice": advice}
@@ -104,8 +106,7 @@ def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> st
 def _log_hyperparameters(training: Training, config: Mapping[str, Any], directory: str) -> None:
     """Log the configuration and the metrics of the exported weights for TensorBoard."""
     [exported] = [phase for phase in training.phases if phase.name == training.exported]
-    best = list(exported.history[exported.metric]).index(exported.best)
-    metrics = {name: values[best] for name, values in exported.history.items()}
+    metrics = {name: values[exported.best_epoch - 1] for name, values in exported.history.items()}
     with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
         log.write_hyperparameters(config, metrics)
 

@@ -50,7 +50,8 @@ class TrainingInput:
     @property
     def steps(self) -> int:
         """Steps per epoch."""
-        return self.train.total // self.batch_size
+        # With fewer images than replicas, a batch has some of them twice.
+        return max(1, self.train.total // self.batch_size)
 
     @property
     def flip_on_host(self) -> bool:
@@ -94,8 +95,12 @@ class TrainingInput:
         return self._dataset(self.evaluation, self.batch_size, self.config.input)
 
     def read_in_order(self, shards: Shards) -> tf.data.Dataset:
-        """Return every example of a split once, in the order of the shards, without a cache."""
-        options = InputConfig(cache="none", reader=self.config.input.reader)
+        """Return every example of a split once, in the order of the shards.
+
+        Only a cache in a file is used, which training reads, too: one in memory would be lost.
+        """
+        given = self.config.input
+        options = given if given.cache == "file" else dataclasses.replace(given, cache="none")
         return self._dataset(shards, self.batch_size, options)
 
     def draw_images(self, count: int) -> Iterator[Any]:

@@ -10,8 +10,8 @@ import pytest
 
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.verdict import Verdict
-from components.report.facts import ReportFacts, RunHeader
-from components.report.findings import examine
+from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
+from components.report.findings.examination import examine
 from tests.evaluation.metrics_sample import make_comparison, make_metrics
 from tests.report.samples.report_sample import empty, small
 
@@ -21,10 +21,19 @@ SIZES = {"64 to 127 px": "64 to 127 px", "128 px and more": "1024 and more px"}
 
 def header(**sections: Mapping[str, Any]) -> RunHeader:
     config: dict[str, dict[str, Any]] = {
-        "training": {"epochs": 30, "metric": "loss", "learning_rate": 0.01, "label_smoothing": 0.0},
+        "training": {
+            "epochs": 30,
+            "metric": "loss",
+            "learning_rate": 0.01,
+            "label_smoothing": 0.0,
+            "clip_norm": 0.0,
+            "precision": "float32",
+        },
+        "transfer": {"head_epochs": 3, "head_learning_rate": 0.02, "unfreeze": "all"},
+        "augmentation": {"policy": "none"},
         "transform": {"size": 32},
         "input": {"max_wait": 0.1},
-        "model": {"weights": "none"},
+        "model": {"name": "cnn", "weights": "none", "build_fn": None},
     }
     for name, values in sections.items():
         config[name] |= values
@@ -49,6 +58,7 @@ def healthy(**changes: Any) -> ReportFacts:
         balance={"train": dict.fromkeys(LABELS, 800), "eval": dict.fromkeys(LABELS, 100)},
         files={"files": 2700, "examples": 2700},
         anomalies={"train": ()},
+        phases=(TrainedPhase("train", 4),),
         history=history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94]),
     )
     metrics = facts.comparison.metrics
@@ -71,7 +81,7 @@ def test_a_healthy_run_has_no_findings() -> None:
     examination = examine(healthy())
     assert examination.findings == ()
     assert examination.unknown == ()
-    assert len(examination.looked_at) == 12
+    assert len(examination.looked_at) == 13
 
 
 def test_checks_without_data_are_listed() -> None:
@@ -80,6 +90,7 @@ def test_checks_without_data_are_listed() -> None:
         "classes without correct predictions",
         "overfitting",
         "training length",
+        "divergence",
         "pretrained weights",
         "image sizes",
         "calibration",
@@ -88,7 +99,7 @@ def test_checks_without_data_are_listed() -> None:
         "anomalies and drift",
         "input wait",
     }
-    assert len(examination.looked_at) + len(examination.unknown) == 12
+    assert len(examination.looked_at) + len(examination.unknown) == 13
 
 
 def with_metrics(confusion: list[list[int]], **scalars: float) -> dict[str, Any]:
@@ -123,10 +134,13 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "overfitting": (
         {"history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74])},
         "accuracy is 0.990 on train but 0.750 on eval",
-        "--model.weights imagenet",
+        "add images, or use stronger augmentation: --augmentation.policy trivial",
     ),
     "the first epoch was the best": (
-        {"history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3])},
+        {
+            "history": history([0.5, 0.4, 0.3], [0.5, 0.4, 0.3]),
+            "phases": (TrainedPhase("train", 3),),
+        },
         "the first of 3 epochs was the best",
         "--training.learning_rate 0.001",
     ),
@@ -134,6 +148,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         {
             "history": history([0.5, 0.6, 0.7], [0.5, 0.6, 0.7]),
             "header": header(training={"epochs": 3}),
+            "phases": (TrainedPhase("train", 3),),
         },
         "the last of 3 epochs was the best, with a training accuracy of 0.700",
         "--training.epochs 6",
@@ -144,7 +159,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
             **with_metrics([[60, 20, 20], [20, 60, 20], [20, 20, 60]]),
         },
         "2,400 training images of 96 pixels, and random initial weights",
-        "--model.weights imagenet",
+        "--model.weights imagenet --model.name auto, or those of an earlier run",
     ),
     "a class that is never predicted": (
         with_metrics([[90, 10, 0], [10, 90, 0], [5, 5, 0]]),
@@ -207,9 +222,83 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "--transform.size",
     ),
     "waiting": (
-        {"history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4)},
+        {
+            "history": history([0.5, 0.9, 0.96, 0.97], [0.5, 0.9, 0.95, 0.94], wait=0.4),
+            "input_advice": "set input.cache to decoded.",
+        },
         "training spent 40% of its time waiting for input",
-        "--input.cache decoded",
+        "set input.cache to decoded",
+    ),
+}
+
+
+TWO_PHASES = TrainedPhase("head", 3, on_features=True), TrainedPhase("fine_tune", 3)
+RISE, FALL = [0.5, 0.6, 0.7], [0.6, 0.5, 0.4]
+
+
+def transfer(
+    train: list[float], evaluated: list[float], *phases: TrainedPhase, **sections: Any
+) -> dict[str, Any]:
+    """Changes for a training from pretrained weights in two phases of three epochs."""
+    return {
+        "history": history(train, evaluated),
+        "phases": phases or TWO_PHASES,
+        "header": header(**{"model": {"weights": "w.h5"}, "training": {"epochs": 3}, **sections}),
+    }
+
+
+DIVERGED = TrainedPhase("fine_tune", 1, diverged=True)
+NAN = math.nan
+CASES |= {
+    "divergence": (
+        {
+            "history": history([0.9, 0.9, 0.1], [0.9, 0.9, 1.0]) | {"val_loss": [2.0, 1.0, NAN]},
+            "phases": (TrainedPhase("train", 3, diverged=True),),
+            "header": header(training={"metric": "accuracy", "precision": "float16"}),
+        },
+        "training diverged in epoch 3: the loss was not finite",
+        "--training.learning_rate 0.001, or limit the gradients: --training.clip_norm 1, or "
+        "compute more precisely: --training.precision float32",
+    ),
+    "divergence of fine-tuning": (
+        transfer([*RISE, 0.1], [*RISE, 1.0], TWO_PHASES[0], DIVERGED, training={"clip_norm": 1.0})
+        | {"history": history([*RISE, 0.1], [*RISE, 1.0]) | {"val_loss": [0.5, 0.4, 0.3, NAN]}},
+        "training diverged in epoch 1 of fine-tuning: the loss was not finite",
+        "lower the learning rate: --training.learning_rate 0.001",
+    ),
+    "a first phase that was too short": (
+        transfer(RISE, RISE, TWO_PHASES[0]),
+        "the last of 3 epochs of the first phase was the best, with a training accuracy of 0.700",
+        "--transfer.head_epochs 6, or fine-tune: --transfer.unfreeze all",
+    ),
+    "a first phase that only became worse": (
+        transfer(FALL, FALL, TWO_PHASES[0]),
+        "the first of 3 epochs of the first phase was the best",
+        "--transfer.head_learning_rate 0.002",
+    ),
+    "fine-tuning that was too short": (
+        transfer([*RISE, 0.7, 0.8, 0.85], [*RISE, 0.7, 0.8, 0.85]),
+        "the last of 3 epochs of fine-tuning was the best, with a training accuracy of 0.850",
+        "train longer: --training.epochs 6",
+    ),
+    "fine-tuning in vain": (
+        transfer([*RISE, *FALL], [*RISE, *FALL]),
+        "fine-tuning has not improved the model",
+        "--training.learning_rate 0.001, or unfreeze fewer blocks: --transfer.unfreeze 1",
+    ),
+    "overfitting to features": (
+        transfer([0.5, 0.8, 0.95], [0.5, 0.6, 0.7], TWO_PHASES[0], training={"epochs": 9})
+        | {"header": header(transfer={"head_epochs": 9}, model={"weights": "w.h5"})},
+        "accuracy is 0.950 on train but 0.700 on eval",
+        "--augmentation.policy trivial --transfer.cache_features false",
+    ),
+    "overfitting to photographs from random weights": (
+        {
+            "history": history([0.5, 0.9, 0.99, 0.99], [0.5, 0.7, 0.75, 0.74]),
+            "header": header(transform={"size": 64 + 1}, augmentation={"policy": "trivial"}),
+        },
+        "accuracy is 0.990 on train but 0.750 on eval",
+        "add images, or start from pretrained weights: --model.weights imagenet --model.name auto",
     ),
 }
 
@@ -266,6 +355,7 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
             {
                 "history": history([0.5, 0.9, 0.95], [0.5, 0.9, 0.95]),
                 "header": header(training={"epochs": 3}),
+                "phases": (TrainedPhase("train", 3),),
             },
             id="a last epoch that left little to learn",
         ),
@@ -274,6 +364,11 @@ def test_calibration(confidence: float, training: dict[str, Any], text: str, adv
             id="photographs with pretrained weights",
         ),
         pytest.param({"baseline_version": ""}, id="a first model"),
+        pytest.param(
+            transfer(RISE, RISE, TWO_PHASES[0], training={"epochs": 9})
+            | {"history": history([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], wait=0.5)},
+            id="waits for features in memory",
+        ),
     ],
 )
 def test_no_finding(changes: dict[str, Any]) -> None:
@@ -289,3 +384,39 @@ def test_many_classes_are_counted() -> None:
     comparison = replace(healthy().comparison, metrics=replace(metrics, scalars=scalars))
     [text] = found(healthy(comparison=comparison))
     assert text == "the model never predicts b, c, d and 4 more classes"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        (131_402, "so few images hardly show what photographs have in common"),
+        (2_257_984, "the network has 2,257,984 weights, too many for so few images"),
+    ],
+)
+def test_advice_on_weights_is_true_of_the_network(parameters: int, why: str) -> None:
+    changes, *_ = CASES["few photographs from random weights"]
+    [finding] = examine(healthy(**changes, model=ExportedModel(parameters, 1))).findings
+    assert finding.why == why
+
+
+def test_a_balanced_training_is_not_advised_to_balance() -> None:
+    changes, *_ = CASES["an unbalanced set"]
+    facts = healthy(**changes, header=header(training={"balance": "sampling"}))
+    [finding] = examine(facts).findings
+    assert finding.advice == "add images of rare classes, which training weighs up already"
+
+
+@pytest.mark.parametrize(
+    ("metric", "losses", "accuracies", "kept"),
+    [
+        ("accuracy", [2.0, 1.0, NAN], [0.5, 0.6, 0.9], 2),
+        ("loss", [NAN, 1.0, math.inf, 0.5], [0.5] * 4, 4),
+        ("accuracy", [NAN, math.inf], [0.9, 0.9], None),
+    ],
+)
+def test_an_epoch_whose_loss_is_not_finite_is_never_kept(
+    metric: str, losses: list[float], accuracies: list[float], kept: int | None
+) -> None:
+    curves = {"val_loss": losses, "val_accuracy": accuracies}
+    found = healthy(history=curves, header=header(training={"metric": metric})).kept_epoch
+    assert (found and found.epoch) == kept

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder
 
 BATCH = 8
 IMAGES = TransformConfig(size=SIZE - 4, margin=4)
+WITHOUT_CACHE = InputConfig(cache="none")
 WHOLE = tf.distribute.InputContext()
 
 
@@ -47,11 +49,13 @@ class Backbone:
             return tf.identity(images)
 
 
-def training_input(folder: ShardFolder, **training: Any) -> TrainingInput:
+def training_input(
+    folder: ShardFolder, options: InputConfig = WITHOUT_CACHE, **training: Any
+) -> TrainingInput:
     patterns = {f"{s}_files": [f"{folder.path}/Split-{s}/*"] for s in ("train", "eval")}
     config = TrainerConfig(
         transform=IMAGES,
-        input=InputConfig(cache="none"),
+        input=options,
         augmentation=AugmentationConfig(flip=True),
         training=TrainingConfig(**{"batch_size": BATCH, "seed": 5, **training}),
     )
@@ -77,6 +81,23 @@ def test_eval_features_are_in_order(shard_folder: ShardFolder) -> None:
     np.testing.assert_array_equal(np.concatenate(ids), labels)
     np.testing.assert_allclose(np.concatenate(features), expected, rtol=1e-6)
     assert features[0].dtype == tf.float32
+
+
+def test_features_come_from_the_cache_file_of_later_phases(
+    shard_folder: ShardFolder, tmp_path: Path
+) -> None:
+    options = InputConfig(cache="file", cache_folder=str(tmp_path))
+    cached, plain = (
+        next(
+            iter(
+                FeatureCache(Backbone().model, training_input(shard_folder, chosen)).read(0, WHOLE)
+            )
+        )
+        for chosen in (options, WITHOUT_CACHE)
+    )
+    for ours, theirs in zip(cached, plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert any(tmp_path.iterdir())
 
 
 def test_batches_contain_the_images_of_training(shard_folder: ShardFolder) -> None:

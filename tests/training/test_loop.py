@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from components.contract.errors import ModelError
 from components.contract.model_files import INPUT_WAIT_FRACTION, LEARNING_RATE, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
@@ -84,8 +82,8 @@ class Training:
         # Tracing all of it takes seconds.
         self.augmentation = {linear: OFF, small: SHIFT}.get(self.build, AUGMENTATION)
         self.input: InputConfig = options.pop("input", InputConfig(cache="none"))
-        self.config = TrainingConfig(**{"epochs": 3, "batch_size": BATCH, "seed": 2, **options})
-        self.delay = 0.0
+        self.steps, self.batch = options.pop("steps", STEPS), options.pop("batch", BATCH)
+        self.config = TrainingConfig(**{"epochs": 3, "seed": 2, **options})
         self.seen: dict[int, bytes] = {}
         """Step → the images of its batch."""
 
@@ -98,7 +96,6 @@ class Training:
         def listen(number: Any, images: Any) -> Any:
             if kill_at is not None and number >= kill_at:
                 raise Killed
-            time.sleep(self.delay)
             self.seen[int(number)] = images.tobytes()
             return np.int64(0)
 
@@ -108,7 +105,7 @@ class Training:
                 return tf.identity(batch[0]), batch[1]
 
         order = TrainingOrder(self.config.seed).for_worker(step, part)
-        size = part.get_per_replica_batch_size(BATCH)
+        size = part.get_per_replica_batch_size(self.batch)
         return self._dataset("train", size, order).enumerate(order.start).map(tap)
 
     def run(self, kill_at: int | None = None) -> tuple[list[Any], dict[str, list[float]]]:
@@ -121,18 +118,18 @@ class Training:
             model,
             config=self.config,
             augmentation=self.augmentation,
-            batch_size=BATCH,
-            steps=STEPS,
+            batch_size=self.batch,
+            steps=self.steps,
         )
         loop = TrainingLoop(step)
         with TrainingLog(str(self.folder / "logs"), profile=loop.profiled_steps) as log:
-            history = loop.fit(
+            done = loop.fit(
                 functools.partial(self._read, kill_at=kill_at),
                 functools.partial(self._dataset, "eval", BATCH, None),
                 log=log,
                 checkpoint_dir=str(self.folder / "checkpoints"),
             )
-        return model.get_weights(), history
+        return model.get_weights(), done.history
 
 
 EVERYTHING: dict[str, Any] = {
@@ -316,12 +313,48 @@ def test_patience_ends_training_with_the_best_weights(
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.slow
-def test_a_loss_that_is_never_finite_is_an_error(shard_folder: ShardFolder, tmp_path: Path) -> None:
-    diverging = Training(shard_folder, tmp_path, epochs=2, learning_rate=1e38)
-    with pytest.raises(ModelError, match=r"in any of 2 epochs: lower training\.learning_rate"):
-        diverging.run()
-    assert not (tmp_path / "checkpoints").exists()
+@pytest.mark.parametrize(("step", "before"), [(STEPS + 1, True), (2 * STEPS - 1, False)])
+def test_divergence_ends_training_with_the_best_weights(
+    shard_folder: ShardFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    before: bool,
+) -> None:
+    run_steps = TrainingLoop._run_steps
+    kept: dict[int, list[Any]] = {}
+
+    def spoil(loop: TrainingLoop, batches: Any, progress: Progress, log: TrainingLog) -> None:
+        first, bias = loop._steps_done(progress), loop._step.model.layers[-1].bias
+        kept.setdefault(first, loop._step.model.get_weights())
+        bias.assign([NAN] * 3 if before and first == step else bias)
+        run_steps(loop, batches, progress, log)
+        bias.assign([NAN] * 3 if not before and first == step else bias)
+
+    monkeypatch.setattr(TrainingLoop, "_run_steps", spoil)
+    options: dict[str, Any] = {"steps_per_call": 1, "metric": "accuracy"}
+    training = Training(shard_folder, tmp_path / "diverged", epochs=9, **options)
+    weights, history = training.run()
+    assert np.isnan(history["val_loss"]).tolist() == [False, True]
+    assert_same((weights, {}), (kept[STEPS], {}))
+    training.seen.clear()
+    assert_same((training.run()[0], {}), (kept[STEPS], {}))
+    assert not training.seen, "a diverged training is over"
+
+
+def test_another_number_of_replicas_changes_the_steps_of_an_epoch(
+    shard_folder: ShardFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {"epochs": 2, "checkpoint_steps": 7, "steps_per_call": 1}
+    killed = Training(shard_folder, tmp_path, steps=2 * STEPS, batch=BATCH // 2, **options)
+    with pytest.raises(tf.errors.UnknownError, match="Killed"):
+        killed.run(kill_at=2 * STEPS - 1)
+    resumed = Training(shard_folder, tmp_path, **options)
+    _, history = resumed.run()
+    assert "epochs have 4 steps now" in caplog.text
+    assert min(resumed.seen) == 3, "7 of 8 steps of half the size are done"
+    schedule = Schedule(resumed.config, steps=STEPS)
+    assert history[LEARNING_RATE] == [float(schedule(n * STEPS - 1)) for n in (1, 2)]
 
 
 @pytest.mark.slow

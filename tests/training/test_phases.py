@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
+from components.contract.errors import ModelError
 from components.contract.example import ENCODED, LABEL_ID
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.records.record_index import write_indexed_shard
@@ -167,8 +169,22 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Pat
     return write
 
 
+def test_a_network_that_diverges_is_an_error(digits: Any, tmp_path: Path) -> None:
+    training = TrainingConfig(epochs=1, learning_rate=1e38, precision="bfloat16", clip_norm=0.5)
+    case = Case(digits(10, 0), tmp_path, training=training)
+    with pytest.raises(ModelError) as caught:
+        case.run()
+    assert str(caught.value) == (
+        "Training diverged in epoch 1 of phase train, as the loss was not finite: lower "
+        "training.learning_rate, which is 1e+38, or set training.precision to float32."
+    )
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
 def phase(metric: str, values: list[float], name: str = "head") -> Phase:
-    return Phase(name, {metric: values, "loss": values}, metric, 1.0, 3)
+    known = [value for value in values if not math.isnan(value)]
+    best = 1 + values.index(max(known, key=lambda v: -v if metric == "val_loss" else v))
+    return Phase(name, {metric: values, "loss": values}, metric, best, 1.0, 3)
 
 
 NAN = float("nan")
@@ -327,15 +343,36 @@ def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rate", "epochs", "warning"),
+    [
+        pytest.param(1.0, 1, "Fine-tuning has not improved the model (val_loss", id="worse"),
+        pytest.param(
+            1e38,
+            2,
+            "Training diverged in epoch 1 of phase fine_tune, as the loss was not finite: lower "
+            "training.learning_rate, which is 1e+38, or set training.clip_norm to 1.",
+            id="diverged",
+        ),
+    ],
+)
 def test_weights_that_fine_tuning_spoils_are_discarded(
-    pretrained: ModelConfig, digits: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    pretrained: ModelConfig,
+    digits: Any,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    rate: float,
+    epochs: int,
+    warning: str,
 ) -> None:
-    training = TrainingConfig(epochs=1, learning_rate=1.0)
+    # After a diverged epoch, the accuracy may be higher than the head's.
+    training = TrainingConfig(epochs=epochs, learning_rate=rate, metric="loss")
     case = Case(digits(100, 0), tmp_path / "both", pretrained, training=training)
     with caplog.at_level(logging.WARNING):
         both = case.run()
     assert both.exported == "head"
-    assert "Fine-tuning has not improved the model (val_loss" in caplog.text
+    assert warning in caplog.text
+    assert (both.phases[1].epochs, both.phases[1].diverged) == (1, rate > 1)
     head = replace(case, folder=tmp_path / "head", transfer=TransferConfig(unfreeze="none")).run()
     for ours, theirs in zip(both.model.variables, head.model.variables, strict=True):
         if ours.dtype.is_floating:

@@ -9,6 +9,7 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
+from pipeline_def.training.phases import Phase
 from pipeline_def.training.run_files import describe_input
 
 
@@ -17,8 +18,10 @@ def describe(
 ) -> dict[str, Any]:
     shards = Shards(more.get("uri", "/examples"), "train", {"data": more.get("records", 1000)})
     history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
+    on_features = more.get("on_features", False)
+    phase = Phase("train", history, "val_loss", 1, 1.0, 10, on_features=on_features)
     config = TransformConfig(size=100, storage=storage)
-    return describe_input(history, InputConfig(cache=cache), shards, config)
+    return describe_input(phase, InputConfig(cache=cache), shards, config)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,7 @@ def test_advice_when_training_waits(
     assert advice in found
     assert "benchmarks.input_pipeline" in found
     assert "Training waited for input 40 % of the time" in caplog.text
+
+
+def test_no_advice_on_the_input_for_features_in_memory() -> None:
+    assert describe([0.9, 0.4, 0.4, 0.4], on_features=True)["advice"] is None

@@ -100,15 +100,14 @@ class Training:
             return batches.enumerate(order.start).map(_dying(kill_at, replicas))
 
         with TrainingLog(str(self._target / "logs" / name)) as log:
-            history = loop.fit(
+            done = loop.fit(
                 read,
                 lambda: self._dataset("eval", BATCH, reader),
                 log=log,
                 checkpoint_dir=str(self._target / "checkpoints" / name),
             )
-        measured = {
-            metric: v for metric, v in history.items() if metric not in (RATE, INPUT_WAIT_FRACTION)
-        }
+        times = (RATE, INPUT_WAIT_FRACTION)
+        measured = {metric: v for metric, v in done.history.items() if metric not in times}
         weights = {str(number): weight for number, weight in enumerate(model.get_weights())}
         np.savez(self._target / f"{name}.npz", history=json.dumps(measured), **weights)
 

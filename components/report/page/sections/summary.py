@@ -12,7 +12,7 @@ from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.intervals import Interval
 from components.images.picture import Picture
 from components.report.facts import ReportFacts
-from components.report.findings import examine
+from components.report.findings.examination import examine
 from components.report.page.formatting import integer
 from components.report.page.sections.metrics import judge
 

@@ -1,0 +1,1 @@
+"""Findings: what stands out in a run. Start with `examination.py`."""

@@ -1,0 +1,139 @@
+"""Findings about the images: their files, classes, sizes and anomalies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from components.contract.example import EVAL, TRAIN
+from components.report.facts import ReportFacts
+from components.report.findings.finding import (
+    Finding,
+    UnknownError,
+    find_option,
+    is_balanced,
+    name_labels,
+)
+
+# Images of the most frequent class per image of the rarest.
+_UNBALANCED = 10
+_FEW_OF_A_CLASS = 20
+_MANY_DUPLICATES = 0.05
+_MANY_SMALL = 0.2
+
+_FILES = {
+    "rejected": (
+        "file was rejected",
+        "files were rejected",
+        "rejected files are not used for training",
+        "see the reasons below, and repair or remove the files",
+    ),
+    "label_conflicts": (
+        "image has several labels",
+        "images have several labels",
+        "at least one of the labels is wrong",
+        "remove the wrong copies, or set --ingest.conflicts drop",
+    ),
+    "in_several_splits": (
+        "image is in several splits",
+        "images are in several splits",
+        "the model is evaluated on training images",
+        "remove the copies",
+    ),
+    "duplicates": (
+        "file is a copy of another",
+        "files are copies of others",
+        "copied images count more than others",
+        "remove the copies",
+    ),
+}
+
+
+def check_files(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for rejected files and copies."""
+    if not facts.files:
+        raise UnknownError
+    counted = {name: int(facts.files.get(name, 0)) for name in (*_FILES, "examples")}
+    for name, (one, several, why, advice) in _FILES.items():
+        count = counted[name]
+        if name == "duplicates" and count <= _MANY_DUPLICATES * counted["examples"]:
+            continue
+        if count:
+            text = f"{count:,} {one if count == 1 else several}"
+            yield Finding("files", text, why, advice)
+    for text in facts.files.get("look_alikes", ()):
+        yield Finding("files", text, "each counts as one of its own", "give them one name")
+
+
+def check_balance(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for classes with few images, or none."""
+    counts = facts.balance.get(TRAIN)
+    if not counts:
+        raise UnknownError
+    (most, many), (least, few) = (
+        choose(counts.items(), key=lambda item: item[1]) for choose in (max, min)
+    )
+    if many >= _UNBALANCED * few:
+        yield Finding(
+            "balance",
+            f"{many:,} training images of {most}, but {few:,} of {least}",
+            "a model can score well and still ignore rare classes",
+            "add images of rare classes, which training weighs up already"
+            if is_balanced(facts)
+            else "use --training.balance weights, and --training.metric balanced_accuracy to pick "
+            "the epoch",
+        )
+    tiny = [label for label, count in counts.items() if count < _FEW_OF_A_CLASS]
+    if tiny:
+        yield Finding(
+            "balance",
+            f"fewer than {_FEW_OF_A_CLASS} training images of {name_labels(tiny)}",
+            "so few images do not show what a class looks like",
+            "add images, or merge classes",
+        )
+    missing = sorted(counts.keys() - facts.balance.get(EVAL, counts).keys())
+    if missing:
+        yield Finding(
+            "balance",
+            f"the eval split has no images of {name_labels(missing)}",
+            "the best epoch is picked without them",
+            "add images, or sort them into train/ and eval/ folders",
+        )
+
+
+def check_sizes(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for images smaller than the model's input."""
+    side = find_option(facts, "transform.size")
+    counts = {s.value: s.examples for s in facts.comparison.slices if s.slicing == "size"}
+    if not counts:
+        raise UnknownError
+    small = sum(count for name, count in counts.items() if _largest(name) < side)
+    if small > _MANY_SMALL * sum(counts.values()):
+        yield Finding(
+            "slices",
+            f"{small / sum(counts.values()):.0%} of the {facts.split} images are smaller than the "
+            f"model's input of {side} pixels",
+            "enlarging adds no detail, but large images take longer",
+            "choose the size of most images: --transform.size",
+        )
+
+
+def _largest(size: str) -> float:
+    """Return the longest shorter side, pixels, of a slice such as `32 to 63 px`."""
+    numbers = [int(word) for word in size.split() if word.isdigit()]
+    return numbers[-1] if numbers and "more" not in size else math.inf
+
+
+def check_anomalies(facts: ReportFacts) -> Iterator[Finding]:
+    """Look at the results of data validation."""
+    if not facts.anomalies:
+        raise UnknownError
+    texts = [text for of_split in facts.anomalies.values() for text in of_split]
+    if texts:
+        yield Finding(
+            "files",
+            f"{len(texts)} {'anomaly' if len(texts) == 1 else 'anomalies'} in the data, such as "
+            f"{texts[0]}",
+            "the model may be worse on images that differ from earlier ones",
+            "see the results of data validation below",
+        )

@@ -1,0 +1,181 @@
+"""Findings about training; their advice names the options of the phase that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from components.contract.example import TRAIN
+from components.contract.rules_of_thumb import (
+    ENOUGH_TO_START_AT_RANDOM,
+    LARGE_NETWORK,
+    OWN_NETWORKS,
+    SMALL_SIDE,
+)
+from components.report.facts import ReportFacts, TrainedPhase
+from components.report.findings.finding import Finding, UnknownError, find_option
+
+# Accuracy on train minus that on eval.
+_WIDE_GAP = 0.1
+# Training accuracy, and accuracy, above which a model has little left to learn.
+_LEARNED = 0.9
+
+_WORDS = {"train": "", "head": " of the first phase", "fine_tune": " of fine-tuning"}
+
+
+class _KeptPhase(NamedTuple):
+    """The phase whose weights were kept."""
+
+    phase: TrainedPhase
+    epoch: int
+    """Best epoch, from 1 on within the phase."""
+    end: int
+    """Number of epochs of this and all earlier phases."""
+
+
+def _find_kept(facts: ReportFacts) -> _KeptPhase:
+    kept, end = facts.kept_epoch, 0
+    for phase in facts.phases if kept else ():
+        end += phase.epochs
+        if kept and kept.epoch <= end:
+            return _KeptPhase(phase, kept.epoch - end + phase.epochs, end)
+    raise UnknownError
+
+
+def _option_of(phase: TrainedPhase, name: str) -> str:
+    """Return the option that acts in a phase for `epochs` or `learning_rate`."""
+    return f"transfer.head_{name}" if phase.name == "head" else f"training.{name}"
+
+
+def _lower_rate(facts: ReportFacts, phase: TrainedPhase) -> str:
+    option = _option_of(phase, "learning_rate")
+    return f"lower the learning rate: --{option} {find_option(facts, option) / 10:g}"
+
+
+def check_divergence(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for phases that diverged."""
+    if not facts.phases:
+        raise UnknownError
+    for phase in facts.phases:
+        if not phase.diverged:
+            continue
+        advice = _lower_rate(facts, phase)
+        # The first phase does not clip gradients.
+        if phase.name != "head" and not find_option(facts, "training.clip_norm"):
+            advice += ", or limit the gradients: --training.clip_norm 1"
+        if find_option(facts, "training.precision") != "float32":
+            advice += ", or compute more precisely: --training.precision float32"
+        yield Finding(
+            "training",
+            f"training diverged in epoch {phase.epochs}{_WORDS[phase.name]}: the loss was not "
+            "finite",
+            "it stopped there, and the model has the weights of the best epoch before",
+            advice,
+        )
+
+
+def check_fit(facts: ReportFacts) -> Iterator[Finding]:
+    """Compare the accuracy on train and eval."""
+    kept = facts.kept_epoch
+    curves = [facts.history.get(name, ()) for name in ("accuracy", "val_accuracy")]
+    if kept is None or min(map(len, curves)) < kept.epoch:
+        raise UnknownError
+    train, evaluated = (float(curve[kept.epoch - 1]) for curve in curves)
+    if train - evaluated <= _WIDE_GAP:
+        return
+    advice = ["add images"]
+    on_features = _find_kept(facts).phase.on_features
+    if find_option(facts, "augmentation.policy") == "none":
+        advice.append("use stronger augmentation: --augmentation.policy trivial")
+    elif on_features:
+        advice.append("augment images in the first phase, too:")
+    if on_features and advice[1:]:
+        advice[-1] += " --transfer.cache_features false"
+    if (weights := _advise_weights(facts)) and find_option(facts, "transform.size") > SMALL_SIDE:
+        advice.append(f"start from pretrained weights: {weights}")
+    yield Finding(
+        "training",
+        f"accuracy is {train:.3f} on train but {evaluated:.3f} on eval",
+        "the network overfits: it memorizes the training images",
+        ", or ".join(advice),
+    )
+
+
+def check_length(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for phases that were too short, too long or useless."""
+    phase, epoch, end = _find_kept(facts)
+    limit, where = _option_of(phase, "epochs"), _WORDS[phase.name]
+    most = find_option(facts, limit)
+    last = facts.phases[-1]
+    if last.diverged:
+        return
+    if last.name != phase.name:
+        yield Finding(
+            "training",
+            "fine-tuning has not improved the model",
+            "the model has the weights of the first phase, and fine-tuning only took time",
+            f"{_lower_rate(facts, last)}, or unfreeze fewer blocks: --transfer.unfreeze 1",
+        )
+        return
+    if epoch == 1 and phase.epochs >= 3:
+        yield Finding(
+            "training",
+            f"the first of {phase.epochs} epochs{where} was the best",
+            "further training only made the model worse",
+            _lower_rate(facts, phase),
+        )
+    accuracy = [float(value) for value in facts.history.get("accuracy", ())[end - 1 : end]]
+    # With a decaying learning rate the last epoch is often the best one.
+    if epoch == phase.epochs == most and accuracy and accuracy[0] < _LEARNED:
+        fine_tune = ", or fine-tune: --transfer.unfreeze all" if phase.name == "head" else ""
+        yield Finding(
+            "training",
+            f"the last of {most} epochs{where} was the best, with a training accuracy of "
+            f"{accuracy[0]:.3f}",
+            "the network was still learning",
+            f"train longer: --{limit} {2 * most}{fine_tune}",
+        )
+
+
+def check_start(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for too few photographs to start from random weights."""
+    images, size = sum(facts.balance.get(TRAIN, {}).values()), find_option(facts, "transform.size")
+    few = images < ENOUGH_TO_START_AT_RANDOM and size > SMALL_SIDE
+    weights, parameters = _advise_weights(facts), facts.model.parameters
+    if not few or not weights or facts.metrics.scalars["accuracy"] >= _LEARNED:
+        return
+    why = "so few images hardly show what photographs have in common"
+    if parameters and parameters >= LARGE_NETWORK:
+        why = f"the network has {parameters:,} weights, too many for so few images"
+    yield Finding(
+        "run",
+        f"{images:,} training images of {size} pixels, and random initial weights",
+        why,
+        f"start from pretrained weights: {weights}, or those of an earlier run",
+    )
+
+
+def _advise_weights(facts: ReportFacts) -> str:
+    """Return the options for pretrained weights; "" if the network has them or cannot have any."""
+    if find_option(facts, "model.weights") != "none" or find_option(facts, "model.build_fn"):
+        return ""
+    own = find_option(facts, "model.name") in OWN_NETWORKS
+    return "--model.weights imagenet" + (" --model.name auto" if own else "")
+
+
+def check_waiting(facts: ReportFacts) -> Iterator[Finding]:
+    """Look at the time spent waiting for input."""
+    if not facts.waits:
+        raise UnknownError
+    wait = float(np.median(facts.waits))
+    # An epoch on features in memory tells nothing about the input.
+    on_features = any(phase.on_features for phase in facts.phases[-1:])
+    if wait > find_option(facts, "input.max_wait") and not on_features:
+        yield Finding(
+            "training",
+            f"training spent {wait:.0%} of its time waiting for input",
+            "an idle accelerator wastes time and money",
+            facts.input_advice or "follow the advice in the log of the run",
+        )
