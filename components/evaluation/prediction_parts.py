@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,24 +103,28 @@ def _dump(labels: Iterable[bytes]) -> bytes:
 def join_parts(evaluation_uri: str) -> None:
     """Join the parts into one file, sorted by image name, and remove them.
 
-    Its bytes do not depend on how the work was divided. Memory holds the texts and 4,096 rows;
-    parts in a bucket are copied to this machine first.
+    Its bytes do not depend on how the work was divided. Memory holds the texts and 4,096 rows. Only
+    one part is open at a time, as most systems let a process open 1,024 files.
     """
     folder = os.path.join(evaluation_uri, FOLDER)
     with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
+        names = [n.removesuffix(_TEXTS) for n in list_names(folder) if n.endswith(_TEXTS)]
+        tables = [_read_table(os.path.join(folder, name + _TEXTS)) for name in names]
         joined = os.path.join(scratch, PREDICTIONS_FILE)
-        with ExitStack() as stack:
-            names = [n.removesuffix(_TEXTS) for n in list_names(folder) if n.endswith(_TEXTS)]
-            tables = [_read_table(os.path.join(folder, name + _TEXTS)) for name in names]
-            paths = [_fetch(os.path.join(folder, name + _ROWS), scratch) for name in names]
-            # Closed by the stack.
-            files = [stack.enter_context(open(path, "rb", buffering=0)) for path in paths]
-            _write_sorted(joined, tables, [file.fileno() for file in files])
+        with open(os.path.join(scratch, _ROWS), "w+b") as rows:
+            for name in names:
+                path = os.path.join(folder, name + _ROWS)
+                _append_file(path, rows)
+                # The disk needs no space for two copies.
+                remove(path)
+            rows.flush()
+            _write_sorted(joined, pa.concat_tables(tables).combine_chunks(), rows.fileno())
         target = os.path.join(evaluation_uri, PREDICTIONS_FILE)
         if on_disk(target):
             move(joined, target)
         else:
-            _copy(joined, target)
+            with open_file(target, "wb") as uploaded:
+                _append_file(joined, uploaded)
     remove(folder)
 
 
@@ -128,52 +133,34 @@ def _read_table(path: str) -> Any:
         return pq.read_table(pa.BufferReader(file.read()))
 
 
-def _fetch(path: str, scratch: str) -> str:
-    """Return a local path with the same content."""
-    if on_disk(path):
-        return path
-    local = os.path.join(scratch, os.path.basename(path))
-    _copy(path, local)
-    return local
+def _append_file(path: str, target: Any) -> None:
+    with open_file(path, "rb") as file:
+        shutil.copyfileobj(file, target, _COPY_BYTES)
 
 
-def _copy(source: str, target: str) -> None:
-    with open_file(source, "rb") as old, open_file(target, "wb") as new:
-        while content := old.read(_COPY_BYTES):
-            new.write(content)
-
-
-def _write_sorted(path: str, tables: Sequence[Any], files: Sequence[int]) -> None:
-    """Write all rows in the order of their file names; `files` are file descriptors of the rows."""
-    lengths = [len(table) for table in tables]
-    of_part = np.repeat(np.arange(len(tables)), lengths)
-    of_row = np.concatenate([np.arange(length) for length in lengths])
-    texts = pa.concat_tables(tables).combine_chunks()
-    names = np.array(texts["filename"].to_pylist(), object)
-    order = np.argsort(names, kind="stable")
-    texts, of_part, of_row = texts.take(pa.array(order)), of_part[order], of_row[order]
+def _write_sorted(path: str, texts: Any, rows: int) -> None:
+    """Write the table `texts` with its rows, a file descriptor, in the order of the file names."""
     facts = texts.schema.metadata
     widths = [len(json.loads(facts[key])) for key in (LABELS, BASELINE_LABELS) if key in facts]
+    order = np.argsort(np.array(texts["filename"].to_pylist(), object), kind="stable")
     with ExitStack() as stack:
         writer: Any = None
         for start in range(0, len(order), _ROW_GROUP):
-            group = slice(start, start + _ROW_GROUP)
-            rows = _read_rows(files, of_part[group], of_row[group], sum(widths))
-            table = _append(texts[group].combine_chunks(), rows, widths)
+            group = order[start : start + _ROW_GROUP]
+            found = _read_rows(rows, group, sum(widths))
+            table = _append(texts.take(pa.array(group)), found, widths)
             writer = writer or stack.enter_context(
                 pq.ParquetWriter(path, table.schema, **WRITE_OPTIONS)
             )
             writer.write_table(table)
 
 
-def _read_rows(
-    files: Sequence[int], of_part: Ints, of_row: Ints, width: int
-) -> NDArray[np.float32]:
-    """Read single rows from the parts."""
-    rows = np.empty((len(of_row), width), np.float32)
+def _read_rows(file: int, numbers: Ints, width: int) -> NDArray[np.float32]:
+    """Read single rows of `width` from a file, by their numbers."""
+    rows = np.empty((len(numbers), width), np.float32)
     size = rows.itemsize * width
-    for index, (part, row) in enumerate(zip(of_part.tolist(), of_row.tolist(), strict=True)):
-        os.preadv(files[part], [rows[index].data], row * size)
+    for index, number in enumerate(numbers.tolist()):
+        os.preadv(file, [rows[index].data], number * size)
     return rows
 
 
