@@ -20,6 +20,9 @@ from 1 on, or 0; `diverged`; `on_features`, whether it read features instead of 
 MODEL_FILE = "model.json"
 """`parameters`, the number of the network's weights; `bytes` of all files of the SavedModel."""
 
+EXAMPLES_SIGNATURE = "serving_examples"
+"""Signature of the SavedModel that takes serialized examples, as the Evaluator does."""
+
 WEIGHTS_FILE = "backbone.weights.h5"
 """Weights of the trained network without its last layer, from which a later training can start."""
 

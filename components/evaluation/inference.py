@@ -26,6 +26,7 @@ from components.contract.example import (
     LUMINANCE,
     WIDTH,
 )
+from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.contract.progress import add_progress
 from components.evaluation.metrics.predictions import Scores
 from components.evaluation.prediction_parts import open_part
@@ -90,7 +91,7 @@ class _ServedModel:
 
     def predict(self, examples: tf.Tensor) -> Scores:
         """Return probabilities, [examples, classes]; `examples` is string [examples]."""
-        scores: Scores = self._model.signatures["serving_examples"](examples=examples)[
+        scores: Scores = self._model.signatures[EXAMPLES_SIGNATURE](examples=examples)[
             "probabilities"
         ].numpy()
         return scores

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import time
@@ -14,7 +16,7 @@ from tfx.utils import io_utils
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
 from components.storage.lock import locked
-from components.storage.saved_model import GRAPH, WEIGHTS, model_digest, whole_versions
+from components.storage.saved_model import FILES, GRAPH, WEIGHTS, model_digest, whole_versions
 
 # Model servers ignore names that are not numbers.
 _STAGED = ".unfinished"
@@ -53,6 +55,7 @@ def _copy_and_rename(model: str, folder: str) -> str:
     if fileio.exists(staged):
         fileio.rmtree(staged)
     io_utils.copy_dir(model, staged)
+    _write_files(model, staged)
     version = os.path.join(folder, str(_next_number(_numbers(folder))))
     os.rename(staged, version)
     return version
@@ -66,8 +69,20 @@ def _copy_in_order(model: str, folder: str) -> str:
     version = os.path.join(folder, _find_unfinished(model, folder))
     for path in sorted(_list_files(model), key=lambda path: (path != WEIGHTS, path == GRAPH)):
         source, target = (os.path.join(root, path) for root in (model, version))
+        if path == GRAPH:
+            _write_files(model, version)
         io_utils.copy_file(source, target, overwrite=True)
     return version
+
+
+def _write_files(model: str, version: str) -> None:
+    """Record the files of the model in its copy, so that later damage is noticed."""
+    recorded = {}
+    for path in sorted(_list_files(model)):
+        if path != FILES:
+            content = _read(os.path.join(model, path))
+            recorded[path] = (len(content), hashlib.sha256(content).hexdigest())
+    io_utils.write_string_file(os.path.join(version, FILES), json.dumps(recorded))
 
 
 def _list_files(folder: str) -> Iterator[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
+import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from components.contract.printable import read_number
-from components.storage.folder import is_file, list_folders, read_bytes
+from components.storage.artifact_files import on_disk
+from components.storage.folder import find_files, is_file, list_folders, read_bytes
 
 GRAPH = "saved_model.pb"
 WEIGHTS = os.path.join("variables", "variables.index")
@@ -16,22 +21,80 @@ WEIGHTS = os.path.join("variables", "variables.index")
 IDENTITY = os.path.join("assets.extra", "graph.sha256")
 """Digest of what the graph computes."""
 
+FILES = os.path.join("assets.extra", "files.json")
+"""Path → bytes and SHA-256 of all other files of a pushed model, as Pusher copied them."""
+
+_DATA = re.compile(r"variables/variables\.data-\d{5}-of-(\d{5})")
+
+_LOGGER = logging.getLogger(__name__)
+
 
 def whole_versions(folder: str) -> Iterator[str]:
     """Yield the paths of the complete versions in a folder, newest first.
 
-    Versions are named by number. Pusher copies `saved_model.pb` last, so a version without it is
-    incomplete.
+    Versions are named by number. Incomplete and damaged ones are left out, with a warning.
 
     Raises:
         StorageError: the folder cannot be listed or read.
     """
+    for version in list_versions(folder):
+        if damage := find_damage(version):
+            _warn(version, damage)
+        else:
+            yield version
+
+
+def list_versions(folder: str) -> list[str]:
+    """Return the paths of all versions in a folder, newest first, without a look at their files."""
     numbers = {name: read_number(name) for name in list_folders(folder)}
     names = [name for name, number in numbers.items() if number is not None]
-    for name in sorted(names, key=int, reverse=True):
-        version = os.path.join(folder, name)
-        if is_file(os.path.join(version, GRAPH)):
-            yield version
+    return [os.path.join(folder, name) for name in sorted(names, key=int, reverse=True)]
+
+
+@functools.cache
+def _warn(version: str, damage: str) -> None:
+    """Warn once, however often a server looks for versions."""
+    _LOGGER.warning("The pushed model %s is left out: %s.", version, damage)
+
+
+def find_damage(version: str) -> str:
+    """Say, as a clause, what is wrong with the files of a pushed model; "" if nothing is.
+
+    Models that were not pushed by Pusher have no record of their files: only missing ones count.
+    """
+    found = {file.path: file for file in find_files(version)}
+    # Pusher copies the graph last.
+    if missing := [name for name in (GRAPH, *_list_weights(found)) if name not in found]:
+        return f"{missing[0]} is missing"
+    try:
+        recorded = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
+    except ValueError:
+        return f"{FILES} is damaged"
+    for name, (size, digest) in recorded.items():
+        if name not in found:
+            return f"{name} is missing"
+        if found[name].size != size:
+            return f"{name} has {found[name].size:,} bytes instead of {size:,}"
+        # Object stores verify checksums themselves.
+        path = os.path.join(version, name)
+        if on_disk(path) and _digest_file(path, found[name].version) != digest:
+            return f"the content of {name} has changed"
+    return ""
+
+
+def _list_weights(names: Iterable[str]) -> list[str]:
+    """Return the names of all files of weights if there is any of them."""
+    there = [name for name in names if name.startswith("variables/variables.")]
+    counts = [match[1] for match in map(_DATA.fullmatch, there) if match] or ["00001"]
+    data = (f"{number:05d}-of-{counts[0]}" for number in range(int(counts[0])))
+    return [WEIGHTS, *(f"variables/variables.data-{name}" for name in data)] if there else []
+
+
+@functools.cache
+def _digest_file(path: str, version: str) -> str:
+    """Digest a file once for each version of it."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def model_digest(saved_model: str) -> str:

@@ -11,6 +11,7 @@ import traceback
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.contract.printable import make_printable
+from components.evaluation.baseline_lookup import find_unusable
 from components.storage.artifact_files import on_disk
 from components.storage.full_disk import explain_full_disk
 from pipeline_def.code_digest import code_digest
@@ -85,7 +86,10 @@ def _run_recorded(
     with recorder.recording(), display.running(total=len(names)):
         for former in adopt_moved(layout):
             display.say(f"The results made in {former} are used from {layout.output}.")
-        for folder in drop_incomplete(layout):
+        unusable = find_unusable(layout.pushed)
+        for version, reason in unusable.items():
+            display.say(f"The pushed model {version} is not used: {reason}.")
+        for folder in drop_incomplete(layout, unusable):
             display.say(f"{folder} is missing or incomplete and will be rebuilt.")
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:

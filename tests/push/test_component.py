@@ -18,20 +18,24 @@ from tfx.dsl.io import fileio
 from tfx.orchestration.kubeflow.v2 import compiler_utils
 from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
+from tfx.utils import io_utils
 
 from components.contract.artifacts import Html, Markdown
-from components.evaluation.baseline_lookup import find_baseline
+from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
+from components.storage.saved_model import FILES
 from components.storage.tfx_filesystem import (
     CARD_FILE,
     read_text,
     register_object_stores,
     write_text,
 )
+from tests.evaluation.saved_model_sample import saved_model
 from tests.storage.s3_server import serve_s3
 
 CARD = "# Katze, قطة\n"
+PUSHED = [PUSHED_CARD, "assets.extra", "saved_model.pb", "variables"]
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +44,6 @@ def store() -> Iterator[str]:
     register_object_stores()
     with serve_s3("bucket"):
         yield "minio://bucket/run"
-
-
-def saved_model(folder: Path, *, weights: bytes) -> Path:
-    """Write the files by which a model is known."""
-    (folder / "variables").mkdir(parents=True)
-    (folder / "variables" / "variables.index").write_bytes(weights)
-    (folder / "saved_model.pb").write_bytes(b"graph")
-    return folder
 
 
 def make_card(uri: str, text: str = CARD) -> types.Artifact:
@@ -113,7 +109,7 @@ def test_a_pipeline_without_a_card_pushes_the_model_alone(tmp_path: Path) -> Non
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"weights")
     push(tmp_path / "model", str(tmp_path / "pushed"), tmp_path / "archive", card=None)
     [version] = (tmp_path / "pushed").iterdir()
-    assert sorted(os.listdir(version)) == ["saved_model.pb", "variables"]
+    assert sorted(os.listdir(version)) == ["assets.extra", "saved_model.pb", "variables"]
 
 
 def test_accepted_lite_versions_are_pushed_and_refused_ones_do_not_stay(tmp_path: Path) -> None:
@@ -181,6 +177,44 @@ def test_a_model_that_was_in_use_before_another_is_pushed_anew(tmp_path: Path) -
     assert len(os.listdir(models)) == 3
 
 
+WEIGHTS = "variables/variables.data-00000-of-00001"
+DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
+    "truncated": (WEIGHTS, b"model", f"{WEIGHTS} has 5 bytes instead of 10"),
+    "overwritten": (WEIGHTS, b"-" * 10, f"the content of {WEIGHTS} has changed"),
+    "lost weights": (WEIGHTS, None, f"{WEIGHTS} is missing"),
+    "lost index": ("variables/variables.index", None, "variables/variables.index is missing"),
+    "half a copy": ("saved_model.pb", None, "saved_model.pb is missing"),
+    "a damaged record": (FILES, b"{", f"{FILES} is damaged"),
+    "no record of its own": (FILES, None, ""),
+    "another model": ("saved_model.pb", b"graph", "it has no signature serving_examples"),
+}
+
+
+@pytest.mark.parametrize("kind", [*DAMAGES, "truncated in a bucket"])
+def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
+    store: str, tmp_path: Path, kind: str
+) -> None:
+    name, content, damage = DAMAGES[kind.removesuffix(" in a bucket")]
+    for folder in ("model", "new"):
+        saved_model(tmp_path / folder / "Format-Serving", weights=folder.encode())
+    models = str(tmp_path / "pushed") if kind in DAMAGES else f"{store}/damaged"
+    pushed = push(tmp_path / "model", models, tmp_path / "archive", card=None)
+    first = pushed.get_string_custom_property("pushed_destination")
+    assert find_unusable(models) == {}
+    fileio.remove(f"{first}/{name}")
+    if content is not None:
+        io_utils.write_bytes_file(f"{first}/{name}", content)
+    if name == "saved_model.pb" and content:
+        fileio.remove(f"{first}/{FILES}")
+    new = str(tmp_path / "new" / "Format-Serving")
+    assert find_unusable(models) == ({first: damage} if damage else {})
+    assert find_baseline(models, new) == ("" if damage else first)
+    again = push(tmp_path / "model", models, tmp_path / "archive-2", card=None)
+    second = again.get_string_custom_property("pushed_destination")
+    assert (second == first, find_unusable(models)) == (not damage, {})
+    assert find_baseline(models, new) == second
+
+
 class Killed(BaseException):
     """Ends a push without a word, as a kill does."""
 
@@ -231,11 +265,7 @@ def test_a_push_that_is_killed_at_any_moment_makes_one_version(
     monkeypatch.setattr("time.time", lambda: next(seconds))
     versions = push_until_done(tmp_path / "model", models, tmp_path, monkeypatch)
     assert [name.rstrip("/") for name in fileio.listdir(models)] == versions
-    assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == [
-        PUSHED_CARD,
-        "saved_model.pb",
-        "variables",
-    ]
+    assert sorted(fileio.listdir(f"{models}/{versions[0]}")) == PUSHED
 
 
 def test_a_later_version_has_a_larger_number_whatever_the_clock_says(
@@ -293,7 +323,12 @@ def test_pushing_to_an_object_store(store: str, tmp_path: Path) -> None:
     assert fileio.exists(f"{store}/card")
     pushed = push(tmp_path / "model", f"{store}/pushed", tmp_path / "archive", card=card)
     version = pushed.get_string_custom_property("pushed_destination")
-    assert sorted(fileio.listdir(version)) == [PUSHED_CARD, "saved_model.pb", "variables"]
+    assert sorted(fileio.listdir(version)) == [
+        PUSHED_CARD,
+        "assets.extra",
+        "saved_model.pb",
+        "variables",
+    ]
     with fileio.open(f"{version}/{PUSHED_CARD}") as file:
         assert file.read() == CARD
 

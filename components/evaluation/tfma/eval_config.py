@@ -9,6 +9,7 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 
 from components.contract.example import LABEL_ID
+from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.metric_table import AUC, METRICS
 from components.evaluation.thresholds import list_thresholds
@@ -36,7 +37,7 @@ def make_eval_config(config: EvaluationConfig, *, with_auc: bool = True) -> conf
     ]
     # TFX adds the specification of the baseline, if there is one.
     model = config_pb2.ModelSpec(
-        signature_name="serving_examples",
+        signature_name=EXAMPLES_SIGNATURE,
         preprocessing_function_names=["transform_features"],
         label_key=LABEL_ID,
         prediction_key="probabilities",

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
+from components.contract.model_files import PUSHED_LITE
 from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
@@ -27,7 +28,8 @@ _Files = Mapping[str, int]
 
 # The log of a training that the next run resumes.
 _LOGS = "model_run"
-
+# Pusher's property with the folder of the pushed model.
+_DESTINATION = "pushed_destination"
 
 # The folder of an artifact; that of a number or a text is a file in it.
 _URI = re.compile(r"(.+)/artifacts/[^/]+/[^/]+/\d+(/value)?")
@@ -58,11 +60,15 @@ def adopt_moved(layout: Layout) -> list[str]:
 
 def note_files(layout: Layout, step: Step) -> None:
     """Note the files that a step wrote, for later runs."""
-    _note(layout, [output.uri for output in step.outputs.values()])
+    uris = [output.uri for output in step.outputs.values()]
+    # Pusher itself records the other files of a pushed model.
+    pushed = (output.properties.get(_DESTINATION) for output in step.outputs.values())
+    uris += [os.path.join(folder, PUSHED_LITE) for folder in pushed if folder]
+    _note(layout, [uri for uri in uris if on_disk(uri)])
 
 
 def _note(layout: Layout, uris: Sequence[str]) -> None:
-    if not on_disk(layout.output) or not uris:
+    if not uris:
         return
     os.makedirs(os.path.dirname(layout.files), exist_ok=True)
     with open(layout.files, "a", encoding="utf-8") as file:
@@ -73,8 +79,12 @@ def _note(layout: Layout, uris: Sequence[str]) -> None:
             file.write(f"\n{json.dumps(note)}\n")
 
 
-def drop_incomplete(layout: Layout) -> list[str]:
+def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     """Mark incomplete artifacts as deleted in ML Metadata, and killed executions as failed.
+
+    Args:
+        layout: of the output.
+        damaged: folders of pushed models that must be pushed again.
 
     Returns:
         The folders of the incomplete artifacts, sorted.
@@ -85,7 +95,7 @@ def drop_incomplete(layout: Layout) -> list[str]:
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [artifact for artifact in artifacts if not _is_complete(artifact, noted)]
+        lost = [one for one in artifacts if not _is_complete(one, noted, damaged)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
         uris = frozenset(artifact.uri for artifact in artifacts)
@@ -114,19 +124,19 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_complete(artifact: Artifact, noted: Mapping[str, _Files]) -> bool:
+def _is_complete(artifact: Artifact, noted: Mapping[str, _Files], damaged: Collection[str]) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
         return False
-    known = artifact.custom_properties
-    if "pushed_destination" in known:
-        destination = known["pushed_destination"].string_value
-        if not os.path.exists(os.path.join(destination, GRAPH)):
+    folders = [artifact.uri]
+    if _DESTINATION in artifact.custom_properties:
+        destination = artifact.custom_properties[_DESTINATION].string_value
+        if destination in damaged or not os.path.exists(os.path.join(destination, GRAPH)):
             return False
-    found = _list_files(artifact.uri)
-    return all(found.get(name) == size for name, size in noted.get(artifact.uri, {}).items())
+        folders.append(os.path.join(destination, PUSHED_LITE))
+    return all(noted.get(folder, {}).items() <= _list_files(folder).items() for folder in folders)
 
 
 def _list_files(folder: str) -> dict[str, int]:
