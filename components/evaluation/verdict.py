@@ -25,7 +25,12 @@ from components.storage.artifact_files import open_file
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
+TOO_FEW = "there are too few images to tell which of {first} and {second} is better"
+"""Clause about two models if the interval of their difference includes 0."""
+
 _FILE, _THRESHOLDS_FILE = "verdict.json", "thresholds.json"
+
+_NOT_WORSE = "that it is not worse than the model in use"
 
 # Nobody collects more than these.
 _MOST_IMAGES = 10_000_000
@@ -36,7 +41,8 @@ class Verdict:
     """The decision of the Evaluator, with its reasons."""
 
     outcome: Outcome
-    """undecided: the measured values are good enough, but may be due to chance."""
+    """undecided: what was measured, good enough or worse than the model in use, may be due to
+    chance."""
     headline: str
     """One sentence for readers of nothing else."""
     reasons: list[str]
@@ -98,9 +104,14 @@ def decide(
     if smoke_failure:
         headline = "Not blessed: the exported model failed its smoke test."
         return Verdict("refused", headline, [smoke_failure, *reasons])
+    by_interval = config.decide_by == "interval"
     if not check.holds:
+        # The only threshold that is missed may be missed by chance.
+        if by_interval and len(check.reasons) == 1 and _NOT_WORSE in dict(doubts):
+            clause = TOO_FEW.format(first="this model", second="the model in use")
+            return Verdict("undecided", f"Not blessed: {clause}.", reasons)
         return Verdict("refused", _explain_refusal(measured), reasons)
-    if doubts and config.decide_by == "interval":
+    if doubts and by_interval:
         claims = " and ".join(claim for claim, _ in doubts)
         headline = f"Not blessed: {measured.images:,} images are too few to show {claims}."
         return Verdict("undecided", headline, reasons)
@@ -144,15 +155,20 @@ def _find_doubts(measured: MeasuredAccuracy, max_drop: float) -> list[tuple[str,
             )
         )
     change, ends = measured.change, measured.change_interval
-    if change is not None and ends is not None and ends.low <= -max_drop <= change + ROUNDING:
+    if change is None or ends is None:
+        return found
+    claim = f"at most {max_drop:g} less accurate than" if max_drop else "as accurate as"
+    claim, bound = f"that it is {claim} the model in use", -max_drop
+    if change < bound - ROUNDING:
+        claim, bound = _NOT_WORSE, 0.0
+    if bound in ends:
         spread = measured.disagreement - change**2
-        needed = estimate_images_needed(spread, change + max_drop, measured.images)
-        claim = f"at most {max_drop:g} less accurate than" if max_drop else "as accurate as"
+        needed = estimate_images_needed(spread, abs(change - bound), measured.images)
         found.append(
             (
-                f"that it is {claim} the model in use",
+                claim,
                 f"the 95% confidence interval of the difference to the model in use, "
-                f"{ends.low:+.3f} to {ends.high:+.3f}, includes {-max_drop:+g}{needed}",
+                f"{ends.low:+.3f} to {ends.high:+.3f}, includes {bound or 0:g}{needed}",
             )
         )
     return found

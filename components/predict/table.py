@@ -10,15 +10,20 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from components.contract.errors import ConfigurationError
+from components.contract.stopping import before_stopping
 from components.predict.flow import Outcome
 from components.storage.folder import is_local, open_folder, storage_error
 
 _ROWS_AT_ONCE = 4096
 
+# As the OWASP Foundation lists them under "CSV Injection".
+_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
+
 Row = dict[str, Any]
+_Write = Callable[[list[Row]], object]
 
 
 def check_format(path: str) -> None:
@@ -34,7 +39,7 @@ def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator
     """Yield the outcomes and write them to `path`, which appears complete or not at all.
 
     Args:
-        path: path or URL that ends in .parquet, .csv or .jsonl.
+        path: path or URL that ends in .parquet, .csv or .jsonl; an existing file is replaced.
         outcomes: outcomes in the order of the rows.
         top: number of labels for each image; a model may have fewer.
 
@@ -42,14 +47,12 @@ def write_table(path: str, outcomes: Iterable[Outcome], *, top: int) -> Iterator
         StorageError: it cannot be written.
     """
     check_format(path)
-    make_rows = _WRITERS[os.path.splitext(path)[1]]
-    with _whole_file(path) as file:
-        rows = make_rows(file, list_columns(top))
+    open_rows = _WRITERS[os.path.splitext(path)[1]]
+    with _whole_file(path) as file, open_rows(file, list_columns(top)) as write:
         rest = iter(outcomes)
         while some := list(itertools.islice(rest, _ROWS_AT_ONCE)):
-            rows.write([_make_row(outcome, top) for outcome in some])
+            write([_make_row(outcome, top) for outcome in some])
             yield from some
-        rows.close()
 
 
 def list_columns(top: int) -> list[str]:
@@ -78,83 +81,71 @@ def _as_text(name: str) -> str:
 def _whole_file(path: str) -> Iterator[BinaryIO]:
     """Open a file for writing that appears only if the block succeeds."""
     fs, place = open_folder(path)
-    unfinished = f"{place}.{uuid.uuid4().hex}" if is_local(fs) else place
+    local = is_local(fs)
+    unfinished = f"{place}.{uuid.uuid4().hex}" if local else place
     try:
+        if local and os.path.isdir(place):
+            raise IsADirectoryError("it is a folder")
         # An object in a store appears when it is closed, and is discarded if the block fails.
         file = fs.open(unfinished, "wb")
     except Exception as error:  # Each file system raises its own exceptions.
         raise storage_error("write", path, error) from error
-    try:
-        yield file
-        file.close()
-        if is_local(fs):
-            os.replace(unfinished, place)
-    except BaseException as error:
-        if is_local(fs):
+    with before_stopping(lambda: os.remove(unfinished) if local else None):
+        try:
+            yield file
             file.close()
-            os.remove(unfinished)
-        elif hasattr(file, "discard"):
-            file.discard()
-        if isinstance(error, OSError):
-            raise storage_error("write", path, error) from error
-        raise
+            if local:
+                os.replace(unfinished, place)
+        except BaseException as error:
+            if local:
+                file.close()
+                os.remove(unfinished)
+            elif hasattr(file, "discard"):
+                file.discard()
+            if isinstance(error, OSError):
+                raise storage_error("write", path, error) from error
+            raise
 
 
-class _Rows(Protocol):
-    """Writes rows in one format."""
+@contextlib.contextmanager
+def _open_parquet(file: BinaryIO, columns: list[str]) -> Iterator[_Write]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def write(self, rows: list[Row]) -> None:
-        """Write rows."""
-
-    def close(self) -> None:
-        """Finish the table without closing the file."""
-
-
-class _ParquetRows:
-    def __init__(self, file: BinaryIO, columns: list[str]) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        numbers = {name for name in columns if name.startswith("probability")}
-        kinds = [pa.float32() if name in numbers else pa.string() for name in columns]
-        self._schema = pa.schema(list(zip(columns, kinds, strict=True)))
-        self._make_table = pa.Table.from_pylist
-        self._writer = pq.ParquetWriter(file, self._schema)
-
-    def write(self, rows: list[Row]) -> None:
-        self._writer.write_table(self._make_table(rows, self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
+    numbers = {name for name in columns if name.startswith("probability")}
+    kinds = [pa.float32() if name in numbers else pa.string() for name in columns]
+    schema = pa.schema(list(zip(columns, kinds, strict=True)))
+    with pq.ParquetWriter(file, schema) as writer:
+        yield lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema))
 
 
-class _CsvRows:
-    def __init__(self, file: BinaryIO, columns: list[str]) -> None:
-        self._text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        self._writer = csv.DictWriter(self._text, columns)
-        self._writer.writeheader()
-
-    def write(self, rows: list[Row]) -> None:
-        self._writer.writerows(rows)
-
-    def close(self) -> None:
-        self._text.detach()
+@contextlib.contextmanager
+def _open_csv(file: BinaryIO, columns: list[str]) -> Iterator[_Write]:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    # Quoted, as some spreadsheets take a semicolon or tab for the end of a cell.
+    writer = csv.DictWriter(text, columns, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writeheader()
+    yield lambda rows: writer.writerows(map(_disarm, rows))
+    text.detach()
 
 
-class _JsonRows:
-    def __init__(self, file: BinaryIO, columns: list[str]) -> None:
-        self._file = file
+def _disarm(row: Row) -> Row:
+    """Put an apostrophe before texts that a spreadsheet would run as a formula.
 
-    def write(self, rows: list[Row]) -> None:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        self._file.write(text.encode())
+    Also before those that start with one: reading back, the first apostrophe is always dropped.
+    """
+    return {
+        name: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+        for name, value in row.items()
+    }
 
-    def close(self) -> None:
-        pass
+
+@contextlib.contextmanager
+def _open_json(file: BinaryIO, columns: list[str]) -> Iterator[_Write]:
+    def write(rows: list[Row]) -> None:
+        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+    yield write
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, list[str]], _Rows]] = {
-    ".parquet": _ParquetRows,
-    ".csv": _CsvRows,
-    ".jsonl": _JsonRows,
-}
+_WRITERS = {".parquet": _open_parquet, ".csv": _open_csv, ".jsonl": _open_json}

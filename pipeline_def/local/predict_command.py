@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration, make_printable
+from components.contract.stopping import before_stopping
 from components.images.options import FileOptions
 from components.predict.files import count_files, find_sources
 from components.predict.flow import Outcome, Tally, predict
@@ -50,7 +52,9 @@ def predict_files(arguments: Sequence[str]) -> int:
     if not files:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
     config, _ = open_output(make_absolute(config), MODELS)
-    tally = show_predictions(config, files, model=options["model"], to=options["to"])
+    lost = f"; {options['to']} is not written" if options["to"] else ""
+    with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
+        tally = show_predictions(config, files, model=options["model"], to=options["to"])
     return 0 if tally.by_status["answered"] else 1
 
 
@@ -89,7 +93,7 @@ def show_predictions(
         config: the output folder, and how to read images.
         files: files and folders, paths or URLs.
         model: a version, or a folder of a SavedModel; None: the newest version.
-        to: table to write, a .parquet, .csv or .jsonl file.
+        to: table to write, a .parquet, .csv or .jsonl file; an existing one is replaced.
 
     Raises:
         UserError: a file or the model does not exist, or the table cannot be written.
@@ -106,6 +110,7 @@ def show_predictions(
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served, config.predict, options))
+    replaced = bool(to) and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)
     first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
@@ -115,7 +120,7 @@ def show_predictions(
     for title, text in _summarize(tally, refused, seconds):
         print_row(console, title, text)
     if to:
-        print_whole(console, "Table", to)
+        print_whole(console, "Table", f"{to} (replaced)" if replaced else to)
     return tally
 
 

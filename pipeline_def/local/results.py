@@ -106,7 +106,7 @@ class Summary:
     """Previous model in use: `version`, and `accuracy` on the same split."""
     blessed: bool
     outcome: str
-    """blessed, undecided (good enough, but possibly by chance) or refused."""
+    """blessed, undecided (the measured values may be due to chance) or refused."""
     headline: str
     """The verdict in a sentence."""
     blessing_reason: str

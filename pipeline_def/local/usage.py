@@ -43,7 +43,8 @@ training; files that ingest would reject are listed with the reason.
   --model VERSION    a version in --output, or the folder of any SavedModel of
                      this pipeline: the newest version
   --to TABLE         .parquet, .csv or .jsonl, one row per file in the order of
-                     the files; without it the first predictions are printed
+                     the files, replaced if it exists; without it the first
+                     predictions are printed
   --predict.top K    labels per image: 3
   --output DIR       output folder of the run: output
 """

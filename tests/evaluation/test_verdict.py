@@ -119,6 +119,19 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         "refused",
         "Not blessed: this model does not replace the model in use.",
     ),
+    "worse, perhaps by chance": (
+        measured(33, 21, guess=0.5, gained=2, lost=4),
+        {"holds": False},
+        "undecided",
+        "Not blessed: there are too few images to tell which of this model and the model in use is "
+        "better.",
+    ),
+    "worse by value, perhaps by chance": (
+        measured(33, 21, guess=0.5, gained=2, lost=4),
+        {"holds": False, "decide_by": "value"},
+        "refused",
+        "Not blessed: this model does not replace the model in use.",
+    ),
     "by value": (
         NONSENSE,
         {"decide_by": "value"},

@@ -129,10 +129,10 @@ def test_the_command(
     assert local_runner.main([*argv, *more]) == 0
     assert f"Model        {output}/pushed/99" in capsys.readouterr().out
     head, *rows = (tmp_path / "t.csv").read_bytes().splitlines()
-    assert head == b"file,status,label,probability,category,reason"
-    assert [row.split(b",")[:3] for row in rows[-1:]] == [
-        [b"images/blue/001.jpeg", b"answered", b"blue"]
-    ]
+    assert head == b'"file","status","label","probability","category","reason"'
+    assert rows[-1].startswith(b'"images/blue/001.jpeg","answered","blue",')
+    assert local_runner.main([*argv, *more]) == 0
+    assert "Table        t.csv (replaced)" in capsys.readouterr().out
     assert local_runner.main(["predict", "images/red/000.png", "--model"]) == 2
     assert local_runner.main(["predict", "--output", "x"]) == 2
     err = capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from components.contract import stopping
 from components.contract.errors import ConfigurationError, StorageError
 from components.predict.flow import Outcome
 from components.predict.table import write_table
@@ -17,6 +18,8 @@ OUTCOMES = [
     Outcome("a,\udcff\n.jpg", "answered", (("Katze, قطة", 0.75), ("b", 0.25))),
     Outcome("b.jpg", "refused", category="truncated", reason="cut"),
     Outcome(".c", "skipped", reason="hidden"),
+    Outcome("=cmd|' /C calc'!A0", "answered", (("-1+1", 0.5), ("'@", 0.5))),
+    Outcome("\t=1", "answered", (("+a;=b", 0.5), ("a-b", 0.5))),
 ]
 ROWS = [
     {
@@ -29,6 +32,11 @@ ROWS = [
     },
     {"file": "b.jpg", "status": "refused", "category": "truncated", "reason": "cut"},
     {"file": ".c", "status": "skipped", "reason": "hidden"},
+    *(
+        {"file": file, "status": "answered", "label": first, "probability": 0.5}
+        | {"label_2": second, "probability_2": 0.5}
+        for file, first, second in (("=cmd|' /C calc'!A0", "-1+1", "'@"), ("\t=1", "+a;=b", "a-b"))
+    ),
 ]
 
 
@@ -37,6 +45,8 @@ def read(path: Path) -> list[dict[str, Any]]:
         with path.open(newline="", encoding="utf-8") as file:
             rows: list[dict[str, Any]] = list(csv.DictReader(file))
         for row in rows:
+            assert not any(value.startswith(tuple("=+-@\t\r")) for value in row.values())
+            row.update({k: v.removeprefix("'") for k, v in row.items()})
             row.update({k: float(v) for k, v in row.items() if k.startswith("prob") and v})
     elif path.suffix == ".jsonl":
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
@@ -61,7 +71,16 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         list(write_table(str(tmp_path / "table.csv"), fail(), top=1))
-    assert not list(tmp_path.iterdir())
+    rows = write_table(str(tmp_path / "table.csv"), OUTCOMES, top=2)
+    next(rows)
+    [unfinished] = tmp_path.iterdir()
+    # What SIGTERM and Ctrl-C do.
+    for act in stopping._acts:
+        act()
+    assert not unfinished.exists()
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(StorageError, match=r"Cannot write .*folder\.csv: it is a folder\."):
+        next(write_table(str(tmp_path / "folder.csv"), OUTCOMES, top=1))
     with pytest.raises(StorageError, match="Cannot write"):
         list(write_table(str(tmp_path / "nowhere" / "table.csv"), [], top=1))
     with pytest.raises(ConfigurationError, match=r"must end in \.csv, \.jsonl or \.parquet"):

@@ -35,6 +35,9 @@ class Interval:
     low: float
     high: float
 
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
 
 def wilson_interval(hits: Flags) -> Interval:
     """Return Wilson's interval of the fraction of hits, [examples], at least one."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from components.contract.example import EVAL
 from components.evaluation.metrics.classification_metrics import measure
-from components.evaluation.verdict import estimate_images_needed
+from components.evaluation.verdict import TOO_FEW, estimate_images_needed
 from components.report.comparison.evaluations import Evaluation, Overlap, pair
 from components.report.comparison.paired import (
     MetricPair,
@@ -25,8 +25,7 @@ Outcome = Literal["better", "worse", "undecided", "apart"]
 _HEADLINES: dict[Outcome, str] = {
     "better": "{second} is better than {first}.",
     "worse": "{second} is worse than {first}.",
-    "undecided": "Undecided: there are too few images to tell which of {first} and {second} is "
-    "better.",
+    "undecided": f"Undecided: {TOO_FEW}.",
     "apart": "{first} and {second} cannot be compared: they were evaluated on different images.",
 }
 
@@ -97,7 +96,7 @@ def _judge(
 def _decide(paired: Paired | None) -> Outcome:
     if paired is None:
         return "apart"
-    if paired.change.low <= 0 <= paired.change.high:
+    if 0 in paired.change:
         return "undecided"
     return "better" if paired.change.low > 0 else "worse"
 
