@@ -110,7 +110,7 @@ def show_predictions(
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
     outcomes = tally.count(predict(sources, served, config.predict, options))
-    replaced = bool(to) and os.path.exists(to)
+    replaced = to is not None and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)
     first, refused = _keep_first(_with_progress(console, outcomes, total=tally.total))
