@@ -40,54 +40,48 @@ def call_on_host(
     return tf.ensure_shape(images, [records.shape[0], side, side, CHANNELS])
 
 
+class _Calls:
+    """Counts running calls, so that Python's exit can wait for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._latest = 0.0
+        self._closing = False
+        atexit.register(self.close)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with self._lock:
+            self._latest = time.monotonic()
+            if self._closing:
+                raise RuntimeError("Python is exiting")
+            self._running += 1
+        try:
+            return function(*arguments)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+        end = time.monotonic() + _LONGEST_WAIT
+        while time.monotonic() < end and (
+            self._running or time.monotonic() - self._latest <= _QUIET_SECONDS
+        ):
+            time.sleep(_QUIET_SECONDS / 4)
+
+
+_calls = functools.cache(_Calls)
+
+
 def guard(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function for `tf.numpy_function` so that Python's exit waits for it and ends it.
 
     A thread that needs the interpreter lock after that blocks forever, and so would the iterator
     that waits for the thread: a process interrupted during training would hang.
     """
-    return _calls().guard(function)
-
-
-@functools.cache
-def _calls() -> _Calls:
-    calls = _Calls()
-    atexit.register(calls.close)
-    return calls
-
-
-class _Calls:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running = 0
-        self._latest = 0.0
-        self._closing = False
-
-    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*arguments: Any) -> Any:
-            with self._lock:
-                self._latest = time.monotonic()
-                if self._closing:
-                    raise RuntimeError("Python is exiting")
-                self._running += 1
-            try:
-                return function(*arguments)
-            finally:
-                with self._lock:
-                    self._running -= 1
-
-        return call
-
-    def close(self) -> None:
-        with self._lock:
-            self._closing = True
-        end = time.monotonic() + _LONGEST_WAIT
-        while time.monotonic() < end and not self._is_quiet():
-            time.sleep(_QUIET_SECONDS / 4)
-
-    def _is_quiet(self) -> bool:
-        return not self._running and time.monotonic() - self._latest > _QUIET_SECONDS
+    return functools.partial(_calls().run, function)
 
 
 def empty_aligned(shape: tuple[int, ...]) -> Pixels:

@@ -96,14 +96,16 @@ class RecordTable:
         """Read the record indexes that Transform wrote beside the shards.
 
         Raises:
-            FileNotFoundError: there is none.
-            StorageError: one is damaged.
+            StorageError: one is missing or damaged.
         """
-        tables = read_rows(shards.uri, shards.split, list(shards.counts))
+        try:
+            tables = read_rows(shards.uri, shards.split, list(shards.counts))
+        except FileNotFoundError:
+            tables = []
         if [len(rows) for rows in tables] != list(shards.counts.values()):
             raise StorageError(
-                f"The counts in {shards.uri}/{INDEX_FILE} do not match the record indexes: remove "
-                f"the output folder, and run again."
+                f"The record indexes of {shards.uri} are missing or do not match the counts in its "
+                f"{INDEX_FILE}: remove the output folder, and run again."
             )
         number = np.repeat(np.arange(len(tables), dtype=np.int32), [len(rows) for rows in tables])
         # A split may have no shards.
@@ -124,15 +126,7 @@ def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | Non
         )
     if options.reader == "streamed" or not random_access:
         return None
-    try:
-        return RecordTable.read(shards)
-    except FileNotFoundError as error:
-        if options.reader == "auto" and options.cache != "encoded":
-            return None
-        raise ConfigurationError(
-            f"{shards.uri} has no record index, which ImageTransform writes: choose input.reader "
-            f"streamed, and another input.cache than encoded."
-        ) from error
+    return RecordTable.read(shards)
 
 
 def map_shards(paths: list[str], *, at_random: bool = False) -> Callable[[int], memoryview]:

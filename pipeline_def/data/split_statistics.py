@@ -1,41 +1,20 @@
-"""Statistics of a split that training starts from: label ids, and moments of the pixels."""
+"""Moments of the pixels of a split, which training starts from."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.contract.example import LABEL_ID
 from components.images.canonical import CHANNELS
-from pipeline_def.data.sampler import Int64Array
-from pipeline_def.data.shards import RecordTable, Shards
-
-# Records parsed in one call.
-_PARSED = 1024
 
 # Records are ordered by hash, so the first ones are a random sample, always the same. 1,024 images
 # put the mean within 1 % of the range; a pass of Transform over all images would double its time.
 _IMAGES = 1024
 _LEVELS = 256
-
-
-def read_labels(shards: Shards, feature_spec: Mapping[str, Any]) -> Int64Array:
-    """Return the label ids of all records, in the order of the shards.
-
-    They come from the record index; shards without an index are parsed.
-    """
-    try:
-        return RecordTable.read(shards).label
-    except FileNotFoundError:
-        spec = {LABEL_ID: feature_spec[LABEL_ID]}
-    batches = tf.data.TFRecordDataset(shards.paths).batch(_PARSED)
-    parsed = batches.map(lambda serialized: tf.io.parse_example(serialized, spec)[LABEL_ID])
-    return np.concatenate(list(parsed.as_numpy_iterator()))
 
 
 def pixel_moments(dataset: tf.data.Dataset) -> tuple[list[float], list[float]]:

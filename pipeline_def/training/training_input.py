@@ -17,8 +17,7 @@ from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.data.shards import Shards
-from pipeline_def.data.split_statistics import read_labels
+from pipeline_def.data.shards import RecordTable, Shards
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class TrainingInput:
         """
         if self.config.training.balance != "weights":
             return None
-        labels = read_labels(self.train, self.feature_spec)
+        labels = RecordTable.read(self.train).label
         counts = np.bincount(labels, minlength=classes).tolist()
         mean = sum(counts) / sum(count > 0 for count in counts)
         return [mean / count if count else 0.0 for count in counts]

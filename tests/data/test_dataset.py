@@ -21,12 +21,11 @@ from pipeline_def.data import cache, file_cache, read_plan
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
-from pipeline_def.data.split_statistics import patch_covariance, pixel_moments, read_labels
+from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.data.stream import open_epochs_ahead
 from tests.data.shard_folder import (
     BATCH,
     CONFIG,
-    FEATURE_SPEC,
     SIZE,
     ShardFolder,
     examples,
@@ -174,16 +173,6 @@ def test_the_streamed_reader_cannot_balance(rare_folder: ShardFolder) -> None:
         ConfigurationError, match=r"training.balance is 'sampling'.*are read in seq"
     ):
         rare_folder.dataset("train", options=READERS["streamed"], order=BALANCED)
-
-
-def test_labels_come_from_the_index_or_from_the_records(
-    shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shards = shard_folder.shards("train")
-    # With an index, records are not parsed.
-    assert read_labels(shards, {}).tolist() == shard_folder.labels["train"]
-    monkeypatch.setattr("components.records.record_index.FOLDER", "nowhere")
-    assert read_labels(shards, FEATURE_SPEC).tolist() == shard_folder.labels["train"]
 
 
 @pytest.mark.slow
@@ -346,15 +335,12 @@ def test_auto_caches_pixels_that_take_less_than_half_of_the_memory(
     assert cache.resolve_cache(InputConfig(), [shards], CONFIG).cache == expected
 
 
-def test_shards_without_an_index_are_streamed(
+def test_missing_record_indexes_are_an_error(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("components.records.record_index.FOLDER", "nowhere")
-    found = list(examples(shard_folder.dataset("eval", options=InputConfig(cache="none"))))
-    assert found == shard_folder.stored("eval")
-    for options in (InputConfig(cache="none", reader="indexed"), InputConfig(cache="encoded")):
-        with pytest.raises(ConfigurationError, match="has no record index"):
-            shard_folder.dataset("eval", options=options)
+    with pytest.raises(StorageError, match=r"record indexes of .* are missing"):
+        shard_folder.dataset("eval", options=InputConfig(cache="none"))
 
 
 def test_the_indexed_reader_needs_local_shards() -> None:
