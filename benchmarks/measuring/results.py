@@ -56,7 +56,8 @@ def write_results(module: str, tables: Sequence[Figures], figures: Any, file: st
         "tables": [asdict(table) for table in tables],
         "figures": figures,
     }
-    Path(file).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in results.items())
+    Path(file).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(file)
 
 
