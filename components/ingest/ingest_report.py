@@ -78,16 +78,11 @@ def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
 
 def find_duplicates(reports: Sequence[PlanReport], rule: SplitRule) -> list[Duplicate]:
     """Return the images that several files contain, sorted by first path."""
-    seen: set[bytes] = set()
-    twice: set[bytes] = set()
-    for report in reports:
-        for digest in map(bytes.fromhex, filter(None, report.digests)):
-            (twice if digest in seen else seen).add(digest)
-    del seen
+    counts = collections.Counter(sha256 for report in reports for sha256 in report.digests)
     files: dict[str, list[tuple[str, str, str]]] = {}
     for report in reports:
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
-            if sha256 and bytes.fromhex(sha256) in twice:
+            if sha256 and counts[sha256] > 1:
                 entry = (file.path, file.label, rule.split_of(file, sha256))
                 files.setdefault(sha256, []).append(entry)
     found = []

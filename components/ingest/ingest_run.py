@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
-from components.contract.example import EVAL, TRAIN
 from components.contract.printable import make_printable
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
@@ -62,10 +61,8 @@ def ingest_listing(
     write_rejects(rejects, reports, listing, duplicates)
     check_conflicts(duplicates, config)
     check_reports(reports, listing, config)
-    labels = labels_per_split(reports)
-    _warn_of_unscored(labels)
     splits = records_per_shard(reports)
-    write_index(examples, splits, labels=labels)
+    write_index(examples, splits, labels=labels_per_split(reports))
     return sorted(splits)
 
 
@@ -84,16 +81,6 @@ def _resolve_conflicts(
         job = dataclasses.replace(job, rule=rule)
         reports = rewrite_affected_shards(reports, job, ambiguous, write)
     return reports, together
-
-
-def _warn_of_unscored(found: Mapping[str, Mapping[str, int]]) -> None:
-    unscored = sorted(found[TRAIN].keys() - found[EVAL].keys())
-    if unscored:
-        others = f" and {len(unscored) - 1} more" if unscored[1:] else ""
-        logging.warning(
-            f"The eval split has no image of class {unscored[0]!r}{others}, so the model will not "
-            f"be scored on it. Add images."
-        )
 
 
 def rewrite_affected_shards(

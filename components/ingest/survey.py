@@ -64,8 +64,8 @@ class Trial:
     """Images per second that one thread reads and checks."""
 
 
-def take_survey(listing: Listing, config: IngestConfig, *, most: int = SAMPLE) -> Survey:
-    """Read the headers of up to `most` files, spread evenly over the folder.
+def take_survey(listing: Listing, config: IngestConfig) -> Survey:
+    """Read the headers of up to `SAMPLE` files, spread evenly over the folder.
 
     Raises:
         DataError: none of them is an image.
@@ -73,9 +73,8 @@ def take_survey(listing: Listing, config: IngestConfig, *, most: int = SAMPLE) -
     formats: collections.Counter[str] = collections.Counter()
     sizes: list[tuple[int, int]] = []
     suspects: list[Suspect] = []
-    for file, content in read_files(
-        listing.root, _spread(listing.files, most), config, first=_HEADER_BYTES
-    ):
+    sample = _sample(listing.files)
+    for file, content in read_files(listing.root, sample, config, first=_HEADER_BYTES):
         try:
             probe = _probe_header(listing, file, content, config)
         except Rejected as rejected:
@@ -109,7 +108,7 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
     suspects: list[Suspect] = []
     count = size = stored = 0
     started = time.monotonic()
-    for file, content in read_files(listing.root, _spread(listing.files, SAMPLE), config):
+    for file, content in read_files(listing.root, _sample(listing.files), config):
         count += 1
         try:
             probe = probe_image(usable(content), config)
@@ -126,9 +125,9 @@ def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:
     return Suspect(file.path, rejected.category.value, str(rejected))
 
 
-def _spread(files: tuple[ImageFile, ...], most: int) -> list[ImageFile]:
-    """Choose up to `most` files at equal distances, in an order whose start is a sample, too."""
-    count = min(most, len(files))
+def _sample(files: tuple[ImageFile, ...]) -> list[ImageFile]:
+    """Choose up to `SAMPLE` files at equal distances, in an order whose start is a sample, too."""
+    count = min(SAMPLE, len(files))
     chosen = [files[len(files) * i // count] for i in range(count)]
     step = max(1, round(count**0.5))
     return [file for start in range(step) for file in chosen[start::step]]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import collections
 import dataclasses
 import os
 import shutil
@@ -17,20 +16,6 @@ from tests.pictures import encode, picture, write_folder
 
 def paths(folder: Path, pattern: str = "*/*") -> list[str]:
     return [f"{p.parent.name}/{p.name}" for p in sorted(folder.glob(pattern))]
-
-
-def test_copies_fall_into_the_split_of_the_original(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "images", each=20)
-    few = ingest(folder, tmp_path / "a")
-    before = dict(zip(paths(folder), few.splits_of(*paths(folder)), strict=True))
-    assert set(before.values()) == {"train", "eval"}
-    for path in sorted(folder.rglob("*.jpeg")):
-        shutil.copy(path, path.with_name(f"copy of {path.name}"))
-    more = ingest(folder, tmp_path / "b")
-    after = dict(zip(paths(folder), more.splits_of(*paths(folder)), strict=True))
-    assert after == {path: before[path.replace("copy of ", "")] for path in paths(folder)}
-    assert more.counts == collections.Counter(after.values())
-    assert (more.summary["duplicates"], more.summary["in_several_splits"]) == (45, 0)
 
 
 @pytest.fixture

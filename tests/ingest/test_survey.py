@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import itertools
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +18,19 @@ from tests.pictures import encode, picture, write_folder
 CONFIG = IngestConfig()
 
 
-def test_the_sample_is_spread_over_all_classes(tmp_path: Path) -> None:
+def test_the_sample_is_spread_over_all_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.ingest.survey.SAMPLE", 12)
     write_folder(tmp_path, each=40)
     sizes = {"blue": 30, "green": 40, "red": 50}
     for label, width in sizes.items():
         for path in (tmp_path / label).iterdir():
             path.write_bytes(encode(picture(1, width=width), "PNG"))
-    found = take_survey(list_images(str(tmp_path)), CONFIG, most=12)
+    found = take_survey(list_images(str(tmp_path)), CONFIG)
     assert found.sampled == 12
     assert {width for width, _ in found.sizes} == set(sizes.values())
     assert (found.shorter_side, found.formats) == (24, {"PNG": 12})
-
-
-def test_a_slow_disk_gives_the_same_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder(tmp_path, each=10)
-    for number in range(10):
-        small = encode(picture(number, height=8, width=8), "PNG")
-        (tmp_path / "red" / f"small {number}.png").write_bytes(small)
-    listing = list_images(str(tmp_path))
-    quick = take_survey(listing, CONFIG)
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "monotonic", itertools.count(0, 60).__next__)
-        slow = take_survey(listing, CONFIG)
-    assert slow == quick
-    assert (quick.sampled, quick.shorter_side) == (40, 24)
 
 
 def noise(height: int, width: int) -> Image.Image:

@@ -206,6 +206,11 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "2 images are in several splits",
         "remove the copies",
     ),
+    "names that look alike": (
+        {"files": {"look_alikes": ["labels that differ only in case: 'A', 'a'"]}},
+        "labels that differ only in case: 'A', 'a'",
+        "give them one name",
+    ),
     "many copies": (
         {"files": {"examples": 100, "duplicates": 6}},
         "6 files are copies of others",
