@@ -15,7 +15,7 @@ import importlib.metadata
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -49,7 +49,7 @@ def code_digest(step: str, build_fn: str | None = None) -> str:
     Raises:
         ConfigurationError: the module of `build_fn` does not exist.
     """
-    digest = _digest(STEPS[step].code)
+    digest = _digest(_ROOT, *reach(STEPS[step].code))
     if step != TRAINER.id or build_fn is None:
         return digest
     return hashlib.sha256(f"{digest} {_user_digest(build_fn)}".encode()).hexdigest()[:16]
@@ -57,54 +57,57 @@ def code_digest(step: str, build_fn: str | None = None) -> str:
 
 def whole_digest() -> str:
     """Return 16 hexadecimal digits that change with the code of any step."""
-    return _digest(module for row in STEPS.values() for module in row.code)
+    return _digest(_ROOT, *reach(module for row in STEPS.values() for module in row.code))
 
 
-def _digest(entries: Iterable[str]) -> str:
-    files, libraries = reach(entries)
+def _digest(root: Path, files: Iterable[str], libraries: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
-        digest.update(name.encode() + b"\0" + (_ROOT / name).read_bytes() + b"\0")
+        digest.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
     for name in sorted(libraries):
         digest.update(f"{name}=={_version(name)}\n".encode())
     return digest.hexdigest()[:16]
 
 
 def reach(entries: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Walk the imports of modules, including those within functions.
+    """Walk the imports of our modules.
 
     Returns our files relative to the repository, including their packages' templates, and the
     distributions that these files import.
     """
+    files, libraries = _walk(_ROOT, entries, _OURS.__contains__)
+    for package in {(_ROOT / file).parent for file in files}:
+        files.update(str(path.relative_to(_ROOT)) for path in _data_files(package))
+    return files, libraries
+
+
+def _walk(
+    root: Path, entries: Iterable[str], is_own: Callable[[str], bool]
+) -> tuple[set[str], set[str]]:
+    """Walk the imports of modules, including those within functions.
+
+    Args:
+        root: folder that the modules are imported from.
+        entries: modules to start with.
+        is_own: whether a top-level module counts by its files in `root`, not by its version.
+
+    Returns:
+        Files relative to `root`, and the distributions that these files import.
+    """
     files: set[str] = set()
-    packages: set[Path] = set()
     libraries: set[str] = set()
-    waiting = list(entries)
-    seen: set[str] = set()
+    waiting, seen = list(entries), {""}
     while waiting:
         module = waiting.pop()
         if module in seen:
             continue
         seen.add(module)
-        if module.partition(".")[0] in _OURS:
-            path = _path(_ROOT, module)
-            files.add(str(path.relative_to(_ROOT)))
-            packages.add(path.parent)
-            waiting.extend(_imports(_ROOT, module))
-        elif distribution := _distribution(module):
-            libraries.add(distribution)
-    for package in packages:
-        files.update(_files_beside(package))
-    return files, libraries
-
-
-def _files_beside(package: Path) -> Iterator[str]:
-    """Yield the `__init__.py` of a package and its parents, and its data files."""
-    for folder in (package, *package.parents):
-        if folder == _ROOT:
-            break
-        yield str((folder / "__init__.py").relative_to(_ROOT))
-    yield from (str(path.relative_to(_ROOT)) for path in _data_files(package))
+        if not is_own(module.partition(".")[0]):
+            libraries.add(_distribution(module))
+        elif (path := _path(root, module)).is_file():
+            files.add(str(path.relative_to(root)))
+            waiting += [module.rpartition(".")[0], *_imports(root, module)]
+    return files, libraries - {""}
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
@@ -124,31 +127,30 @@ def _path(root: Path, module: str) -> Path:
 
 @functools.cache
 def _imports(root: Path, module: str) -> tuple[str, ...]:
-    tree = ast.parse(_path(root, module).read_bytes())
-    return tuple(name for node in _executed(tree) for name in _names(root, node))
+    """Return the names that a module imports; some are functions or classes, not modules."""
+    path = _path(root, module)
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return tuple(_names(ast.parse(path.read_bytes()), package.split(".")))
 
 
-def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements except those that only a type checker sees."""
+def _names(node: ast.AST, package: list[str]) -> Iterator[str]:
+    """Yield the names that statements import, unless only a type checker sees them."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            above = package[: len(package) + 1 - child.level] if child.level else []
+            parts = [*above, *([child.module] if child.module else [])]
+            yield ".".join(parts)
+            yield from (".".join([*parts, alias.name]) for alias in child.names)
         # Nine of ten nodes are expressions, which cannot import.
-        if isinstance(child, ast.expr):
-            continue
-        test = child.test if isinstance(child, ast.If) else None
-        if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
-            yield child
-            yield from _executed(child)
+        elif not isinstance(child, ast.expr) and not _is_for_type_checkers(child):
+            yield from _names(child, package)
 
 
-def _names(root: Path, node: ast.AST) -> Iterator[str]:
-    """Yield the modules that a statement imports."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield node.module
-        if node.module.partition(".")[0] in _OURS or node.module == "google":
-            members = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from (m for m in members if m.startswith("google.") or _path(root, m).is_file())
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    test = node.test if isinstance(node, ast.If) else None
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def _distribution(module: str) -> str:
@@ -194,27 +196,15 @@ def _user_digest(build_fn: str) -> str:
 
     If it is in an installed package, only that package's code counts; libraries count by version.
     """
-    entry = build_fn.rpartition(".")[0]
+    module = build_fn.rpartition(".")[0]
     root = _user_root(build_fn)
-    files: dict[str, bytes] = {}
-    versions: dict[str, str] = {}
-    waiting, seen = [entry], {""}
-    while waiting:
-        module = waiting.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        package = module.rpartition(".")[0]
-        path = _path(root, module)
-        installed = "site-packages" in root.parts and module.split(".")[0] != entry.split(".")[0]
-        if path.is_file() and not installed:
-            files[module] = path.read_bytes()
-            within = module if path.name == "__init__.py" else package
-            waiting += [package, *_user_imports(ast.parse(files[module]), within)]
-        elif distribution := _distribution(module):
-            versions[distribution] = _version(distribution)
-    facts = sorted(files.items()), sorted(versions.items())
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def is_own(top: str) -> bool:
+        if "site-packages" in root.parts:
+            return top == module.partition(".")[0]
+        return root.joinpath(top).is_dir() or _path(root, top).is_file()
+
+    return _digest(root, *_walk(root, [module], is_own))
 
 
 def _user_root(build_fn: str) -> Path:
@@ -232,18 +222,6 @@ def _user_root(build_fn: str) -> Path:
             "the installed packages."
         )
     return root
-
-
-def _user_imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield the imported names that may be modules; relative imports start at `package`."""
-    for node in _executed(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) + 1 - node.level]
-            parts = [*(above if node.level else []), *([node.module] if node.module else [])]
-            yield ".".join(parts)
-            yield from (".".join([*parts, alias.name]) for alias in node.names)
 
 
 def _version(distribution: str) -> str:
