@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from benchmarks.gcs_server import Fault
 from benchmarks.gcs_server.tls_proxy import TlsGcsServer
 from components.contract.example import ENCODED, LABEL_ID
 from components.records.record_index import read_rows, write_indexed_shard
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 gfile = tf.io.gfile
 RECORDS = [bytes([number]) * 10_000 for number in range(40)]
-NAMES = ["a b+c&d=e", "новый/фото.jpg", "100%2e.jpg", "#1?", "{}", "-rf"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def started(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsGcsServer]:
     with TlsGcsServer({"disk": folder}) as server, pytest.MonkeyPatch.context() as patch:
-        server.put("memory", "x", b"0123456789")
         variables = server.tensorflow_environment(tmp_path_factory.mktemp("certificate"))
         for name, value in variables.items():
             patch.setenv(name, value)
@@ -57,22 +54,6 @@ def write(path: str, data: bytes) -> None:
 
 def read_records(pattern: str) -> list[bytes]:
     return list(tf.data.TFRecordDataset(gfile.glob(pattern)).as_numpy_iterator())
-
-
-def test_lists_and_reads(server: TlsGcsServer) -> None:
-    paths = [f"gs://disk/names/{name}" for name in NAMES]
-    for name in NAMES:
-        server.put("disk", f"names/{name}", name.encode())
-    assert gfile.glob("gs://disk/names/*") == sorted(
-        [*(path for path in paths if "/фото" not in path), "gs://disk/names/новый"]
-    )
-    assert server.counts == {"list": 1}
-    assert [read(path) for path in paths] == [name.encode() for name in NAMES]
-    assert [gfile.exists(path) for path in ("gs://disk/none", paths[0])] == [False, True]
-    assert gfile.isdir("gs://disk/names/новый")
-    assert read("gs://memory/x") == b"0123456789"
-    with pytest.raises(tf.errors.NotFoundError):
-        read("gs://disk/none")
 
 
 def test_a_shard_is_one_request(server: TlsGcsServer, folder: Path) -> None:
@@ -128,12 +109,3 @@ def test_shards_and_their_indexes(server: TlsGcsServer, tmp_path: Path, remote: 
     remove_shards(examples)
     assert list_names(examples) == ["records"]
     assert list_names(f"{examples}/none") == []
-
-
-# Each costs a second, for which TensorFlow waits.
-@pytest.mark.parametrize("fault", [503, "short"])
-def test_tensorflow_tries_again(server: TlsGcsServer, fault: Fault) -> None:
-    server.put("memory", str(fault), b"0123456789")
-    server.faults[str(fault)] = [fault]
-    assert read(f"gs://memory/{fault}") == b"0123456789"
-    assert server.counts == {"metadata": 1, "media": 2}
