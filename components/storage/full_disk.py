@@ -26,22 +26,15 @@ def explaining_full_disk(output: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if explained := explain_full_disk(error, output):
-            raise explained from error
-        raise
-
-
-def explain_full_disk(error: Exception, output: str) -> StorageError | None:
-    """Return the message for an error caused by a full disk; None for other errors."""
-    full = next(filter(_is_full, _chain(error)), None)
-    if full is None:
-        return None
-    folder = _find_folder(full, output)
-    free = shutil.disk_usage(folder).free / 2**20
-    return StorageError(
-        f"No space left in {folder}; {free:,.1f} MiB are free there now. Make space and run again: "
-        "finished steps are kept."
-    )
+        full = next(filter(_is_full, _chain(error)), None)
+        if full is None:
+            raise
+        folder = _find_folder(full, output)
+        free = shutil.disk_usage(folder).free / 2**20
+        raise StorageError(
+            f"No space left in {folder}; {free:,.1f} MiB are free there now. Make space and run "
+            "again: finished steps are kept."
+        ) from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -12,8 +12,7 @@ from components.contract.configuration import to_dict
 from components.contract.errors import UserError
 from components.contract.printable import make_printable
 from components.evaluation.baseline_lookup import find_unusable
-from components.storage.artifact_files import on_disk
-from components.storage.full_disk import explain_full_disk
+from components.storage.full_disk import explaining_full_disk
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
@@ -47,13 +46,11 @@ def execute(
         display = RunDisplay(terminal)
         try:
             logging.basicConfig(level=logging.INFO)
-            with output.storing():
+            with explaining_full_disk(config.output), output.storing():
                 return _run_recorded(config, output, display, last)
+        except UserError:
+            raise
         except Exception as error:
-            if on_disk(config.output) and (full := explain_full_disk(error, config.output)):
-                raise full from error
-            if isinstance(error, UserError):
-                raise
             traceback.print_exc()
             reason = describe_failure(error)
     where = f" in {display.step}" if display.step else ""

@@ -25,7 +25,7 @@ FORMAT = 2
 """Version of the file format. Increase it when older readers would misunderstand the file."""
 
 _PROC = Path("/proc")
-_strict = with_config(ConfigDict(extra="forbid", strict=True))
+_strict = with_config(ConfigDict(strict=True))
 
 
 @_strict
@@ -163,8 +163,6 @@ class RunRecord:
     baseline: dict[str, Any] | None = None
     """The previous model in use: `version`, and `accuracy` on the same split."""
     pushed: Pushed | None = None
-    earlier_runs: bool = False
-    """Whether a version that kept no records used the output folder before."""
     format: int = FORMAT
 
 
@@ -210,13 +208,13 @@ def _read_record(path: str) -> RunRecord:
     try:
         with open(path, "rb") as file:
             text = file.read()
-        facts = json.loads(text)
-        if facts["format"] > FORMAT:
+        if json.loads(text)["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
-        former, output = str(facts["configuration"].get("output")), Path(path).parents[2]
-        if facts["runner"] == "local" and os.path.isabs(former):
-            text = move_paths(text, former, str(output.absolute()))
         record = TypeAdapter(RunRecord).validate_json(text)
+        former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
+        if record.runner == "local" and os.path.isabs(former):
+            moved = move_paths(text, former, os.path.abspath(output))
+            record = TypeAdapter(RunRecord).validate_json(moved)
         for time in (record.started, record.ended):
             datetime.fromisoformat(time or record.started)
     except OSError as error:

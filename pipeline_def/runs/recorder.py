@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from typing import Any, Literal
 
 from components.contract.errors import StorageError
 from components.contract.stopping import before_stopping
-from pipeline_def.layout import Layout
 from pipeline_def.runs.history import find_producers
 from pipeline_def.runs.record import (
     RunRecord,
@@ -70,7 +68,6 @@ class Recorder:
             code=code,
             versions=versions or _installed_versions(),
             process=this_process(),
-            earlier_runs=not earlier and os.path.exists(Layout(output).metadata),
         )
         write_record(self.record, output)
 

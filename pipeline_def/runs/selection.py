@@ -13,8 +13,6 @@ from pipeline_def.layout import Layout
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.steps import EVALUATOR
 
-_EARLIER = "runs of earlier versions are not listed because those kept no records."
-
 
 @dataclass(frozen=True)
 class SelectedRun:
@@ -59,19 +57,12 @@ def read_runs(output: str) -> list[RunRecord]:
         StorageError: there are none, or they cannot be read.
     """
     records = read_records(output)
-    if not records and os.path.exists(Layout(output).metadata):
-        raise StorageError(f"{output} has no runs to list yet; {_EARLIER}")
     if not records:
         raise StorageError(
             f"{output} has no runs: {Layout(output).runs} does not exist. Pass the output folder "
             "with --output."
         )
     return records
-
-
-def note_earlier(records: Sequence[RunRecord]) -> str:
-    """Return a note if earlier runs are not listed; "" otherwise."""
-    return f"Note: {_EARLIER}" if any(record.earlier_runs for record in records) else ""
 
 
 def select(wanted: str, output: str) -> SelectedRun:

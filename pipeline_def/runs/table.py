@@ -16,7 +16,7 @@ from rich.text import Text
 from components.contract.printable import make_printable
 from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
 from pipeline_def.runs.record import RunRecord
-from pipeline_def.runs.selection import note_earlier, read_runs
+from pipeline_def.runs.selection import read_runs
 
 _COLUMNS = ("Run", "Started", "Images", "Changed", "Accuracy", "Pushed")
 # Settings do not fit into a narrower column.
@@ -41,8 +41,6 @@ def show_runs(output: str, *, as_json: bool = False) -> None:
         {(r.pipeline, str(r.configuration.get("data"))) for r in records}
     ):
         print(f"Pipeline {make_printable(pipeline)}, images {make_printable(folder)}")
-    if note := note_earlier(records):
-        print(note)
     pushes: dict[str, str] = {}
     for record in records:
         if record.pushed:

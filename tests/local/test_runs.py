@@ -309,21 +309,6 @@ def test_a_record_with_other_values_is_not_the_record_of_a_run(
         read_records(str(tmp_path))
 
 
-def test_a_folder_of_an_earlier_version_is_said_to_have_more_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(Layout(str(tmp_path)).metadata).write_bytes(b"")
-    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    sentence = "runs of earlier versions are not listed because those kept no records."
-    assert line.endswith(sentence)
-    for _ in range(2):
-        record_run(tmp_path).end("done")
-    assert [record.earlier_runs for record in read_records(str(tmp_path))] == [True, False]
-    assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count(sentence) == 1
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.contract.errors import StorageError
-from components.storage.full_disk import explain_full_disk, explaining_full_disk
+from components.storage.full_disk import explaining_full_disk
 
 
 def within(error: Exception, other: Exception) -> Exception:
@@ -44,8 +44,11 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, error: Exception) -> None:
 def test_the_folder_is_that_of_the_file(tmp_path: Path) -> None:
     place = tmp_path / "shards"
     place.mkdir()
-    error = from_system(errno.ENOSPC, str(place / "file"))
-    assert f"in {place};" in str(explain_full_disk(error, str(tmp_path)))
+    with (
+        pytest.raises(StorageError, match=f"in {place};"),
+        explaining_full_disk(str(tmp_path)),
+    ):
+        raise from_system(errno.ENOSPC, str(place / "file"))
 
 
 @pytest.mark.parametrize(
