@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 import tensorflow as tf
 
+from components.images.options import ALIASING, ImageOptions
 from components.images.upright import read_orientations, turn_upright
 
 CHANNELS = 3
@@ -43,13 +44,16 @@ class CanonicalForm(Protocol):
         """Side of the stored images, pixels."""
 
 
-def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
+def canonicalize(
+    encoded: tf.Tensor, config: CanonicalForm, *, ingest: ImageOptions | None = None
+) -> tf.Tensor:
     """Bring image files to one size and format.
 
     Args:
         encoded: string [batch], JPEG, PNG, GIF or BMP files of any size; only the first frame of
             an animation is used.
         config: size, format, and how to make other shapes square.
+        ingest: how ingest shrinks images; files that it has not seen are shrunk likewise.
 
     Returns:
         string [batch]: upright JPEG or PNG files of `config.stored_size`, or rows of RGB pixels of
@@ -61,7 +65,11 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
     @tf.autograph.experimental.do_not_convert
     def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         file, orientation = row
-        image, upright = decode_upright(file, orientation)
+        image, kept = decode_upright(file, orientation)
+        if ingest and ingest.shrink:
+            smaller = tf.reduce_min(tf.shape(image)[:2]) <= ingest.shrink
+            image = tf.cond(smaller, lambda: image, lambda: _shrink(image, ingest))
+            kept &= smaller
         right_size = tf.reduce_all(tf.equal(tf.shape(image)[:2], size))
         image = tf.cond(
             right_size,
@@ -72,7 +80,7 @@ def canonicalize(encoded: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
             return _encode(tf.ensure_shape(image, [size, size, CHANNELS]), config)
         # Encoding twice would cost time and quality for nothing.
         return tf.cond(
-            tf.io.is_jpeg(file) & right_size & upright,
+            tf.io.is_jpeg(file) & right_size & kept,
             lambda: file,
             lambda: _encode(image, config),
         )
@@ -86,6 +94,20 @@ def decode_upright(file: tf.Tensor, orientation: tf.Tensor) -> tuple[tf.Tensor, 
     image = decode_file(file)
     upright = tf.equal(orientation, 1)
     return tf.cond(upright, lambda: image, lambda: turn_upright(image, orientation)), upright
+
+
+def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
+    """Shrink and encode uint8 [height, width, 3] as `transcode.shrink` and `to_jpeg` do."""
+    shape = tf.cast(tf.shape(image)[:2], tf.float64)
+    factor = tf.reduce_min(shape) / ingest.shrink
+    size = tf.maximum(tf.cast(tf.round(shape / factor), tf.int32), ingest.shrink)
+    resized = tf.cond(
+        factor >= ALIASING,
+        lambda: tf.image.resize(image, size, tf.image.ResizeMethod.AREA),
+        lambda: tf.image.resize(image, size),
+    )
+    pixels = tf.saturate_cast(tf.round(resized), tf.uint8)
+    return decode_jpeg(tf.io.encode_jpeg(pixels, quality=ingest.quality, chroma_downsampling=True))
 
 
 def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:

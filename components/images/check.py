@@ -14,11 +14,20 @@ from PIL import Image, UnidentifiedImageError
 from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
 from components.images.options import ImageOptions
-from components.images.orientation import find_orientation, is_upright
-from components.images.transcode import Pixels, as_seen, mean_luminance, shrink, store, to_jpeg
+from components.images.orientation import agreed_orientation, find_orientation
+from components.images.transcode import (
+    Pixels,
+    as_seen,
+    mean_luminance,
+    shrink,
+    store,
+    to_jpeg,
+    turn,
+)
 
-# TensorFlow decodes these to the pixels that a person sees; of MPO, which many phones write, it
-# takes the first picture. GIF and BMP are compared pixel by pixel; anything else is transcoded.
+# TensorFlow decodes these to the pixels that a person sees, but for the orientation; of MPO, which
+# many phones write, it takes the first picture. GIF and BMP are compared pixel by pixel; anything
+# else is transcoded.
 _KEPT_MODES = {
     "JPEG": frozenset({"L", "RGB"}),
     "MPO": frozenset({"L", "RGB"}),
@@ -40,9 +49,9 @@ _UNSUPPORTED_MODES = frozenset({"F", "I"})
 def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     """Decode `data` once, and return what to store.
 
-    A file that TensorFlow decodes to the pixels a person sees is kept byte for byte. Others (WebP,
-    TIFF, CMYK, 16-bit color, transparency, EXIF rotation, …) are transcoded as `config` asks,
-    upright and on white.
+    A file that the served graph shows as a person sees it is kept byte for byte, also if EXIF turns
+    it. Others (WebP, TIFF, CMYK, 16-bit color, transparency, …) are transcoded as `config` asks,
+    upright and on white; a JPEG stays a JPEG.
 
     Raises:
         Rejected: not an image, broken, too large or too small.
@@ -55,21 +64,22 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
-    if shows_as_it_is(data, image):
-        return _check_kept(data, image, config)
-    seen = as_seen(image, orientation=find_orientation(data, image))
+    orientation = agreed_orientation(data, image)
+    if orientation and _is_kept(image):
+        return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
-    if compared and is_upright(data, image):
+    if compared and orientation == 1:
         with contextlib.suppress(Rejected):
             pixels = _decode_with_tensorflow(data, image)
-            if np.array_equal(pixels, seen):
-                return _as_it_is(data, image, mean_luminance(pixels))
-    return _store(seen, config)
+            if np.array_equal(pixels, as_seen(image, orientation=1)):
+                return _as_it_is(data, image, pixels)
+    return _store(data, image, config)
 
 
-def _store(seen: Pixels, config: ImageOptions) -> CheckedImage:
-    """Transcode `seen`, and check the result with the decoder that will read it."""
-    stored = store(seen, config)
+def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
+    """Transcode an image, and check the result with the decoder that will read it."""
+    seen = as_seen(image, orientation=find_orientation(data, image))
+    stored = store(seen, image, config)
     decoded = _decode_with_tensorflow(stored.encoded, None)
     if decoded.shape != (stored.height, stored.width, 3):
         raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
@@ -77,33 +87,41 @@ def _store(seen: Pixels, config: ImageOptions) -> CheckedImage:
 
 
 def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
-    """Return whether TensorFlow decodes a JPEG or PNG to the pixels that a person sees."""
-    # TensorFlow knows neither rotation nor the background behind transparency.
-    if "transparency" in image.info or image.mode not in _KEPT_MODES.get(image.format or "", ()):
-        return False
-    return is_upright(data, image)
+    """Return whether the served graph shows a JPEG or PNG as a person sees it."""
+    return _is_kept(image) and agreed_orientation(data, image) is not None
 
 
-def _check_kept(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
-    """Check a JPEG or PNG that TensorFlow shows as it is."""
+def _is_kept(image: Image.Image) -> bool:
+    # TensorFlow does not know the background behind transparency.
+    return "transparency" not in image.info and image.mode in _KEPT_MODES.get(
+        image.format or "", ()
+    )
+
+
+def _check_kept(
+    data: bytes, image: Image.Image, orientation: int, config: ImageOptions
+) -> CheckedImage:
+    """Check a JPEG or PNG that the served graph shows as a person sees it."""
     gray = image.mode in _GRAY_MODES
     if _STORED_FORMAT[str(image.format)] == "jpeg":
         if not jpeg_check.is_in_order(data):
-            return _store(as_seen(image, orientation=1), config)
-        # The fast check left it for its EXIF data, unless libjpeg-turbo found something odd.
-        if checked := jpeg_check.decode_jpeg(data, *image.size, gray=gray, config=config):
+            return _store(data, image, config)
+        # The fast check left it for its metadata, unless libjpeg-turbo found something odd.
+        if checked := jpeg_check.decode_jpeg(
+            data, *image.size, gray=gray, orientation=orientation, config=config
+        ):
             return checked
     elif config.check == "header" and not config.shrink:
         Image.open(io.BytesIO(data)).verify()  # The checksums of all chunks.
-        return _as_it_is(data, image, None)
+        return _as_it_is(data, image, None, orientation)
     # Transform decodes with TensorFlow: a file that it cannot read would stop the run.
     pixels = _decode_with_tensorflow(data, image)
-    if image.format != "PNG" and _differ(pixels, seen := as_seen(image, orientation=1)):
-        return _store(seen, config)
+    if image.format != "PNG" and _differ(pixels, as_seen(image, orientation=1)):
+        return _store(data, image, config)
     if config.shrink and config.is_shrunk(*image.size):
-        small = shrink(pixels, side=config.shrink)
+        small = turn(shrink(pixels, side=config.shrink), orientation)
         return to_jpeg(small[..., 0] if gray else small, quality=config.quality)
-    return _as_it_is(data, image, mean_luminance(pixels))
+    return _as_it_is(data, image, pixels, orientation)
 
 
 def _differ(pixels: Pixels, others: Pixels) -> bool:
@@ -111,10 +129,14 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
     return pixels.shape != others.shape or int(cv2.absdiff(pixels, others).max()) > 1
 
 
-def _as_it_is(data: bytes, image: Image.Image, luminance: float | None) -> CheckedImage:
+def _as_it_is(
+    data: bytes, image: Image.Image, pixels: Pixels | None, orientation: int = 1
+) -> CheckedImage:
     channels = 1 if image.mode in _GRAY_MODES else 3
     kind = _STORED_FORMAT[str(image.format)]
-    return CheckedImage(data, kind, image.height, image.width, channels, luminance)
+    height, width = image.size if orientation >= 5 else image.size[::-1]
+    luminance = None if pixels is None else mean_luminance(pixels)
+    return CheckedImage(data, kind, height, width, channels, luminance)
 
 
 def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:

@@ -35,13 +35,13 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class CheckedImage:
-    """An image that TensorFlow decodes to the pixels a person sees."""
+    """An image that the served graph shows as a person sees it, turned as its EXIF data say."""
 
     encoded: bytes
     format: str
     """"jpeg", "png", "gif" or "bmp"."""
     height: int
-    """Pixels, as decoded."""
+    """Pixels of the upright image."""
     width: int
     channels: int
     """1 for gray, 3 for color."""

@@ -12,8 +12,11 @@ SEARCHED_BYTES = 65_536
 """Where ingest and the served model look for the orientation: JPEGs have their metadata at the
 beginning, and PNGs their XMP."""
 
-SCAN, FILL = 0xDA, 0xFF
-"""Markers: start of scan; fill byte, any number of which may precede a marker."""
+MOST_SEGMENTS = 1000
+"""More segments than any program writes."""
+
+SCAN, END, FILL = 0xDA, 0xD9, 0xFF
+"""Markers: start of scan; end of image; fill byte, any number of which may precede a marker."""
 WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})
 """Markers that no length follows."""
 SEQUENTIAL, PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2

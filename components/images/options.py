@@ -9,6 +9,9 @@ from annotated_types import Gt, Interval
 from components.contract.configuration import Number, Positive, configuration
 from components.contract.machine import available_cpus
 
+ALIASING = 2.0
+"""Above this factor bilinear sampling skips pixels; averaging areas does not."""
+
 
 @configuration("ingest")
 class ImageOptions:
@@ -20,14 +23,16 @@ class ImageOptions:
 
     shrink: Positive | None = None
     """Resize images to this many pixels on the shorter side, and store them as JPEG. Smaller
-    images stay as they are. Unset: keep the original files."""
+    images stay as they are. The served model shrinks likewise: what it sees differs from training
+    by less than 2 of 255 levels on average. Unset: keep the original files."""
 
     quality: Annotated[Positive, Interval(le=100)] = 95
     """JPEG quality of images that are shrunk or transcoded to JPEG."""
 
     transcode: Literal["png", "jpeg"] = "png"
     """How to store images that TensorFlow would not decode to the pixels a person sees (WebP, TIFF,
-    CMYK, EXIF rotation, transparency): losslessly, or at `quality` in a fifth of the bytes."""
+    transparency): losslessly, or at `quality` in a fifth of the bytes. A JPEG stays a JPEG: it is
+    kept, or encoded anew with half the steps of its own quantization."""
 
     max_image_mpixels: Annotated[Number, Gt(0)] = 100.0
     """Reject larger images (million pixels) by their header, before decoding them."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.images.canonical import CanonicalForm, decode_upright
 from components.images.jpeg_frame import read_frame
-from components.images.orientation import is_plainly_upright
+from components.images.orientation import state_orientation
 from components.images.upright import read_orientations
 
 # Four times the pixels of the largest model input, 2048 by 2048: bounds the time of each epoch, and
@@ -61,7 +61,7 @@ def _bounded(pixels: Pixels) -> Pixels:
 def _is_kept(data: bytes) -> bool:
     """Return whether a file is an undamaged, upright JPEG in gray or color within the limits."""
     frame = read_frame(data)
-    if frame is None or frame.height * frame.width > _MOST_PIXELS or not is_plainly_upright(data):
+    if frame is None or frame.height * frame.width > _MOST_PIXELS or state_orientation(data) != 1:
         return False
     try:
         _, _, colors, _ = simplejpeg.decode_jpeg_header(data)

@@ -33,10 +33,10 @@ def count_pixels(data: bytes, options: ImageOptions) -> int:
 
 
 def convert(data: bytes, options: ImageOptions) -> bytes:
-    """Return a file that TensorFlow decodes to the pixels that a person sees, perhaps `data`.
+    """Return a file that the served graph shows as a person sees it, perhaps `data`.
 
-    Others (EXIF rotation, transparency, CMYK, WebP, …) become BMP, which is lossless and fast to
-    write: 3 bytes per pixel.
+    Others (transparency, CMYK, WebP, …) become BMP, which is lossless and fast to write: 3 bytes
+    per pixel.
 
     Raises:
         Rejected: as by `count_pixels`, or the file is broken.

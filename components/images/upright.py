@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from components.images.jpeg_frame import SCAN, SEARCHED_BYTES, WITHOUT_LENGTH
+from components.images.jpeg_frame import MOST_SEGMENTS, SCAN, SEARCHED_BYTES, WITHOUT_LENGTH
 
 _JPEG_EXIF, _PNG_EXIF, _XMP = r"Exif\x00\x00", "eXIf", "tiff:Orientation"
 _XMP_VALUE = r"(?s)\A\C*?tiff:Orientation(?:=\"|>)([1-8])\C*\z"
@@ -22,7 +22,7 @@ _ENTRY_BYTES = 12
 # Capacity of a JPEG segment.
 _MOST_EXIF = 65_536
 # More than any program writes.
-_MOST_ENTRIES, _MOST_SEGMENTS = 1024, 1000
+_MOST_ENTRIES = 1024
 
 # Bytes of a segment that are read: marker, length, and the start of its content.
 _HEAD_BYTES = 10
@@ -188,7 +188,7 @@ def find_segments(
         lambda _, heads: tf.reduce_any(is_skipped(heads)),
         step,
         (positions, _read_heads(files, positions)),
-        maximum_iterations=_MOST_SEGMENTS,
+        maximum_iterations=MOST_SEGMENTS,
     )
     found = tf.equal(heads[:, 0], 0xFF) & is_wanted(heads)
     return tf.where(found[:, tf.newaxis], heads, 0), tf.where(found, positions, 0)

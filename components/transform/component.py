@@ -8,6 +8,8 @@ records in the same order.
 from __future__ import annotations
 
 import dataclasses
+import json
+from typing import Any
 
 from tfx import types
 from tfx.components.transform import component
@@ -66,5 +68,12 @@ class ImageTransform(component.Transform):
             preprocessing_fn=f"{preprocessing_fn.__module__}.{preprocessing_fn.__name__}",
             disable_statistics=True,
             disable_analyzer_cache=True,
-            custom_config=to_dict(config),
+            custom_config={**to_dict(config), "ingest": _find_shrinking(examples)},
         )
+
+
+def _find_shrinking(examples: types.BaseChannel) -> dict[str, Any]:
+    """Return how the ImageExampleGen that writes `examples` shrinks them."""
+    producer = getattr(examples, "producer_component", None)
+    config = json.loads(getattr(producer, "exec_properties", {}).get("config") or "{}")
+    return {name: config[name] for name in ("shrink", "quality") if config.get("shrink")}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from components.contract.configuration import Count, Positive, configuration, require
+from components.contract.configuration import Count, Positive, configuration, from_dict, require
+from components.images.options import ImageOptions
 
 LABEL_VOCABULARY = "labels"
 """Name of the label vocabulary in the transform graph."""
@@ -71,3 +73,9 @@ class TransformConfig:
             "transform.fit is 'letterbox', but crops of transform.storage 'originals' have no "
             "bars: choose transform.fit crop or stretch.",
         )
+
+
+def read_custom_config(fields: Mapping[str, Any]) -> tuple[TransformConfig, ImageOptions]:
+    """Return the configuration of an ImageTransform, and how ingest shrank its images."""
+    own = {name: value for name, value in fields.items() if name != "ingest"}
+    return from_dict(TransformConfig, own), from_dict(ImageOptions, fields.get("ingest", {}))

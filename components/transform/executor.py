@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,6 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.contract.artifacts import Artifacts
-from components.contract.configuration import from_dict, from_json
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, TRAIN
 from components.contract.machine import available_cpus
@@ -29,7 +29,7 @@ from components.records.record_index import read_rows, write_indexed_shard
 from components.records.shard_files import count_examples, read_index, write_index
 from components.records.shard_work import ConcurrentDoFn
 from components.storage.artifact_files import list_names
-from components.transform.config import LABEL_VOCABULARY, TransformConfig
+from components.transform.config import LABEL_VOCABULARY, TransformConfig, read_custom_config
 
 # Large enough to amortize a graph call, small enough to hold the images of several batches.
 _BATCH = 64
@@ -53,14 +53,14 @@ def preprocessing_fn(
 
     Args:
         inputs: the features of `components.contract.example`.
-        custom_config: the fields of `TransformConfig`.
+        custom_config: of the component, see `read_custom_config`.
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in vocabulary
         order; `image/filename` string [batch], if the examples have it.
     """
-    config = from_dict(TransformConfig, custom_config)
-    canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config)
+    config, ingest = read_custom_config(custom_config)
+    canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config, ingest=ingest)
     labels = tf.reshape(inputs[LABEL], [-1])
     outputs = {
         ENCODED: canonical,
@@ -98,7 +98,7 @@ class Executor(executor.Executor):
                 split: list_names(os.path.join(examples.uri, f"Split-{split}")) for split in names
             }
         total = sum(count_examples(index).values()) if index else None
-        config = from_json(TransformConfig, exec_properties["custom_config"])
+        config, _ = read_custom_config(json.loads(exec_properties["custom_config"]))
         writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
         self._write(shards, writer)
         if index is None:

@@ -105,7 +105,9 @@ def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:
 
 def _decode_pngs(encoded: Sequence[memoryview], out: Pixels) -> None:
     for file, pixels in zip(encoded, out, strict=True):
-        _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), pixels)
+        # IMREAD_COLOR_RGB came with OpenCV 4.11.
+        _store(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR), pixels)
+        cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
 
 
 def _copy_raw(images: Sequence[Pixels], out: Pixels) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from tfx import types
 from tfx.components.trainer import component
 from tfx.proto import trainer_pb2
 
-from components.contract.configuration import from_json, to_dict
+from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError
 from components.contract.lookup_driver import LookupDriver
 from components.transform.component import ImageTransform
-from components.transform.config import TransformConfig
+from components.transform.config import TransformConfig, read_custom_config
 from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.training.lookup import look_up
 
@@ -94,4 +95,4 @@ def _transform_of(transform_graph: types.BaseChannel) -> TransformConfig:
             "transform_graph does not come from an ImageTransform of this pipeline: configure how "
             "the images were transformed, as in TrainerConfig(transform=TransformConfig(size=96))."
         )
-    return from_json(TransformConfig, producer.exec_properties["custom_config"])
+    return read_custom_config(json.loads(producer.exec_properties["custom_config"]))[0]

@@ -12,6 +12,8 @@ import tensorflow as tf
 from PIL import Image
 
 from components.images.canonical import canonicalize, decode
+from components.images.check import check_image
+from components.images.options import ImageOptions
 from components.transform.config import TransformConfig
 from tests.pictures import encode, picture
 
@@ -202,3 +204,32 @@ def test_windows_of_stored_images_that_are_larger_than_the_model_sees(
     np.testing.assert_array_equal(moved, whole[0:24, 8:32])
     [mirrored] = decode(canonical, config, windows=tf.constant([[0, 8, 1]])).numpy()
     np.testing.assert_array_equal(mirrored, moved[:, ::-1])
+
+
+def photograph(seed: int, height: int, width: int) -> bytes:
+    """Encode noise of all scales, as in a photograph."""
+    random = np.random.default_rng(seed)
+    pixels = np.full((height, width, 3), 128.0)
+    for scale in (2, 4, 16, 64):
+        noise = random.normal(0, 20, (height // scale + 1, width // scale + 1, 3))
+        pixels += noise.repeat(scale, 0).repeat(scale, 1)[:height, :width]
+    return encode(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), "JPEG", quality=92)
+
+
+@pytest.mark.parametrize(("shrink", "size"), [(112, 96), (96, 96), (200, 96)])
+def test_the_graph_shrinks_as_ingest_does(shrink: int, size: int) -> None:
+    """Else the served model would see sharper images than it was trained on."""
+    options = ImageOptions(shrink=shrink)
+    files = [photograph(seed, *shape) for seed, shape in enumerate([(375, 500), (500, 333)])]
+    config = TransformConfig(size=size, storage="png")
+    ingested = [check_image(file, options).encoded for file in files]
+    trained, served, unaware = (
+        decode(canonicalize(tf.constant(encoded), config, ingest=ingest), config)
+        .numpy()
+        .astype(int)
+        for encoded, ingest in ((ingested, options), (files, options), (files, None))
+    )
+    np.testing.assert_array_equal(
+        trained, decode(canonicalize(tf.constant(ingested), config), config)
+    )
+    assert np.abs(served - trained).mean() < 2 < np.abs(unaware - trained).mean()

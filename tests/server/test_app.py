@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -95,7 +94,7 @@ def _many_scans() -> bytes:
     [
         pytest.param(_bomb("PNG"), "too large: 20000 x 2000 pixels", id="PNG"),
         pytest.param(_bomb("GIF"), "too large: 20000 x 2000 pixels", id="GIF"),
-        pytest.param(_many_scans(), "unsupported: JPEG: 1001 scans, above 60", id="scans"),
+        pytest.param(_many_scans(), "unsupported: JPEG: more than 60 scans", id="scans"),
         pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image", id="EPS runs programs"),
         pytest.param(b"", "not an image: the file is empty", id="empty"),
         pytest.param(b"/etc/passwd", "not an image", id="a path"),
@@ -121,21 +120,6 @@ def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(
 ) -> None:
     _, answer = ask(port, body=instances(png(200, 100, 50, **options)))
     assert answer["predictions"][0]["label"] == "200 100 50"
-
-
-def test_a_picture_that_is_turned_by_exif_is_upright() -> None:
-    from components.images.options import ImageOptions
-    from components.images.servable import convert
-
-    pixels = np.zeros((4, 8, 3), np.uint8)
-    pixels[:, :4] = 255
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG", exif=exif, quality=100)
-    seen = Image.open(io.BytesIO(convert(buffer.getvalue(), ImageOptions())))
-    assert seen.size == (4, 8)
-    assert np.asarray(seen)[0].mean() > 250
 
 
 def test_of_a_model_that_names_bad_images_the_others_are_answered(tmp_path: Path) -> None:

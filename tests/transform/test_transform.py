@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,19 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
+from tfx.types import Channel
+from tfx.types.standard_artifacts import Schema
 
+from components import ImageExampleGen, ImageTrainer, ImageTransform
 from components.contract import example
+from components.contract.configuration import to_dict
 from components.contract.errors import DataError
 from components.images.canonical import decode
+from components.images.options import ImageOptions
+from components.ingest.config import IngestConfig
 from components.records.record_index import write_indexed_shard
 from components.records.shard_files import read_index
-from components.transform.config import TransformConfig
+from components.transform.config import TransformConfig, read_custom_config
 from components.transform.executor import describe_shards
 from pipeline_def.data.shards import RecordTable, Shards
 from tests import nodes
@@ -148,3 +155,17 @@ def test_a_label_outside_the_train_split_is_an_error(tmp_path: Path) -> None:
     write_labels(tmp_path, "eval", "b", 0, -1, -1)
     with pytest.raises(DataError, match="2 images of split 'eval' have a label that no image of"):
         describe_shards(str(tmp_path), {"eval": ["b"]}, ["cat", "dog", "eel"])
+
+
+def test_transform_knows_how_ingest_shrinks() -> None:
+    example_gen = ImageExampleGen(folder="photos", config=IngestConfig(shrink=112, quality=90))
+    transform = ImageTransform(
+        examples=example_gen.outputs["examples"], schema=Channel(type=Schema), config=CONFIG
+    )
+    fields = json.loads(transform.exec_properties["custom_config"])
+    assert read_custom_config(fields) == (CONFIG, ImageOptions(shrink=112, quality=90))
+    trainer = ImageTrainer(
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+    )
+    assert json.loads(trainer.exec_properties["custom_config"])["transform"] == to_dict(CONFIG)
