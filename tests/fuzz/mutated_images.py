@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from components.images.canonical import canonicalize, decode, decode_file
+from components.images.canonical import canonicalize, decode, decode_upright
 from components.images.check import check_image
 from components.images.check_result import CheckedImage, Rejected
 from components.images.options import ImageOptions
+from components.images.upright import read_orientations
 from tests.fuzz.corpus import common_images
 from tests.serving.test_bad_files import CONFIG, predict
 
@@ -71,7 +72,8 @@ def _check_decoders(stored: list[CheckedImage]) -> None:
     """Compare Transform, the reader of its records and the served model on stored images."""
     files = [image.encoded for image in stored]
     for image in stored:
-        pixels = decode_file(tf.constant(image.encoded))
+        file = tf.constant(image.encoded)
+        pixels, _ = decode_upright(file, read_orientations(file[tf.newaxis])[0])
         assert pixels.shape == (image.height, image.width, 3)
     seen = decode(_transform(tf.constant(files, tf.string)), CONFIG).numpy()
     served = predict(files)
