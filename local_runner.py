@@ -15,13 +15,16 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
+    from components.contract.printable import ASCII_ERRORS
     from pipeline_def.local.commands import COMMANDS, run
     from pipeline_def.startup import exit_status
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # File names can contain any bytes, and some terminals print ASCII only.
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors=ASCII_ERRORS)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     command = run
     if arguments and arguments[0] in COMMANDS:
         command = COMMANDS[arguments.pop(0)]

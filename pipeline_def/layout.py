@@ -78,8 +78,13 @@ class Layout:
 
     @property
     def report(self) -> str:
-        """Report of the last run, a copy of ImageReport's page."""
+        """Report on the model in use, a copy of ImageReport's page."""
         return os.path.join(self.output, "report.html")
+
+    @property
+    def refused_report(self) -> str:
+        """Report of the last run whose model did not replace the one in use."""
+        return os.path.join(self.output, "report-not-blessed.html")
 
     @property
     def comparison(self) -> str:

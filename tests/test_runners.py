@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,9 +14,11 @@ import pytest
 from PIL import Image
 
 import local_runner
+from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
-from pipeline_def.local.preparation import lock_output
+from pipeline_def.local.preparation import lock_output, prepare
 from pipeline_def.local.sample import write_digits
+from tests.local.test_comparison_command import write_evaluated_run
 from tests.pictures import write_folder
 
 
@@ -149,13 +153,49 @@ def test_each_command_has_a_screen_of_its_own(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        local_runner.main([*filter(None, [command]), "--help"])
+        local_runner.main(["help", *filter(None, [command])])
     assert caught.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     name = command if command not in ("", "run") else "[COMMAND]"
     assert lines[0].startswith(f"usage: local_runner.py {name} ")
-    assert len(lines) <= 32
+    assert len(lines) <= 36
     assert max(map(len, lines)) <= 80
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert local_runner.main(["--version"]) == 0
+    numbers = r"[\d.]+"
+    said = (
+        rf"tfx-image-pipeline {numbers} \(tfx {numbers}, tensorflow {numbers}, python {numbers}\)"
+    )
+    assert re.fullmatch(said, capsys.readouterr().out.strip())
+
+
+def test_images_of_another_task_do_not_replace_the_model_in_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, layout = tmp_path / "out", Layout(str(tmp_path / "out"))
+    write_evaluated_run(output, 1, right=20)  # blue and red
+    (output / "pushed" / "1").mkdir(parents=True)
+    (output / "pushed" / "1" / "saved_model.pb").touch()
+    with contextlib.closing(sqlite3.connect(layout.metadata)) as metadata:
+        metadata.execute("CREATE TABLE MLMDEnv (schema_version INTEGER)")
+    others = write_folder(tmp_path / "others", each=30, labels=("green", "red"))
+    (others / "red").rename(others / "orange")
+    assert run(capsys, "--data", str(others), "--output", str(output)) == (
+        2,
+        "local_runner.py: error: The images have no label in common with the model in use, version "
+        f"1 in {layout.pushed}, which knows blue, red: choose another --output, or replace the "
+        "model with --new_task.\n",
+    )
+    prepare(Config(data=str(others)), layout, new_task=True)
+    assert "does not know" not in capsys.readouterr().out
+    write_folder(others, each=30, labels=("blue",))
+    prepare(Config(data=str(others)), layout)
+    assert (
+        "Note:   version 1, the model in use, does not know green, orange: it counts as wrong"
+        in (capsys.readouterr().out)
+    )
 
 
 def test_nobody_reads_the_output(tmp_path: Path) -> None:

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
+
+ASCII_ERRORS = "plain_or_escaped"
+"""Error handler of streams: replaces signs of ours that an encoding lacks, and escapes the rest."""
+
+_PLAIN = {"█": "#", "━": "-", "╸": "-", "╺": "-", "…": "...", "→": "->", "×": "x", "–": "-"}
+_PLAIN |= {"−": "-", "±": "+/-", "✓": "+", "✗": "x"}
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(c) or ascii(c)[1:-1] for c in text), error.end
+
+
+codecs.register_error(ASCII_ERRORS, _replace)
+
 
 def make_printable(text: str) -> str:
     """Escape non-printable characters: line ends, control characters, undecodable bytes."""

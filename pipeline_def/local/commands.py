@@ -6,8 +6,12 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import platform
 import shutil
+import tomllib
 from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.contract.error_messages import quote
@@ -22,7 +26,7 @@ from pipeline_def.local.output.folder import RECORDS, Output, open_output, worki
 from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.server.options import parse_options
-from pipeline_def.runs.record import RunRecord
+from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.startup import seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
@@ -35,13 +39,17 @@ _OF_RUNS = {"lineage": 1, "compare": 2, "to": 1, "json": 0, "repair": 0}
 
 def run(arguments: list[str]) -> int:
     """Run the whole pipeline; return the exit status, 1 for an unexpected error."""
-    config, _ = parse(_name_folder(arguments), prog="local_runner.py", usage=usage.RUN)
+    if arguments == ["--version"]:
+        return _print_version()
+    config, options = parse(
+        _name_folder(arguments), prog="local_runner.py", usage=usage.RUN, own={"new_task": 0}
+    )
 
     from pipeline_def.local.execution import execute
 
     with _opened(config) as (config, output):
         layout = Layout(config.output)
-        config = prepare(config, layout)
+        config = prepare(config, layout, new_task=options["new_task"])
         record = execute(config, output=output)
         if record is None:
             return 1
@@ -54,8 +62,19 @@ def run(arguments: list[str]) -> int:
     print_summary(
         dataclasses.replace(summary, pushed_model=pushed),
         summary_file=layout.summary,
+        output=output.url or config.output,
+        runs=len(read_records(config.output)),
         seconds=seconds_since_start(),
     )
+    return 0
+
+
+def _print_version() -> int:
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("tfx", "tensorflow"))
+    python = platform.python_version()
+    print(f"{project['name']} {project['version']} ({libraries}, python {python})")
     return 0
 
 
@@ -84,7 +103,7 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
     found = AnomalyFiles(anomalies.uri, anomalies.properties["split_names"])
     summary = summarize(record, layout, describe_warnings(found, config.validation))
     try:
-        shutil.copyfile(page, layout.report)
+        shutil.copyfile(page, summary.paths["report"])
         summary.write(layout.summary)
     except OSError as error:
         raise StorageError(f"Cannot write to {layout.output}: {error.strerror}.") from error
@@ -118,7 +137,8 @@ def schema(arguments: list[str]) -> int:
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         target = os.path.abspath(options["to"] or layout.schema)
-        record = execute(prepare(config, layout), output=output, last=SCHEMA_GEN.id)
+        config = prepare(config, layout, new_task=True)
+        record = execute(config, output=output, last=SCHEMA_GEN.id)
         if record is None:
             return 1
         from pipeline_def.local.schema_command import write_schema

@@ -20,7 +20,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten
 from pipeline_def.runs.selection import SelectedRun, select
-from pipeline_def.runs.table import print_json
+from pipeline_def.runs.table import format_time, print_json
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 # Per direction; 48 pictures of 2 to 5 KB.
@@ -77,6 +77,7 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
     return ComparedRun(
         name=name,
         id=record.id,
+        title=f"run {run.number} of {format_time(record.started)}",
         output=run.output,
         split=record.split,
         data={
@@ -126,7 +127,7 @@ def _print(facts: ComparisonFacts, path: str) -> None:
     for number, part in enumerate(differing):
         print_row(console, "" if number else "Differs in", str(part))
     for run in (facts.first, facts.second):
-        print_whole(console, run.name, os.path.join(Layout(run.output).runs, run.id))
+        print_whole(console, run.name, f"{run.title}, in {run.output}")
     print_whole(console, "Page", path)
 
 

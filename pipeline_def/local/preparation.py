@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rich.console import Console
 
-from components.contract.errors import StorageError
+from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
 from components.storage.artifact_files import on_disk
 from components.storage.full_disk import explaining_full_disk
@@ -20,8 +20,10 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, locate
 from pipeline_def.local.output.repair import set_leftovers_aside
+from pipeline_def.local.pushed_model import find_labels
 
 _INDENT = 8
+_MOST_NAMED = 5
 
 # SQLite takes paths of 512 bytes, including that of its journal (`MAX_PATHNAME` in os_unix.c).
 _LONGEST_PATH = 504
@@ -77,8 +79,13 @@ def lock_output(layout: Layout) -> Iterator[None]:
         yield
 
 
-def prepare(config: Config, layout: Layout) -> Config:
-    """Find the images, look at them for a second or two, and return the complete configuration."""
+def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> Config:
+    """Find the images, look at them for a second or two, and return the complete configuration.
+
+    Raises:
+        UserError: the run would fail later, or be about other labels than the model in use, and
+            `new_task` is not set.
+    """
     from components.ingest.listing import list_source
     from pipeline_def.local.first_look import describe, look
 
@@ -87,6 +94,7 @@ def prepare(config: Config, layout: Layout) -> Config:
         print_row(console, "Note:", note, indent=_INDENT, style="")
     config = _find_images(console, config, layout)
     listing = list_source(str(config.data), config.ingest)
+    unknown = _check_task({file.label for file in listing.files}, layout, new_task=new_task)
     seen = look(listing, config)
     config = seen.config
     print_row(
@@ -97,9 +105,32 @@ def prepare(config: Config, layout: Layout) -> Config:
         indent=_INDENT,
         style="",
     )
-    for title, text in (*describe(listing), ("Recipe", str(seen.recipe))):
+    for title, text in (*describe(listing), *unknown, ("Recipe", str(seen.recipe))):
         print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
     return config
+
+
+def _check_task(
+    labels: Collection[str], layout: Layout, *, new_task: bool
+) -> list[tuple[str, str]]:
+    """Return a row about labels that the model in use does not know."""
+    version, known = find_labels(layout.output)
+    unknown = sorted(set(labels) - known)
+    if not known or not unknown or new_task:
+        return []
+    if len(unknown) == len(labels):
+        raise ConfigurationError(
+            f"The images have no label in common with the model in use, version {version} in "
+            f"{layout.pushed}, which knows {_name_some(known)}: choose another --output, or "
+            "replace the model with --new_task."
+        )
+    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: it counts "
+    return [("Note", f"{text}as wrong about their images in the comparison")]
+
+
+def _name_some(labels: Collection[str]) -> str:
+    more = f" and {len(labels) - _MOST_NAMED} more" if len(labels) > _MOST_NAMED else ""
+    return f"{', '.join(sorted(labels)[:_MOST_NAMED])}{more}"
 
 
 def _find_images(console: Console, config: Config, layout: Layout) -> Config:

@@ -7,13 +7,16 @@ import os
 from typing import Any
 
 from components.contract.error_messages import did_you_mean
-from components.contract.errors import ModelError
+from components.contract.errors import ModelError, UserError
 from components.images.options import FileOptions
+from components.records.shard_files import read_index
 from components.storage.artifact_files import list_names, on_disk
 from components.storage.saved_model import GRAPH, whole_versions
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
+from pipeline_def.runs.selection import SelectedRun
+from pipeline_def.steps import EXAMPLE_GEN
 
 _MOST_NAMED = 5
 # Settings of the predicting machine, not of the training machine.
@@ -82,8 +85,26 @@ def _find_recorded(output: str, model: str) -> dict[str, Any]:
     ours = os.path.realpath(Layout(output).pushed)
     if not on_disk(model) or os.path.realpath(pushed) != ours:
         return {}
-    for record in read_records(output):
-        if record.pushed and record.pushed.version == version:
-            recorded: dict[str, Any] = record.configuration.get("ingest", {})
-            return recorded
-    return {}
+    run = _find_run(output, version)
+    return run.record.configuration.get("ingest", {}) if run else {}
+
+
+def _find_run(output: str, version: str) -> SelectedRun | None:
+    """Return the first run that pushed a version."""
+    for number, run in enumerate(read_records(output), 1):
+        if run.pushed and run.pushed.version == version:
+            return SelectedRun(run, output, number)
+    return None
+
+
+def find_labels(output: str) -> tuple[str, frozenset[str]]:
+    """Return the version in use and its labels; none if there is no version or no record of it."""
+    versions = list_versions(Layout(output).pushed)
+    run = _find_run(output, versions[-1]) if versions else None
+    if run is None:
+        return "", frozenset()
+    try:
+        labels = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
+    except (UserError, OSError, ValueError, LookupError):
+        return versions[-1], frozenset()
+    return versions[-1], frozenset(label for counts in labels.values() for label in counts)

@@ -166,16 +166,17 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
             name: {"seconds": step.seconds, "cached": step.state == "cached"}
             for name, step in record.steps.items()
         },
-        paths=_list_paths(outputs, layout, record.id),
+        paths=_list_paths(outputs, layout, record),
     )
 
 
 def _list_paths(
-    outputs: Mapping[str, Mapping[str, Output]], layout: Layout, run_id: str
+    outputs: Mapping[str, Mapping[str, Output]], layout: Layout, record: RunRecord
 ) -> dict[str, str]:
     rejects = outputs[EXAMPLE_GEN.id]["rejects"].uri
+    is_refused = record.baseline is not None and not record.blessed
     return {
-        "report": layout.report,
+        "report": layout.refused_report if is_refused else layout.report,
         "metrics": os.path.join(outputs[REPORT.id]["metrics"].uri, METRICS_FILE),
         "training_logs": outputs[TRAINER.id]["model_run"].uri,
         "evaluation": outputs[EVALUATOR.id]["evaluation"].uri,
@@ -183,5 +184,5 @@ def _list_paths(
         "rejects": os.path.join(rejects, REJECTS_FILE),
         "duplicates": os.path.join(rejects, DUPLICATES_FILE),
         "metadata": layout.metadata,
-        "record": layout.record(run_id),
+        "record": layout.record(record.id),
     }

@@ -15,6 +15,7 @@ commands
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model
   serve          serve the pushed model: a web page and a REST API
+  help COMMAND   describe a command; --version prints versions
 
 common options
   --output DIR|URL               output folder, also gs:// or s3://: output
@@ -27,6 +28,8 @@ common options
   --training.epochs N            passes over the training images
   --augmentation.flip true       mirror images; for photographs
   --evaluation.min_accuracy X    lowest accuracy of a model that is pushed
+  --new_task                     replace a model in use that has no label in
+                                 common with these images
 """
 INSPECT = """usage: local_runner.py inspect DIR [OPTION ...]
 

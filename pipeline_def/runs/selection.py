@@ -20,6 +20,8 @@ class SelectedRun:
 
     record: RunRecord
     output: str
+    number: int
+    """In the list of runs, from 1 on."""
 
     def find_artifact(self, step: str, name: str) -> str:
         """Return the folder of a step's output.
@@ -83,7 +85,7 @@ def select(wanted: str, output: str) -> SelectedRun:
     records = read_runs(output)
     found = _find(wanted, records)
     if len(found) == 1:
-        return SelectedRun(found[0], output)
+        return SelectedRun(found[0], output, records.index(found[0]) + 1)
     problem = f"{len(found)} runs match" if found else "No run matches"
     numbers = f"runs 1 to {len(records)}" if len(records) > 1 else "only run 1"
     raise DataError(
@@ -104,12 +106,13 @@ def _find(wanted: str, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 def _select_in(folder: str) -> SelectedRun:
     above = os.path.dirname(os.path.dirname(folder))
-    for record in read_records(above):
+    for number, record in enumerate(read_records(above), 1):
         if os.path.dirname(Layout(above).record(record.id)) == folder:
-            return SelectedRun(record, above)
+            return SelectedRun(record, above, number)
     records = read_runs(folder)
-    evaluated = [run for run in records if _is_evaluated(run)]
-    return SelectedRun((evaluated or records)[-1], folder)
+    evaluated = [number for number, run in enumerate(records, 1) if _is_evaluated(run)]
+    number = evaluated[-1] if evaluated else len(records)
+    return SelectedRun(records[number - 1], folder, number)
 
 
 def _is_evaluated(run: RunRecord) -> bool:

@@ -118,7 +118,7 @@ def _cells(run: ComparedRun, pushes: dict[str, str]) -> Iterator[str]:
     record = run.record
     cached = sum(step.state == "cached" for step in record.steps.values())
     taken = f"{cached}/{len(record.steps)} cached"
-    yield "\n".join((_format_time(record.started), _describe_state(record), taken))
+    yield "\n".join((format_time(record.started), _describe_state(record), taken))
     yield "\n".join(_describe_images(record))
     yield "\n".join(_describe_changes(run.changes)) or _NOTHING
     yield _describe_accuracy(run)
@@ -173,7 +173,7 @@ def _describe(origin: Origin) -> Iterator[str]:
     """Yield lines with the time, settings, inputs and outputs of a step."""
     took = "" if origin.step.seconds is None else f", {origin.step.seconds:.1f} s"
     code = f", code {origin.code}" if origin.code else ""
-    yield f"{origin.name}: {_format_time(origin.step.started)}{took}, run {origin.run}{code}"
+    yield f"{origin.name}: {format_time(origin.step.started)}{took}, run {origin.run}{code}"
     sections: dict[str, list[str]] = {}
     for name, value in origin.settings.items():
         section, _, setting = name.partition(".")
@@ -186,7 +186,7 @@ def _describe(origin: Origin) -> Iterator[str]:
         yield f"    output {name}: {output.type} in {output.uri}"
 
 
-def _format_time(text: str) -> str:
+def format_time(text: str) -> str:
     """Convert ISO 8601 to local time, to the minute."""
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -113,6 +114,7 @@ def test_runs_are_listed_and_compared_without_tensorflow_and_tfx(output: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     page = output / "comparison.html"
     assert f"Page         {page}\n" in done.stdout
+    assert re.search(rf"B            run 2 of 2026-11-22 \d\d:02, in {output}\n", done.stdout)
     assert "Verdict      B is better than A.\n" in done.stdout
     assert "0 images went from right to wrong and 15 from wrong to right." in done.stdout
     assert "Differs in   settings: training.epochs\n" in done.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from components.contract.printable import ASCII_ERRORS
 from components.contract.progress import report_epoch, report_progress
 from pipeline_def.local.display import progress, run_display
 from pipeline_def.local.display.progress import StepProgress
@@ -158,26 +159,35 @@ def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.Mo
     assert re.search(r"2 of 9,000 images, \[bold\] very[^\n]*\d:\d\d left", stream.getvalue())
 
 
+def show_summary(summary: Summary, *, runs: int = 2, seconds: float = 1.0) -> None:
+    print_summary(
+        summary, summary_file="/out/summary.json", output="/out", runs=runs, seconds=seconds
+    )
+
+
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
-    print_summary(SUMMARY, summary_file="/out/summary.json", seconds=61.4)
+    show_summary(SUMMARY, seconds=61.4)
     lines = capsys.readouterr().out.splitlines()
     text = "\n".join(lines)
     assert "✓ Blessed: it may.\n" in text
     assert "20 eval, 1,280 train; 2 rejected, 1 skipped" in text
-    assert "less /out/rejects.jsonl" in text
+    assert "Rejects      /out/rejects.jsonl\n" in text
     assert "3 extra copies; images with several labels: 1\n" in text
-    assert "less /out/d.jsonl" in text
+    assert "Copies       /out/d.jsonl\n" in text
     assert "30: class 0, class 1" in text
     assert text.count(": warning") == 5
     assert "… and 2 more, in the report" in text
     assert "… and 20 more" in text
-    assert "To look at   finding 0: do 0\n" in text
+    assert "Findings     finding 0: do 0\n" in text
     assert "finding 3" not in text
     assert text.count("… and 2 more, in the report") == 2
     assert "0.9123 on test; 95% confidence interval 0.900 to 0.925" in text
     assert "0.9000, version 17" in text
-    [command] = [line for line in lines if "saved_model_cli" in line]
-    assert command.endswith(f"--dir '{SUMMARY.pushed_model}'")
+    assert [line[13:] for line in lines if "local_runner.py" in line] == [
+        "uv run local_runner.py serve --output /out",
+        "uv run local_runner.py predict DIR --output /out",
+        "uv run local_runner.py runs --compare 1 2 --output /out",
+    ]
     assert [" ".join(line.split()) for line in lines[-6:]] == [
         f"Times Trainer 30.2 s 49% {'█' * 14}",
         "Transform 5.0 s 8% ██",
@@ -190,7 +200,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_many_classes_with_long_names_take_little_room(capsys: pytest.CaptureFixture[str]) -> None:
     summary = replace(SUMMARY, classes=["x" * 250] * 2000)
-    print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    show_summary(summary)
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Classes")]
     assert "2,000: " + ", ".join(["x" * 60 + "…"] * 10) + ", … and 1,990 more" in line
 
@@ -205,7 +215,7 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     monkeypatch.chdir("/")
     reason = "; ".join(f"reason {number}" for number in range(30))
     summary = replace(SUMMARY, blessing_reason=reason, pushed_model="/out/pushed/17")
-    print_summary(summary, summary_file="/out/summary.json", seconds=61.4)
+    show_summary(summary)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     lines = shown.splitlines()
     assert "\x1b[1;32m✓ Blessed" in stream.getvalue()
@@ -228,15 +238,22 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
         baseline=None,
         rejected=0,
     )
-    print_summary(summary, summary_file="/out/summary.json", seconds=1)
+    show_summary(summary, runs=1)
     text = capsys.readouterr().out
     assert "? Not blessed: nobody can tell.\n" in text
-    assert "To look at   nothing found in 2 checks" in text
+    assert "Findings     none in 2 checks" in text
+    assert "Next" not in text
     assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
     assert "0.9123 on eval, which also chose the weights, so slightly optimistic; 95%" in text
     assert "not pushed" in text
     assert "none: this is the first model" in text
     assert "rejects.jsonl" not in text
+
+
+def test_signs_that_a_terminal_lacks_become_plain_ones() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors=ASCII_ERRORS)
+    print("✓ 3 × 4 … ██ café", file=stream, flush=True)
+    assert stream.buffer.getvalue() == b"+ 3 x 4 ... ## caf\\xe9\n"
 
 
 def test_a_log_on_a_full_disk_leaves_nothing_on_the_terminal(

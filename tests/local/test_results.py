@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,20 @@ def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
     assert summary["nodes"]["Trainer"] == {"seconds": 1.0, "cached": False}
     assert summary["warnings"] == ["careful"]
     assert summary["paths"]["record"] == layout.record(record.id)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "blessed", "page"),
+    [
+        pytest.param(0.8, True, "report.html", id="it replaces the model in use"),
+        pytest.param(0.8, False, "report-not-blessed.html", id="it does not"),
+        pytest.param(None, False, "report.html", id="no model is in use"),
+    ],
+)
+def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
+    recorder: Recorder, tmp_path: Path, baseline: float | None, blessed: bool, page: str
+) -> None:
+    record = record_all(recorder, baseline=baseline, pushed={"pushed": 0})
+    record = dataclasses.replace(record, blessed=blessed)
+    summary = summarize(record, Layout(str(tmp_path)), [])
+    assert summary.paths["report"] == str(tmp_path / page)

@@ -16,6 +16,8 @@ class ComparedRun:
     name: str
     """A or B."""
     id: str
+    title: str
+    """Names the run as the list of runs does: its number and start."""
     output: str
     """Output folder of the run."""
     split: str

@@ -61,7 +61,7 @@ def _flush(stream: TextIO, descriptor: int) -> None:
 
 def _duplicate(stream: TextIO) -> TextIO:
     """Open a second stream to the same output, which a redirection leaves alone."""
-    return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors="backslashreplace")
+    return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors=stream.errors)
 
 
 class RunDisplay(logging.Handler):

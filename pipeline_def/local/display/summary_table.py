@@ -29,8 +29,10 @@ _LONGEST_BAR = 30
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
 
 
-def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> None:
-    """Print the summary of a run that took `seconds`."""
+def print_summary(
+    summary: Summary, *, summary_file: str, output: str, runs: int, seconds: float
+) -> None:
+    """Print the summary of the last of `runs` runs in `output`, which took `seconds`."""
     console = Console(highlight=False)
     sign, color = _SIGNS[summary.outcome]
     console.print()
@@ -41,6 +43,8 @@ def print_summary(summary: Summary, *, summary_file: str, seconds: float) -> Non
     console.print()
     for name, text in _paths(summary, summary_file):
         print_whole(console, name, text)
+    for number, command in enumerate(_list_commands(summary, output, runs)):
+        print_whole(console, "" if number else "Next", f"uv run local_runner.py {command}")
     console.print()
     for number, text in enumerate(list_times(summary.nodes, seconds, width=console.width)):
         print_row(console, "" if number else "Times", text)
@@ -82,10 +86,9 @@ def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _findings(summary: Summary) -> Iterator[tuple[str, str]]:
     findings = [f"{finding['text']}: {finding['advice']}" for finding in summary.findings]
-    yield from _list_first("To look at", findings, _MOST_FINDINGS)
+    yield from _list_first("Findings", findings, _MOST_FINDINGS)
     if not findings:
-        checks = len(summary.looked_at)
-        yield "To look at", f"nothing found in {checks} checks, which the report lists"
+        yield "Findings", f"none in {len(summary.looked_at)} checks, which the report lists"
 
 
 def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, str]]:
@@ -96,21 +99,26 @@ def _list_first(title: str, texts: list[str], most: int) -> Iterator[tuple[str, 
 
 
 def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
-    """Yield paths, and commands that show what is there."""
+    """Yield paths by title."""
     paths = {name: shlex.quote(_shown(path)) for name, path in summary.paths.items()}
     yield "Report", paths["report"]
     yield "Numbers", shlex.quote(_shown(summary_file))
     model = shlex.quote(_shown(summary.pushed_model)) if summary.pushed_model else ""
     yield "Model", model or "not pushed"
-    commands = [f"uv run tensorboard --logdir {paths['training_logs']}"]
-    if model:
-        commands.insert(0, f"uv run saved_model_cli show --all --dir {model}")
     if summary.rejected:
-        commands.append(f"less {paths['rejects']}")
+        yield "Rejects", paths["rejects"]
     if summary.duplicates:
-        commands.append(f"less {paths['duplicates']}")
-    for number, command in enumerate(commands):
-        yield "" if number else "Next", command
+        yield "Copies", paths["duplicates"]
+
+
+def _list_commands(summary: Summary, output: str, runs: int) -> Iterator[str]:
+    """Yield commands that serve, predict and compare."""
+    where = f"--output {shlex.quote(_shown(output))}"
+    if summary.pushed_model or summary.baseline:
+        yield f"serve {where}"
+        yield f"predict DIR {where}"
+    if runs > 1:
+        yield f"runs --compare {runs - 1} {runs} {where}"
 
 
 def _shown(path: str) -> str:

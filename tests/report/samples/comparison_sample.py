@@ -22,6 +22,7 @@ def describe(name: str, **changes: Any) -> ComparedRun:
     run = ComparedRun(
         name=name,
         id=f"2026-11-22T10:0{ord(name) - 64}",
+        title=f"run {ord(name) - 64} of 2026-11-22 10:00",
         output=f"/out/{name}",
         split="test",
         data={"folder": "/data", "fingerprint": "files:5,sha256:aaaa", "span": None},
