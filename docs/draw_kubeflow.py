@@ -56,7 +56,7 @@ def _run(*command: str, **options: Any) -> str:
 def nodes_of(layer: Specification) -> dict[str, Node]:
     """Return every box of a layer by its key."""
     nodes = {}
-    for name in layer.given("artifacts"):
+    for name in layer.layer.get("inputDefinitions", {}).get("artifacts", {}):
         nodes[f"artifact..{name}"] = Node(name, "artifact")
     for task, definition in layer.tasks.items():
         kind = "sub-dag" if "dag" in layer.component(task) else "step"

@@ -12,6 +12,7 @@ from components.contract.artifacts import Artifacts
 from components.report.card.card import write_card
 from components.report.inputs import gather_facts
 from components.report.metrics_file import (
+    CLASSIFICATION_FILE,
     METRICS_FILE,
     set_classification,
     set_metrics,
@@ -37,4 +38,5 @@ class Executor(base_executor.BaseExecutor):
         write_text(write_metrics(facts), made["metrics"].uri, METRICS_FILE)
         write_text(write_card(facts), made["card"].uri, CARD_FILE)
         set_metrics(made["metrics"], facts.metrics)
-        set_classification(made["classification"], facts.metrics)
+        drawn = set_classification(made["classification"], facts.metrics)
+        write_text(drawn, made["classification"].uri, CLASSIFICATION_FILE)

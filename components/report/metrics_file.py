@@ -20,6 +20,7 @@ from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
 
 METRICS_FILE = "metrics.json"
+CLASSIFICATION_FILE = "classification.json"
 
 MATRIX_CLASSES_IN_UI = 50
 """Most classes of the matrix in Kubeflow's interface: MLMD limits messages to 4 MB."""
@@ -127,16 +128,23 @@ def set_metrics(artifact: Any, metrics: ModelMetrics) -> None:
             artifact.set_float_custom_property(name, value)
 
 
-def set_classification(artifact: Any, metrics: ModelMetrics) -> None:
-    """Set the confusion matrix, and the ROC curve if there is one, as properties of an artifact."""
+def set_classification(artifact: Any, metrics: ModelMetrics) -> str:
+    """Set the confusion matrix, and the ROC curve if there is one, as properties of an artifact.
+
+    Returns:
+        The same as JSON: Kubeflow's launcher expects a file, too.
+    """
     shown = metrics.most_mistaken(MATRIX_CLASSES_IN_UI)
     matrix = {
         "annotationSpecs": [{"displayName": metrics.labels[column]} for column in shown],
         "rows": [{"row": metrics.confusion[row, shown].tolist()} for row in shown],
     }
-    artifact.set_json_value_custom_property("confusionMatrix", matrix)
+    drawn: dict[str, Any] = {"confusionMatrix": matrix}
     if metrics.roc:
-        artifact.set_json_value_custom_property("confidenceMetrics", _points(metrics.roc))
+        drawn["confidenceMetrics"] = _points(metrics.roc)
+    for name, value in drawn.items():
+        artifact.set_json_value_custom_property(name, value)
+    return json.dumps(drawn)
 
 
 def _points(roc: Roc) -> list[dict[str, float]]:

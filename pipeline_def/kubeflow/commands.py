@@ -117,21 +117,16 @@ def _check_reachable(config: Config, option: str, step: str, target: Target) -> 
 
 def check(arguments: list[str]) -> int:
     """Find what the target would refuse in a compiled specification."""
-    own = check_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
+    parser.add_argument("file", help="Specification, as YAML or JSON.")
+    add_target(parser)
+    own = parser.parse_args(arguments)
 
     from pipeline_def.kubeflow.spec_check import check_documents, read_documents
 
     check_documents(read_documents(own.file), own.target)
     print(f"{own.file}: found nothing that {own.target} would refuse")
     return 0
-
-
-def check_parser() -> argparse.ArgumentParser:
-    """Create the parser of `check`."""
-    parser = Parser(prog="kfp_runner.py check", description=check.__doc__)
-    parser.add_argument("file", help="Specification, as YAML or JSON.")
-    add_target(parser)
-    return parser
 
 
 COMMANDS = {

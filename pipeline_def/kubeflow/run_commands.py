@@ -33,7 +33,18 @@ _INTERRUPTED = 130
 
 def run(arguments: list[str]) -> int:
     """Upload a specification as a new version of its pipeline and start a run of it."""
-    own = _run_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py run", description=run.__doc__, epilog=_STATUS)
+    add_target(parser)
+    add_request(parser)
+    add = parser.add_argument
+    add("--run-name", help="Name of the run. Default: pipeline and time.")
+    add("--output", default="output", metavar="DIR", help="Folder for its record. Default: output.")
+    add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
+    add_connection(parser, required=False)
+    vertex = parser.add_argument_group("Vertex AI")
+    vertex.add_argument("--project", help="Google Cloud project.")
+    vertex.add_argument("--region", help="Region, such as europe-west4.")
+    own = parser.parse_args(arguments)
     for name in _REQUIRED[own.target]:
         if not getattr(own, name):
             raise ConfigurationError(f"--{name} is missing: --target {own.target} needs it.")
@@ -73,24 +84,20 @@ def _run(
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
 
 
-def _run_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py run", description=run.__doc__, epilog=_STATUS)
-    add_target(parser)
-    add_request(parser)
-    add = parser.add_argument
-    add("--run-name", help="Name of the run. Default: pipeline and time.")
-    add("--output", default="output", metavar="DIR", help="Folder for its record. Default: output.")
-    add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
-    add_connection(parser, required=False)
-    vertex = parser.add_argument_group("Vertex AI")
-    vertex.add_argument("--project", help="Google Cloud project.")
-    vertex.add_argument("--region", help="Region, such as europe-west4.")
-    return parser
-
-
 def schedule(arguments: list[str]) -> int:
     """Run a specification at the times of a cron expression, on the newest data."""
-    own = _schedule_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py schedule", description=schedule.__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--cron",
+        help='Minute, hour, day, month and day of the week, in the cluster\'s time: "0 3 * * *".',
+    )
+    what.add_argument("--list", action="store_true", help="List the schedules.")
+    what.add_argument("--remove", metavar="NAME", help="Remove a schedule.")
+    parser.add_argument("--name", help="Name of the schedule. Default: that of the pipeline.")
+    add_request(parser)
+    add_connection(parser)
+    own = parser.parse_args(arguments)
 
     from pipeline_def.runs.table import print_table
 
@@ -115,24 +122,13 @@ def schedule(arguments: list[str]) -> int:
     return 0
 
 
-def _schedule_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py schedule", description=schedule.__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--cron",
-        help='Minute, hour, day, month and day of the week, in the cluster\'s time: "0 3 * * *".',
-    )
-    what.add_argument("--list", action="store_true", help="List the schedules.")
-    what.add_argument("--remove", metavar="NAME", help="Remove a schedule.")
-    parser.add_argument("--name", help="Name of the schedule. Default: that of the pipeline.")
-    add_request(parser)
-    add_connection(parser)
-    return parser
-
-
 def runs(arguments: list[str]) -> int:
     """List the latest runs of an experiment."""
-    own = _runs_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py runs", description=runs.__doc__)
+    parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    add_connection(parser)
+    own = parser.parse_args(arguments)
 
     from pipeline_def.runs.table import print_json, print_table
 
@@ -145,14 +141,6 @@ def runs(arguments: list[str]) -> int:
     else:
         print_table(("Run", "Name", "State", "Started", "Took"), map(_row, found))
     return 0
-
-
-def _runs_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py runs", description=runs.__doc__)
-    parser.add_argument("--number", type=int, default=20, help="How many at most. Default: 20.")
-    parser.add_argument("--json", action="store_true", help="Print JSON.")
-    add_connection(parser)
-    return parser
 
 
 def _row(run: client.ListedRun) -> Sequence[str]:
@@ -172,7 +160,11 @@ def _row(run: client.ListedRun) -> Sequence[str]:
 
 def logs(arguments: list[str]) -> int:
     """Print the log of a task."""
-    own = _logs_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py logs", description=logs.__doc__)
+    parser.add_argument("task", help="Name of the task, such as Trainer.")
+    parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
+    add_connection(parser)
+    own = parser.parse_args(arguments)
     with connect(own) as api:
         found = client.find_run(api, own.experiment, own.run)
         text = client.read_task_log(api, found.run_id, own.task)
@@ -180,17 +172,12 @@ def logs(arguments: list[str]) -> int:
     return 0
 
 
-def _logs_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py logs", description=logs.__doc__)
-    parser.add_argument("task", help="Name of the task, such as Trainer.")
-    parser.add_argument("--run", help="ID, its beginning, or name. Default: the newest run.")
-    add_connection(parser)
-    return parser
-
-
 def stop(arguments: list[str]) -> int:
     """Stop a run."""
-    own = _stop_parser().parse_args(arguments)
+    parser = Parser(prog="kfp_runner.py stop", description=stop.__doc__)
+    parser.add_argument("run", help="ID of the run, its beginning, or its name.")
+    add_connection(parser)
+    own = parser.parse_args(arguments)
     with connect(own) as api:
         found = client.find_run(api, own.experiment, own.run)
         if found.state in RUN_ENDS:
@@ -199,14 +186,3 @@ def stop(arguments: list[str]) -> int:
         client.stop_run(api, found.run_id)
     print(f"Stopping: {found.run_id}")
     return 0
-
-
-def _stop_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="kfp_runner.py stop", description=stop.__doc__)
-    parser.add_argument("run", help="ID of the run, its beginning, or its name.")
-    add_connection(parser)
-    return parser
-
-
-PARSERS = (_run_parser, _schedule_parser, _runs_parser, _logs_parser, _stop_parser)
-"""Create the parsers of all commands here."""

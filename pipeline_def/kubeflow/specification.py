@@ -13,6 +13,13 @@ Target = Literal["oss", "vertex"]
 """Open-source Kubeflow Pipelines, or Vertex AI."""
 
 
+def _part(document: Spec, *keys: str) -> Spec:
+    """Return a nested mapping; {} if it does not exist."""
+    for key in keys:
+        document = document.get(key) or {}
+    return document
+
+
 @dataclass(frozen=True)
 class Specification:
     """The two documents, seen one layer at a time: the root, or a component that is a sub-DAG."""
@@ -25,14 +32,12 @@ class Specification:
     @property
     def layer(self) -> Spec:
         """The component that contains the tasks."""
-        layer: Spec = self.components[self.sub_dag] if self.sub_dag else self.spec.get("root", {})
-        return layer
+        return _part(self.components, self.sub_dag) if self.sub_dag else _part(self.spec, "root")
 
     @property
     def tasks(self) -> dict[str, Spec]:
         """The tasks of the layer by name."""
-        tasks: dict[str, Spec] = self.layer.get("dag", {}).get("tasks", {})
-        return tasks
+        return _part(self.layer, "dag", "tasks")
 
     def layers(self) -> Iterator[Self]:
         """Yield the root layer, then every sub-DAG."""
@@ -41,35 +46,32 @@ class Specification:
             if "dag" in self.components[name]:
                 yield dataclasses.replace(self, sub_dag=name)
 
-    def given(self, kind: str) -> dict[str, Spec]:
-        """Return the inputs of the layer; `kind` is parameters or artifacts."""
-        inputs: dict[str, Spec] = self.layer.get("inputDefinitions", {}).get(kind, {})
-        return inputs
-
     @property
     def run_parameters(self) -> dict[str, Spec]:
         """The definitions of the run's parameters."""
-        return dataclasses.replace(self, sub_dag="").given("parameters")
+        return _part(self.spec, "root", "inputDefinitions", "parameters")
 
     @property
     def executors(self) -> dict[str, Spec]:
         """The executors by label."""
-        executors: dict[str, Spec] = self.spec.get("deploymentSpec", {}).get("executors", {})
-        return executors
+        return _part(self.spec, "deploymentSpec", "executors")
 
     @property
     def components(self) -> dict[str, Spec]:
         """The components by name."""
-        components: dict[str, Spec] = self.spec.get("components", {})
-        return components
+        return _part(self.spec, "components")
 
     def component(self, task: str) -> Spec:
         """Return the component of a task."""
-        return self.components.get(self.tasks[task].get("componentRef", {}).get("name", ""), {})
+        return _part(self.components, self.tasks[task].get("componentRef", {}).get("name", ""))
 
     def executor(self, task: str) -> Spec:
         """Return the executor of a task."""
-        return self.executors.get(self.component(task).get("executorLabel", ""), {})
+        return _part(self.executors, self.component(task).get("executorLabel", ""))
+
+    def container(self, task: str) -> Spec:
+        """Return the container of a task; {} if it is a sub-DAG."""
+        return _part(self.executor(task), "container")
 
     def definitions(self, task: str, side: str, kind: str) -> dict[str, Spec]:
         """Return what a task's component defines.
@@ -79,23 +81,27 @@ class Specification:
             side: inputDefinitions or outputDefinitions.
             kind: parameters or artifacts.
         """
-        definitions: dict[str, Spec] = self.component(task).get(side, {}).get(kind, {})
-        return definitions
+        return _part(self.component(task), side, kind)
 
     def sources(self, task: str, kind: str) -> dict[str, Spec]:
         """Return where the inputs of a task come from; `kind` is parameters or artifacts."""
-        sources: dict[str, Spec] = self.tasks[task].get("inputs", {}).get(kind, {})
-        return sources
+        return _part(self.tasks[task], "inputs", kind)
+
+    def constants(self, task: str) -> dict[str, Any]:
+        """Return the execution properties of a task that are constant."""
+        return {
+            name: source["runtimeValue"]["constant"]
+            for name, source in self.sources(task, "parameters").items()
+            if "runtimeValue" in source
+        }
 
     def steps(self) -> Iterator[tuple[str, Spec, Spec]]:
         """Yield name, task and container of every task that runs a container, in all layers."""
         for layer in self.layers():
             for name, task in layer.tasks.items():
-                if container := layer.executor(name).get("container"):
+                if container := layer.container(name):
                     yield name, task, container
 
     def kubernetes_settings(self) -> dict[str, Spec]:
         """Return the platform document's settings by executor label."""
-        kubernetes = (self.platform.get("platforms") or {}).get("kubernetes", {})
-        settings: dict[str, Spec] = kubernetes.get("deploymentSpec", {}).get("executors", {})
-        return settings
+        return _part(self.platform, "platforms", "kubernetes", "deploymentSpec", "executors")

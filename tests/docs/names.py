@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Iterator
+
+import pytest
 
 from benchmarks import ingest, input_pipeline, measurements, runs, serving, training
 from benchmarks.peers import input_versus
 from e2e import __main__ as e2e
 from pipeline_def.config.options import list_options, list_sections
 from pipeline_def.kubeflow.commands import COMMANDS as KUBEFLOW_COMMANDS
-from pipeline_def.kubeflow.commands import check_parser
-from pipeline_def.kubeflow.run_commands import PARSERS
+from pipeline_def.kubeflow.run_options import Parser
 from pipeline_def.local.commands import COMMANDS as LOCAL_COMMANDS
 from pipeline_def.local.server.options import ServerOptions
 from tests.docs.markdown import INLINE, ROOT, Code
@@ -40,10 +43,18 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 @functools.cache
 def _known_options() -> set[str]:
     programs = (ingest, input_pipeline, input_versus, measurements, runs, serving, training, e2e)
-    parsers = [
-        *(make() for make in (check_parser, *PARSERS)),
-        *(program._parser() for program in programs),
-    ]
+    parsers = [program._parser() for program in programs]
+
+    def note(parser: Parser, _: object) -> None:
+        parsers.append(parser)
+        sys.exit()
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Each command makes its parser and stops.
+        patch.setattr(Parser, "parse_args", note)
+        for name in KUBEFLOW_COMMANDS.keys() - {"compile"}:
+            with contextlib.suppress(SystemExit):
+                KUBEFLOW_COMMANDS[name]([])
     known = {name for parser in parsers for name in parser._option_string_actions}
     served = (field.name for field in dataclasses.fields(ServerOptions))
     return known.union(_OTHER_OPTIONS, (f"--{name}" for name in (*list_options(), *served)))

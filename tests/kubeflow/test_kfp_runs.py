@@ -145,5 +145,7 @@ def check_report(outputs: Any) -> None:
     run_id = outputs["metrics"].uri.partition("/images/")[2].partition("/")[0]
     assert Store("images").read_metrics(run_id) == numbers
     assert content(outputs["html"]).lstrip().lower().startswith(b"<!doctype html>")
+    # The launcher warns about an artifact without a file.
+    assert json.loads(content(outputs["classification"]))["confusionMatrix"]
     matrix = outputs["classification"].custom_properties["confusionMatrix"].struct_value
     assert matrix["struct"]["annotationSpecs"][0]["displayName"] == sorted(COLOURS)[0]

@@ -37,8 +37,13 @@ from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.report.component import ImageReport
 from components.report.executor import Executor
+from components.report.metrics_file import (
+    CLASSIFICATION_FILE,
+    METRICS_FILE,
+    set_classification,
+    set_metrics,
+)
 from components.report.metrics_file import MATRIX_CLASSES_IN_UI as MOST_CLASSES
-from components.report.metrics_file import METRICS_FILE, set_classification, set_metrics
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
 from components.storage.tfx_filesystem import CARD_FILE, PAGE_FILE
 from components.transform.config import TransformConfig
@@ -49,10 +54,10 @@ from tests.pictures import encode, picture
 from tests.report.samples.records import LABELS, SIZE, Record, make_records, write_splits
 
 NASTY = ("<script>alert(1)</script>", "\"quoted\" & 'so'", "日本語", "قطة")
-OUTPUTS: dict[str, tuple[type[types.Artifact], str | None]] = {
+OUTPUTS: dict[str, tuple[type[types.Artifact], str]] = {
     "html": (Html, PAGE_FILE),
     "metrics": (Metrics, METRICS_FILE),
-    "classification": (ClassificationMetrics, None),
+    "classification": (ClassificationMetrics, CLASSIFICATION_FILE),
     "card": (Markdown, CARD_FILE),
 }
 

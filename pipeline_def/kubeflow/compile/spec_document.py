@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline_def.kubeflow.specification import Spec, Specification
+from pipeline_def.kubeflow.specification import Specification
 
 _LOOKUP = "-lookup"
 _EXECUTOR = "_executor"
@@ -28,19 +28,6 @@ def step_of(task: str) -> str:
 
 class SpecDocument(Specification):
     """A specification as TFX compiles it: each component has one task, of the same name."""
-
-    def container(self, task: str) -> Spec:
-        """Return the container of a task."""
-        container: Spec = self.executor(task)["container"]
-        return container
-
-    def constants(self, task: str) -> dict[str, Any]:
-        """Return the execution properties of a task that are constant."""
-        return {
-            name: source["runtimeValue"]["constant"]
-            for name, source in self.sources(task, "parameters").items()
-            if "runtimeValue" in source
-        }
 
     def bind(self, task: str, name: str, kind: str, source: Mapping[str, Any]) -> None:
         """Give a task an input parameter."""

@@ -184,7 +184,7 @@ def test_run_parameters_have_defaults(spec: Spec) -> None:
             one for task in layer.tasks for one in layer.sources(task, "parameters").values()
         ]
         used = {source.get("componentInputParameter") for source in sources}
-        assert used - {None} == set(layer.given("parameters"))
+        assert used - {None} == set(layer.layer.get("inputDefinitions", {}).get("parameters", {}))
 
 
 SETTINGS = {
