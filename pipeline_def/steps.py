@@ -122,7 +122,7 @@ PREDICTOR = PipelineStep(
     id="ImagePredictor",
     component="ImagePredictor",
     stage="predict",
-    code=("components.predict.lookup", "components.predict.executor"),
+    code=("components.predict.files", "components.predict.executor"),
     settings=("predict",),
     opens=(PREDICT_FOLDER,),
 )

@@ -38,8 +38,7 @@ from components.contract.properties import (
 )
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inference import Job, predict_shards
-from components.evaluation.lite.measurement import measure_lite
-from components.evaluation.lite.result import write_results as write_lite_results
+from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.counts import ModelCounts
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.metrics.slice_metrics import measure_slice_areas
@@ -59,6 +58,7 @@ from components.evaluation.verdict import (
     Verdict,
     decide,
     measure_accuracy,
+    write_lite_results,
     write_thresholds,
     write_verdict,
 )

@@ -1,6 +1,6 @@
 """The verdict on a model: whether it is good enough, or whether too few images can tell.
 
-It is written next to TFMA's files; the report reads it.
+It is written next to TFMA's files, with that on its small versions; the report reads it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ Outcome = Literal["blessed", "undecided", "refused"]
 TOO_FEW = "there are too few images to tell which of {first} and {second} is better"
 """Clause about two models if the interval of their difference includes 0."""
 
-_FILE, _THRESHOLDS_FILE = "verdict.json", "thresholds.json"
+_FILE, _THRESHOLDS_FILE, _LITE_FILE = "verdict.json", "thresholds.json", "lite.json"
 
 _NOT_WORSE = "that it is not worse than the model in use"
 
@@ -47,6 +47,25 @@ class Verdict:
     """One sentence for readers of nothing else."""
     reasons: list[str]
     """Clauses: which threshold decided, on which slice, by how much."""
+
+
+@dataclass(frozen=True)
+class LiteResult:
+    """A small version, measured on the images that the model is evaluated on."""
+
+    kind: str
+    """float16, dynamic or int8."""
+    bytes: int = 0
+    """Size of its file."""
+    accuracy: float = 0.0
+    drop: float = 0.0
+    """Accuracy of the model minus that of this version."""
+    agreement: float = 0.0
+    """Fraction of the images, 0 to 1, for which it predicts the same class as the model."""
+    images_per_second: float = 0.0
+    """One image at a time, on one core."""
+    reason: str = ""
+    """Why it is not pushed; "" if it is, with the model."""
 
 
 @dataclass(frozen=True)
@@ -205,15 +224,27 @@ def write_thresholds(evaluation_uri: str, thresholds: Mapping[str, str]) -> None
 
 def read_thresholds(evaluation_uri: str) -> dict[str, str]:
     """Read the thresholds of an evaluation."""
-    return _read(evaluation_uri, _THRESHOLDS_FILE)
+    return dict(_read(evaluation_uri, _THRESHOLDS_FILE))
 
 
-def _write(facts: Mapping[str, Any], folder: str, name: str) -> None:
+def write_lite_results(evaluation_uri: str, results: Sequence[LiteResult]) -> None:
+    """Write the results of the small versions into an evaluation."""
+    _write([asdict(result) for result in results], evaluation_uri, _LITE_FILE)
+
+
+def read_lite_results(evaluation_uri: str) -> tuple[LiteResult, ...]:
+    """Read the results of the small versions; none if there are no such versions."""
+    try:
+        return tuple(LiteResult(**fields) for fields in _read(evaluation_uri, _LITE_FILE))
+    except FileNotFoundError:
+        return ()
+
+
+def _write(facts: Any, folder: str, name: str) -> None:
     with open_file(os.path.join(folder, name), "w") as file:
         file.write(json.dumps(facts, indent=1) + "\n")
 
 
-def _read(folder: str, name: str) -> dict[str, Any]:
+def _read(folder: str, name: str) -> Any:
     with open_file(os.path.join(folder, name)) as file:
-        facts: dict[str, Any] = json.loads(file.read())
-    return facts
+        return json.loads(file.read())

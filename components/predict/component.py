@@ -16,7 +16,7 @@ from components.contract.lookup_driver import LookupDriver
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.executor import Executor
-from components.predict.lookup import FOUND_KEY, look_up
+from components.predict.files import FOUND_KEY, look_up
 
 
 class Driver(LookupDriver):

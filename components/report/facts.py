@@ -12,10 +12,9 @@ import numpy as np
 
 from components.contract.example import EVAL, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.calibration import Reliability, Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
-from components.evaluation.verdict import Verdict
+from components.evaluation.verdict import LiteResult, Verdict
 from components.images.picture import Picture
 
 MATRIX_CLASSES = 50

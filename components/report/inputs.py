@@ -24,12 +24,11 @@ from components.contract.properties import (
     SPLIT_PROPERTY,
     PropertiesLike,
 )
-from components.evaluation.lite.result import read_results
 from components.evaluation.metrics.calibration import Scaling, undo_scaling
 from components.evaluation.metrics.classification_metrics import compare
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.prediction_file import read_predictions
-from components.evaluation.verdict import read_thresholds, read_verdict
+from components.evaluation.verdict import read_lite_results, read_thresholds, read_verdict
 from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
@@ -80,7 +79,7 @@ def gather_facts(
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
         model=ExportedModel(**_read_optional(given["model_run"].uri, MODEL_FILE)),
-        lite=read_results(evaluation.uri),
+        lite=read_lite_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
             given,

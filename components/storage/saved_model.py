@@ -7,8 +7,7 @@ import hashlib
 import json
 import logging
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
@@ -23,8 +22,6 @@ IDENTITY = os.path.join("assets.extra", "graph.sha256")
 
 FILES = os.path.join("assets.extra", "files.json")
 """Path → bytes and SHA-256 of all other files of a pushed model, as Pusher copied them."""
-
-_DATA = re.compile(r"variables/variables\.data-\d{5}-of-(\d{5})")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,12 +57,12 @@ def _warn(version: str, damage: str) -> None:
 def find_damage(version: str) -> str:
     """Say, as a clause, what is wrong with the files of a pushed model; "" if nothing is.
 
-    Models that were not pushed by Pusher have no record of their files: only missing ones count.
+    Models that were not pushed by Pusher have no record of their files: only missing weights count.
     """
     found = {file.path: file for file in find_files(version)}
-    # Pusher copies the graph last.
-    if missing := [name for name in (GRAPH, *_list_weights(found)) if name not in found]:
-        return f"{missing[0]} is missing"
+    if GRAPH not in found:
+        # Pusher copies it last.
+        return f"{GRAPH} is missing"
     try:
         recorded = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
     except ValueError:
@@ -79,15 +76,8 @@ def find_damage(version: str) -> str:
         path = os.path.join(version, name)
         if on_disk(path) and _digest_file(path, found[name].version) != digest:
             return f"the content of {name} has changed"
-    return ""
-
-
-def _list_weights(names: Iterable[str]) -> list[str]:
-    """Return the names of all files of weights if there is any of them."""
-    there = [name for name in names if name.startswith("variables/variables.")]
-    counts = [match[1] for match in map(_DATA.fullmatch, there) if match] or ["00001"]
-    data = (f"{number:05d}-of-{counts[0]}" for number in range(int(counts[0])))
-    return [WEIGHTS, *(f"variables/variables.data-{name}" for name in data)] if there else []
+    weights = [name for name in found if name.startswith("variables/variables.")]
+    return f"the weights that belong to {weights[0]} are missing" if len(weights) == 1 else ""
 
 
 @functools.cache

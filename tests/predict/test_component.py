@@ -18,7 +18,7 @@ from components.images.options import FileOptions
 from components.predict.component import Driver
 from components.predict.config import PredictConfig
 from components.predict.executor import Executor
-from components.predict.lookup import FOUND_KEY
+from components.predict.files import FOUND_KEY
 from tests.nodes import IN_MEMORY, TWO_WORKERS
 from tests.pictures import write_folder
 from tests.predict.odd_folder import write_odd_folder

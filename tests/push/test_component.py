@@ -186,7 +186,12 @@ DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
     "half a copy": ("saved_model.pb", None, "saved_model.pb is missing"),
     "a damaged record": (FILES, b"{", f"{FILES} is damaged"),
     "no record of its own": (FILES, None, ""),
-    "another model": ("saved_model.pb", b"graph", "it has no signature serving_examples"),
+    "lost weights, by hand": (
+        WEIGHTS,
+        None,
+        "the weights that belong to variables/variables.index are missing",
+    ),
+    "another model, by hand": ("saved_model.pb", b"graph", "it has no signature serving_examples"),
 }
 
 
@@ -204,7 +209,7 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     fileio.remove(f"{first}/{name}")
     if content is not None:
         io_utils.write_bytes_file(f"{first}/{name}", content)
-    if name == "saved_model.pb" and content:
+    if "by hand" in kind:
         fileio.remove(f"{first}/{FILES}")
     new = str(tmp_path / "new" / "Format-Serving")
     assert find_unusable(models) == ({first: damage} if damage else {})

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from components.contract.printable import make_printable
-from components.evaluation.lite.result import LiteResult
+from components.evaluation.verdict import LiteResult
 from components.report.card.card import MOST_CLASSES, dump_yaml, escape, fence, write_card
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section

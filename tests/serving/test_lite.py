@@ -13,9 +13,9 @@ import tf_keras
 
 from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
-from components.evaluation.lite.measurement import measure_lite
-from components.evaluation.lite.result import LiteResult, read_results, write_results
+from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.verdict import LiteResult, read_lite_results, write_lite_results
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig
@@ -99,8 +99,8 @@ def _check_measured(tmp_path: Path, names: Any, ids: Any, known: Any, *, wrong: 
         assert result.images_per_second > 0
         assert bool(result.reason) == bool(wrong)
         assert "0.250 below that of the model; at most 0.01" in result.reason or not wrong
-    write_results(str(tmp_path), results)
-    assert read_results(str(tmp_path)) == tuple(results)
+    write_lite_results(str(tmp_path), results)
+    assert read_lite_results(str(tmp_path)) == tuple(results)
 
 
 def _as_image(pixels: Any) -> Any:
@@ -126,7 +126,7 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
     [result] = measure_lite(str(tmp_path), "none", "eval", lambda: nothing, max_drop=0)
     assert result.reason.startswith("conversion failed: ")
     assert measure_lite(str(tmp_path / "none"), "none", "eval", lambda: nothing, max_drop=0) == []
-    assert read_results(str(tmp_path)) == ()
+    assert read_lite_results(str(tmp_path)) == ()
 
 
 def test_mistakes_in_the_configuration() -> None:

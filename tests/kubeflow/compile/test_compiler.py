@@ -88,7 +88,7 @@ def test_every_step_compiles_for_every_target(target: Target) -> None:
     looking = [f"{name}-lookup" for name in STEPS if not drivers[name].__module__.startswith("tfx")]
     assert sorted(looking) == sorted([*LOOKUPS, "ImagePredictor-lookup", "Trainer-lookup"])
     assert set(steps(made[0])) == {*STEPS, *looking}
-    assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.lookup.look_up"
+    assert interface(made[0], "ImagePredictor-lookup").lookup == "components.predict.files.look_up"
     root = made[0]["root"]["dag"]["tasks"]
     if target == "oss":
         assert set(root) == {row.stage for row in STEPS.values()}

@@ -15,9 +15,9 @@ import tensorflow as tf
 from components.contract.configuration import from_dict
 from components.contract.example import ENCODED, FILENAME
 from components.contract.model_files import LITE_FOLDER, MANIFEST_FILE, lite_file
-from components.evaluation.lite.result import LiteResult
 from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.slices import decode_text
+from components.evaluation.verdict import LiteResult
 from components.images.canonical import canonicalize, decode
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import open_file

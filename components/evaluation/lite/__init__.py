@@ -1,1 +1,0 @@
-"""Measures the small versions of a model; start with `measurement.py`."""
