@@ -1,4 +1,4 @@
-"""Reads YAML from any author: whatever it contains, it is rejected quickly or returned as data."""
+"""Reads YAML: whatever it contains, it is rejected in one sentence or returned as data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ import yaml
 from components.contract.errors import ConfigurationError
 
 MOST_BYTES = 2**20
-MOST_VALUES = 10_000
-"""Counting what aliases repeat: ten lines can stand for billions of values."""
-DEEPEST = 20
-"""Levels of nesting; the deepest option has five."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,8 +36,7 @@ def read_yaml(path: str) -> Any:
     """Read a YAML file; return None if it is empty.
 
     Raises:
-        ConfigurationError: the file cannot be read, is not YAML, or is too large, deep or
-            repetitive.
+        ConfigurationError: the file cannot be read, is too large, or is not YAML.
     """
     return parse_yaml(_read_text(path), path)
 
@@ -54,51 +49,17 @@ def parse_yaml(text: str, where: str) -> Any:
         where: its file or option, for messages.
 
     Raises:
-        ConfigurationError: it is not YAML, or is too deep or repetitive.
+        ConfigurationError: it is not YAML, or is nested too deeply.
     """
     try:
-        _check_size(text, where)
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{where} is not YAML{_describe_place(error)}.") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{where} is nested too deeply; no option is.") from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
         # For example a value tagged as a date that is not one.
         raise ConfigurationError(f"{where} has an invalid value: {error}.") from error
-
-
-def _check_size(text: str, where: str) -> None:
-    """Check how many values a YAML text stands for, before it is parsed."""
-    # For the document and each open collection: its anchor, and its number of values so far.
-    open_ones: list[tuple[str | None, int]] = [(None, 0)]
-    sizes: dict[str, int] = {}
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_ones.append((event.anchor, 1))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = open_ones.pop()
-            sizes |= {anchor: size} if anchor else {}
-            _add(open_ones, size)
-        elif isinstance(event, yaml.AliasEvent):
-            endless = any(anchor == event.anchor for anchor, _ in open_ones)
-            _add(open_ones, MOST_VALUES if endless else sizes.get(str(event.anchor), 1))
-        elif isinstance(event, yaml.ScalarEvent):
-            sizes |= {event.anchor: 1} if event.anchor else {}
-            _add(open_ones, 1)
-        if len(open_ones) > DEEPEST:
-            raise ConfigurationError(
-                f"{where} is nested more than {DEEPEST} levels deep; no option is."
-            )
-        if open_ones[-1][1] > MOST_VALUES:
-            raise ConfigurationError(
-                f"{where} stands for more than {MOST_VALUES:,} values; no configuration does."
-            )
-
-
-def _add(open_ones: list[tuple[str | None, int]], size: int) -> None:
-    anchor, before = open_ones[-1]
-    open_ones[-1] = anchor, before + size
 
 
 def _read_text(path: str) -> str:

@@ -20,12 +20,8 @@ class Application(NamedTuple):
 
     constructor: str
     pixels: Pixels
-    arrays: int
-    """Number of weight arrays."""
     parameters: int
-    """Number of values in them."""
-    features: int
-    """Number of features after the last pooling."""
+    """Number of weights."""
     outputs: int
     """Number of values that all layers output, per pixel of the image."""
 
@@ -37,21 +33,21 @@ _CAFFE = Pixels((123.68, 116.779, 103.939), (1.0,) * 3, reverse=True)
 
 # Pixels are scaled as by `preprocess_input` of tf_keras 2.16, or by the layers of the constructor.
 APPLICATIONS = {
-    "mobilenet_v2": Application("MobileNetV2", _SIGNED, 260, 2_257_984, 1280, 444),
-    "mobilenet_v3_small": Application("MobileNetV3Small", _SIGNED, 206, 939_120, 576, 161),
-    "mobilenet_v3_large": Application("MobileNetV3Large", _SIGNED, 262, 2_996_352, 960, 404),
-    "efficientnet_v2_b0": Application("EfficientNetV2B0", _IMAGENET, 359, 5_919_312, 1280, 325),
-    "efficientnet_v2_b1": Application("EfficientNetV2B1", _IMAGENET, 441, 6_931_124, 1280, 440),
-    "efficientnet_v2_b2": Application("EfficientNetV2B2", _IMAGENET, 460, 8_769_374, 1408, 503),
-    "efficientnet_v2_b3": Application("EfficientNetV2B3", _IMAGENET, 536, 12_930_622, 1536, 603),
-    "efficientnet_v2_s": Application("EfficientNetV2S", _SIGNED_128, 670, 20_331_360, 1280, 841),
-    "efficientnet_v2_m": Application("EfficientNetV2M", _SIGNED_128, 961, 53_150_388, 1280, 1361),
-    "efficientnet_v2_l": Application("EfficientNetV2L", _SIGNED_128, 1329, 117_746_848, 1280, 2393),
-    "resnet50": Application("ResNet50", _CAFFE, 318, 23_587_712, 2048, 749),
-    "resnet50_v2": Application("ResNet50V2", _SIGNED, 270, 23_564_800, 2048, 634),
-    "convnext_tiny": Application("ConvNeXtTiny", _IMAGENET, 180, 27_820_128, 768, 638),
-    "convnext_small": Application("ConvNeXtSmall", _IMAGENET, 342, 49_454_688, 768, 1016),
-    "convnext_base": Application("ConvNeXtBase", _IMAGENET, 342, 87_566_464, 1024, 1351),
-    "convnext_large": Application("ConvNeXtLarge", _IMAGENET, 342, 196_230_336, 1536, 2021),
-    "densenet121": Application("DenseNet121", _IMAGENET, 604, 7_037_504, 1024, 1004),
+    "mobilenet_v2": Application("MobileNetV2", _SIGNED, 2_257_984, 444),
+    "mobilenet_v3_small": Application("MobileNetV3Small", _SIGNED, 939_120, 161),
+    "mobilenet_v3_large": Application("MobileNetV3Large", _SIGNED, 2_996_352, 404),
+    "efficientnet_v2_b0": Application("EfficientNetV2B0", _IMAGENET, 5_919_312, 325),
+    "efficientnet_v2_b1": Application("EfficientNetV2B1", _IMAGENET, 6_931_124, 440),
+    "efficientnet_v2_b2": Application("EfficientNetV2B2", _IMAGENET, 8_769_374, 503),
+    "efficientnet_v2_b3": Application("EfficientNetV2B3", _IMAGENET, 12_930_622, 603),
+    "efficientnet_v2_s": Application("EfficientNetV2S", _SIGNED_128, 20_331_360, 841),
+    "efficientnet_v2_m": Application("EfficientNetV2M", _SIGNED_128, 53_150_388, 1361),
+    "efficientnet_v2_l": Application("EfficientNetV2L", _SIGNED_128, 117_746_848, 2393),
+    "resnet50": Application("ResNet50", _CAFFE, 23_587_712, 749),
+    "resnet50_v2": Application("ResNet50V2", _SIGNED, 23_564_800, 634),
+    "convnext_tiny": Application("ConvNeXtTiny", _IMAGENET, 27_820_128, 638),
+    "convnext_small": Application("ConvNeXtSmall", _IMAGENET, 49_454_688, 1016),
+    "convnext_base": Application("ConvNeXtBase", _IMAGENET, 87_566_464, 1351),
+    "convnext_large": Application("ConvNeXtLarge", _IMAGENET, 196_230_336, 2021),
+    "densenet121": Application("DenseNet121", _IMAGENET, 7_037_504, 1004),
 }

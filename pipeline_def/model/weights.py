@@ -105,7 +105,7 @@ def _snake_case(name: str) -> str:
 
 def _explain(stored: StoredWeights, network: tf_keras.Model, config: ModelConfig) -> str:
     """Return a clause that names the network of the file, or else the first difference."""
-    fitting = stored.network or find_fitting(stored)
+    fitting = stored.network
     if fitting and fitting != (config.build_fn or config.name).rpartition(".")[2]:
         setting = "model.name" if fitting in (*OWN_NETWORKS, *APPLICATIONS) else "model.build_fn"
         return f"it contains weights of {fitting}; set {setting} to that, or use another file"
@@ -116,23 +116,4 @@ def _explain(stored: StoredWeights, network: tf_keras.Model, config: ModelConfig
             if shapes != found:
                 hint = "; model.width must be the same" if config.name in OWN_NETWORKS else ""
                 return f"{layer.name} has weights of shapes {shapes}, the file has {found}{hint}"
-    return (
-        f"it has {len(stored.layers)} layers with weights, the network has {len(ours)}; it fits "
-        f"none of the networks of model.name"
-    )
-
-
-def find_fitting(stored: StoredWeights) -> str:
-    """Return the backbone of `keras.applications` that a weights file belongs to, or ""."""
-    layers = [arrays for name, arrays in stored.layers.items() if name != _STANDARDIZATION]
-    arrays = sum(len(layer) for layer in layers)
-    parameters = sum(array.size for layer in layers for array in layer)
-    for name, application in APPLICATIONS.items():
-        more = parameters - application.parameters
-        classes, rest = divmod(more, application.features + 1)
-        # As it is, or with a layer of any number of classes on top.
-        if (arrays == application.arrays and not more) or (
-            arrays == application.arrays + 2 and classes > 0 and not rest
-        ):
-            return name
-    return ""
+    return f"it has {len(stored.layers)} layers with weights, the network has {len(ours)}"

@@ -20,7 +20,6 @@ import simplejpeg
 import tensorflow as tf
 
 from components.contract.machine import process_memory
-from pipeline_def.training.log_pictures import draw_confusion, draw_grid
 
 _VALIDATION = "val_"
 _GIB = 2**30
@@ -28,6 +27,7 @@ _GIB = 2**30
 _FLUSH_SECONDS = 30.0
 _VERSION = "brain.Event:2"
 _QUALITY = 95
+_COLUMNS = 8
 
 
 class TrainingLog:
@@ -43,14 +43,13 @@ class TrainingLog:
         profile: range = range(0),
         first_epoch: int = 0,
         first_step: int = 0,
-        classes: Sequence[str] = (),
     ) -> None:
         """Log into `directory`, a path or URL, and record a profile of the steps `profile`.
 
         A further phase continues the numbers of epochs and steps from `first_epoch` and
-        `first_step`. `classes` are the texts of all label ids.
+        `first_step`.
         """
-        self._directory, self._profile, self._classes = directory, profile, classes
+        self._directory, self._profile = directory, profile
         self._first_epoch, self._first_step = first_epoch, first_step
         self._recording = False
         self._options, self._train, self._validation = self._files = [
@@ -80,15 +79,15 @@ class TrainingLog:
             self._train.write_scalars(dict(zip(tags, numbers, strict=True)), step)
 
     def write_images(self, images: Any) -> None:
-        """Write images of the first epoch as the network sees them, uint8 [n, height, width, 3]."""
-        grid = draw_grid(np.asarray(images))
-        self._train.write_picture("augmented_images", grid, self._first_epoch + 1)
+        """Write images of the first epoch as the network sees them, uint8 [n, height, width, 3].
 
-    def write_confusion(self, matrix: npt.NDArray[np.int64], epoch: int) -> None:
-        """Write the confusion matrix of the eval split, rows true and columns predicted."""
-        names = [*self._classes] or [str(label) for label in range(len(matrix))]
-        picture = draw_confusion(matrix, names)
-        self._validation.write_picture("confusion", picture, self._first_epoch + epoch)
+        They are side by side, up to eight in a row.
+        """
+        images = np.asarray(images)
+        columns = min(_COLUMNS, len(images))
+        rows = np.split(images[: len(images) // columns * columns], len(images) // columns)
+        grid = np.concatenate([np.concatenate(row, axis=1) for row in rows])
+        self._train.write_picture("augmented_images", grid, self._first_epoch + 1)
 
     def write_hyperparameters(
         self, config: Mapping[str, Any], metrics: Mapping[str, float]

@@ -187,9 +187,6 @@ class TrainingLoop:
         if not math.isfinite(values["val_loss"]):
             progress.diverged |= not math.isfinite(values["loss"]) or not self._is_finite()
         log.write(values, progress.epochs)
-        confusion = step.evaluation.confusion()
-        if confusion is not None and confusion.any():
-            log.write_confusion(confusion, progress.epochs)
         step.train.reset()
         step.evaluation.reset()
         report_epoch(values, epoch=progress.epochs, epochs=self._config.epochs)

@@ -93,7 +93,6 @@ class Training:
     model: tf_keras.Model
     """From uint8 images to logits; ends with the weights of the best epoch."""
     data: TrainingInput
-    labels: Sequence[str]
     log_dir: str
     """Folder of the TensorBoard logs."""
     checkpoint_dir: str
@@ -216,7 +215,7 @@ class Training:
                 augmentation=task.augmentation,
                 batch_size=self.data.batch_size,
                 steps=task.steps,
-                class_weights=self.data.class_weights(len(self.labels)),
+                class_weights=self.data.class_weights(self.model.output_shape[-1]),
             )
             loop = TrainingLoop(step)
         with self._open_log(loop) as log:
@@ -249,7 +248,6 @@ class Training:
             profile=loop.profiled_steps,
             first_epoch=sum(phase.epochs for phase in self.phases),
             first_step=sum(phase.epochs * phase.steps for phase in self.phases),
-            classes=self.labels,
         )
 
 

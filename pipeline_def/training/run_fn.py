@@ -92,12 +92,11 @@ def _train_and_export(
     graph = TransformGraph(fn_args.transform_graph_path)
     replicas = strategy.num_replicas_in_sync
     data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)
-    labels = [label.decode() for label in graph.labels]
-    build = _prepare_build(data, classes=len(labels))
+    build = _prepare_build(data, classes=len(graph.labels))
     with strategy.scope(), precision(config.training.precision):
         model = build()
     checkpoints = checkpoint_dir(fn_args)
-    training = Training(model, data, labels, log_dir=run_dir, checkpoint_dir=checkpoints)
+    training = Training(model, data, log_dir=run_dir, checkpoint_dir=checkpoints)
     training.run()
     if not _is_plain(model, config.training.precision):
         model = _copy(model, build)
@@ -113,7 +112,7 @@ def _train_and_export(
             classifier,
             config.export.lite,
             os.path.join(os.path.dirname(fn_args.serving_model_dir), LITE_FOLDER),
-            labels=labels,
+            labels=[label.decode() for label in graph.labels],
             images=data.draw_images(config.export.calibration_images),
             config=config.transform,
         )

@@ -20,7 +20,7 @@ from components.contract.errors import ConfigurationError, UserError
 from components.evaluation.config import Threshold
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
-from pipeline_def.config.yaml_file import DEEPEST, MOST_BYTES, MOST_VALUES
+from pipeline_def.config.yaml_file import MOST_BYTES
 from tests.config.command import parsed
 
 SCALARS = (
@@ -112,15 +112,10 @@ BOMB = "a: &a [x, x]\n" + "".join(
     f"{chr(n + 1)}: &{chr(n + 1)} [{', '.join([f'*{chr(n)}'] * 9)}]\n" for n in range(97, 110)
 )
 FILES = {
-    "deep lists": ("data: " + "[" * 3_000, f"more than {DEEPEST} levels deep"),
-    "deep mappings": ("{a: " * 3_000, f"more than {DEEPEST} levels deep"),
-    "deep blocks": (
-        "".join(f"{' ' * n}a:\n" for n in range(60)),
-        f"more than {DEEPEST} levels deep",
-    ),
-    "an anchor bomb": (BOMB, f"more than {MOST_VALUES:,} values"),
-    "a list that holds itself": ("data: &a [*a, *a]", f"more than {MOST_VALUES:,} values"),
-    "many values": ("data: [" + "x," * MOST_VALUES + "]", f"more than {MOST_VALUES:,} values"),
+    "deep lists": ("data: " + "[" * 3_000, "nested too deeply"),
+    "deep blocks": ("".join(f"{' ' * n}a:\n" for n in range(60)), "unknown option 'a'"),
+    "an anchor bomb": (BOMB, "unknown option 'a'"),
+    "a list that holds itself": ("data: &a [*a, *a]", "data is .* it must be text"),
     "a large file": ("#" * (MOST_BYTES + 1), f"larger than {MOST_BYTES:,} bytes"),
     "marked as a date": ("data: !!timestamp x", "has an invalid value"),
     "marked as a number": ("training: {epochs: !!int x}", "has an invalid value"),
@@ -174,7 +169,7 @@ def test_a_wrong_value_in_a_file(tmp_path: Path, text: str, message: str) -> Non
     check_sentence(caught.value)
 
 
-@pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "{a: " * 50], ids=["[", "&", "{"])
+@pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]"], ids=["[", "&"])
 def test_an_odd_value_on_the_command_line(value: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parsed(f"--evaluation.thresholds={value}")

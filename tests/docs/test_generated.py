@@ -34,7 +34,7 @@ def test_a_limit_in_security_is_that_of_the_code(figure: str, name: str) -> None
 
 
 def test_there_are_limits() -> None:
-    assert len(LIMITS) >= 8
+    assert len(LIMITS) >= 6
 
 
 @pytest.mark.parametrize(("column", "marker"), [(2, "< '3.12'"), (3, ">= '3.12'")])

@@ -11,8 +11,6 @@ import tf_keras
 from components.contract.errors import ModelError
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.model.parts import Parts, freeze, save_backbone
-from pipeline_def.model.weights import find_fitting
-from pipeline_def.model.weights_file import read_weights
 from tests.model.networks import IMAGES, build, train, values
 from tests.model.test_networks import three_layers
 
@@ -109,14 +107,13 @@ def test_the_first_layer_that_differs_is_named(
 
 
 @pytest.mark.slow
-def test_the_backbone_that_would_fit_is_named(tmp_path: Path) -> None:
+def test_weights_with_the_layer_of_classes(tmp_path: Path) -> None:
     network = tf_keras.applications.MobileNetV2(
         input_shape=(32, 32, 3), include_top=True, weights=None, pooling="avg", classes=9
     )
     file = str(tmp_path / "w.h5")
     network.save_weights(file)
-    assert find_fitting(read_weights(file)) == "mobilenet_v2"
-    with pytest.raises(ModelError, match=r"does not fit model.name resnet50: .* mobilenet_v2;"):
+    with pytest.raises(ModelError, match=r"does not fit model.name resnet50: "):
         build(ModelConfig(name="resnet50", weights=file))
     model = build(ModelConfig(name="mobilenet_v2", weights=file), seed=1)
     ours = values(Parts.of(model).backbone.weights)[2:]

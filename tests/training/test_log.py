@@ -12,7 +12,6 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from tensorboard.plugins.hparams import metadata
 
 from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.log_pictures import draw_confusion
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -74,52 +73,15 @@ def test_a_second_phase_continues_the_first(tmp_path: Path) -> None:
     assert scalars(tmp_path / "train", "batch_loss") == [(3, 1), (4, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected", "second"),
-    [
-        pytest.param((3, 8, 8, 3), (108, 312, 3), 150, id="small ones enlarged"),
-        pytest.param((100, 448, 896, 3), (478, 1846, 3), 300, id="32 large ones reduced"),
-    ],
-)
-def test_augmented_images(tmp_path: Path, shape: Any, expected: Any, second: int) -> None:
-    images = np.zeros(shape, np.uint8)
+@pytest.mark.parametrize(("shape", "expected"), [((3, 8, 8), (8, 24)), ((17, 4, 6), (8, 48))])
+def test_augmented_images(tmp_path: Path, shape: Any, expected: Any) -> None:
+    images = np.zeros((*shape, 3), np.uint8)
     images[1] = 255, 0, 0
     with TrainingLog(str(tmp_path)) as log:
         log.write_images(tf.constant(images))
     drawn = picture(tmp_path / "train", "augmented_images")
-    assert drawn.shape == expected
-    np.testing.assert_allclose(drawn[54, second], [255, 0, 0], atol=3)
-
-
-def test_the_confusion_matrix(tmp_path: Path) -> None:
-    with TrainingLog(str(tmp_path), classes=["cat", "dog"]) as log:
-        log.write_confusion(np.array([[30, 10], [0, 40]]), 3)
-    drawn = picture(tmp_path / "validation", "confusion")
-    cells = drawn[-74:-6, -74:-6].reshape(2, 34, 2, 34, 3)[:, 2, :, 2].astype(int)
-    assert cells[1, 1, 2] - cells[1, 1, 0] > 100, "correct predictions are blue"
-    assert cells[0, 1, 0] - cells[0, 1, 2] > 50, "mistakes are red"
-    assert cells[1, 0].min() > 250, "nothing is white"
-
-
-@pytest.mark.parametrize(
-    ("classes", "side"),
-    [
-        pytest.param(1, 2 * 6 + 12 + 41 + 34 + 6, id="one class"),
-        pytest.param(31, 899, id="a heat map"),
-        pytest.param(1000, 500, id="two classes a pixel"),
-    ],
-)
-def test_confusion_matrix_with_any_number_of_classes(classes: int, side: int) -> None:
-    matrix = np.eye(classes, dtype=np.int64) * 7
-    drawn = draw_confusion(matrix, ["class 0"] * classes)
-    assert drawn.shape[0] == drawn.shape[1]
-    assert abs(len(drawn) - side) < 10
-    assert drawn.min() < 150
-
-
-def test_a_long_name_does_not_hide_the_matrix() -> None:
-    drawn = draw_confusion(np.eye(2, dtype=np.int64), ["x" * 500, "y"])
-    assert len(drawn) < 300
+    assert drawn.shape == (*expected, 3)
+    assert drawn[2, shape[2] + 3, 0] > 200
 
 
 def test_hyperparameters(tmp_path: Path) -> None:

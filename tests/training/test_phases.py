@@ -116,12 +116,11 @@ class Case:
         patterns = {f"{s}_files": [f"{self.digits}/Split-{s}/*"] for s in ("train", "eval")}
         data = FailingInput.find(SimpleNamespace(**patterns), config, FEATURE_SPEC, replicas=1)
         object.__setattr__(data, "kill_at", self.kill_at)
-        labels = [*read_index(str(self.digits))["labels"]["train"]]
-        model = build(self.model, len(labels), seed=self.training.seed)
+        classes = len(read_index(str(self.digits))["labels"]["train"])
+        model = build(self.model, classes, seed=self.training.seed)
         training = Training(
             model,
             data,
-            labels,
             log_dir=str(self.folder / "logs"),
             checkpoint_dir=str(self.folder / "checkpoints"),
         )
@@ -209,7 +208,7 @@ def test_the_better_phase_has_the_better_best_epoch(
 
 def test_the_history_of_all_phases_numbers_them() -> None:
     none: Any = None
-    training = Training(none, none, [], "", "")
+    training = Training(none, none, "", "")
     training.phases = [phase("val_loss", [2.0, 1.0]), phase("val_loss", [3.0])]
     assert training.history == {
         "val_loss": [2.0, 1.0, 3.0],

@@ -1,11 +1,10 @@
-"""Loss, accuracy and confusion matrix of a split, summed on the device during an epoch."""
+"""Loss and accuracy of a split, summed on the device during an epoch."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 
@@ -13,19 +12,16 @@ class SplitMetrics(tf.Module):
     """Sums over images, from which the host computes the metrics of an epoch.
 
     There are only two variables, as every operation counts in a step that takes a millisecond.
-    Counts are whole numbers, exact in float32 up to 16 million per cell.
+    Counts are whole numbers, exact in float32 up to 16 million per class.
     """
 
-    def __init__(self, classes: int, *, confusion: bool) -> None:
-        """Start from zero, in the scope of the current strategy.
-
-        Without `confusion`, only the recognized images of each class are counted instead of every
-        pair of classes, which is much less memory with a thousand classes.
-        """
+    def __init__(self, classes: int) -> None:
+        """Start from zero, in the scope of the current strategy."""
         super().__init__()
-        self._classes, self._confusion = classes, confusion
+        self._classes = classes
         self._loss = _make_sum([])
-        self._counts = _make_sum([classes, classes if confusion else 2])
+        # Recognized images of each class, and all of them.
+        self._counts = _make_sum([classes, 2])
 
     def update(self, losses: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor) -> None:
         """Add a batch, in the context of a replica.
@@ -36,19 +32,15 @@ class SplitMetrics(tf.Module):
             logits: float32 [batch, classes].
         """
         predicted = tf.argmax(logits, axis=1, output_type=labels.dtype)
-        if self._confusion:
-            columns = tf.one_hot(predicted, self._classes)
-        else:
-            hits = tf.cast(labels == predicted, tf.float32)
-            columns = tf.stack([hits, tf.ones_like(hits)], axis=1)
+        hits = tf.cast(labels == predicted, tf.float32)
+        columns = tf.stack([hits, tf.ones_like(hits)], axis=1)
         rows = tf.one_hot(labels, self._classes)
         self._loss.assign_add(tf.reduce_sum(losses))
         self._counts.assign_add(tf.matmul(rows, columns, transpose_a=True))
 
     def result(self) -> dict[str, float]:
         """Return `loss`, `accuracy` and `balanced_accuracy`, NaN if there are no images."""
-        counts = self._counts.numpy().astype(np.float64)
-        hits, images = (np.diag(counts), counts.sum(1)) if self._confusion else counts.T
+        hits, images = self._counts.numpy().astype(np.float64).T
         total = images.sum()
         if not total:
             return dict.fromkeys(("loss", "accuracy", "balanced_accuracy"), float("nan"))
@@ -58,10 +50,6 @@ class SplitMetrics(tf.Module):
             "accuracy": float(hits.sum() / total),
             "balanced_accuracy": float(recalls.mean()),
         }
-
-    def confusion(self) -> npt.NDArray[np.int64] | None:
-        """Return the confusion matrix, rows true and columns predicted; None if not counted."""
-        return self._counts.numpy().astype(np.int64) if self._confusion else None
 
     def reset(self) -> None:
         """Start from zero again."""

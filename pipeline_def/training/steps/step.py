@@ -16,8 +16,6 @@ from pipeline_def.training.steps.split_metrics import SplitMetrics
 
 # Augmented images that a step returns, for TensorBoard.
 _SHOWN = 16
-# With more classes, a confusion matrix takes more memory than it is worth.
-_MAX_CONFUSION_CLASSES = 2000
 
 
 class Step:
@@ -51,9 +49,7 @@ class Step:
         self.schedule = Schedule(config, steps=steps)
         self.optimizer = make_optimizer(config, self._variables, schedule=self.schedule)
         self.average = WeightAverage(model, config.ema) if config.ema else None
-        self.train = SplitMetrics(self._classes, confusion=False)
-        confusion = self._classes <= _MAX_CONFUSION_CLASSES
-        self.evaluation = SplitMetrics(self._classes, confusion=confusion)
+        self.train, self.evaluation = SplitMetrics(self._classes), SplitMetrics(self._classes)
         # Only the network: replicas cannot exchange gradients within compiled code.
         self._differentiate = (
             tf.function(self._gradients, jit_compile=True, autograph=False)
