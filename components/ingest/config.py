@@ -42,8 +42,9 @@ class IngestConfig(FileOptions):
     as days since 1970-01-01). Unset: the newest."""
 
     splits: dict[Text, Number] | None = None
-    """Fraction of images per split, chosen by hash of the image's content or of its group, unless
-    folder or manifest name a split. Needs `train` and `eval`; the fractions must add up to 1.
+    """Fraction of images per split, such as `{train: 0.8, eval: 0.2}`, chosen by hash of the
+    image's content or group, unless folder or manifest name a split. Needs `train` and `eval`; the
+    fractions must add up to 1.
     Unset: train 0.8, eval 0.1 and test 0.1; below 1,000 images, where test would have fewer than
     100, train 0.8 and eval 0.2."""
 

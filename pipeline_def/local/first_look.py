@@ -14,7 +14,7 @@ from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.recipes import Recipe, resolve
-from pipeline_def.model.preflight import check_imagenet, check_memory
+from pipeline_def.model.preflight import check_accelerator, check_imagenet, check_memory
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.steps import TRAINER
 
@@ -40,13 +40,14 @@ def look(listing: Listing, config: Config) -> FirstLook:
     """Make the choices that follow from the images, and reject what would fail later.
 
     Raises:
-        UserError: labels or splits cannot be trained on; weights, schema or code cannot be loaded;
-            or the network does not fit in memory.
+        UserError: labels or splits cannot be trained on; accelerator, weights, schema or code are
+            missing; or the network does not fit in memory.
     """
     if config.validation.schema:
         from components.validation.curated_schema import read_schema
 
         read_schema(config.validation.schema)
+    check_accelerator(config.training)
     code_digest(TRAINER.id, config.model.build_fn)
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)

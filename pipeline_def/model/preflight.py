@@ -1,4 +1,4 @@
-"""Checks before a run, without TensorFlow: memory for the training, and weights to download."""
+"""Checks before a run, without TensorFlow: accelerator, memory, and weights to download."""
 
 from __future__ import annotations
 
@@ -66,11 +66,29 @@ def _bytes_per_image(application: Application, config: Config) -> float:
     return values * _KEPT * (_BYTES / 2 if half else _BYTES)
 
 
+def check_accelerator(training: TrainingConfig) -> None:
+    """Raise `ConfigurationError` if this machine certainly lacks `training.accelerator`."""
+    kind = training.accelerator
+    missing = {
+        "gpu": not _has_gpu() and "this machine has no GPU",
+        "workers": "TF_CONFIG" not in os.environ and "TF_CONFIG is not set",
+        "tpu": "TPU_NAME" not in os.environ and "TPU_NAME is not set",
+    }
+    if reason := missing.get(kind):
+        raise ConfigurationError(
+            f"training.accelerator is {kind}, but {reason}: choose cpu or auto."
+        )
+
+
 def _may_use_accelerator(training: TrainingConfig) -> bool:
     if training.accelerator == "cpu":
         return False
-    variables = ("TPU_NAME", "TF_CONFIG")
-    return any(name in os.environ for name in variables) or bool(glob.glob("/dev/nvidia[0-9]*"))
+    return any(name in os.environ for name in ("TPU_NAME", "TF_CONFIG")) or _has_gpu()
+
+
+def _has_gpu() -> bool:
+    # Of NVIDIA, of AMD, and in the Windows Subsystem for Linux.
+    return any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")))
 
 
 def check_imagenet(config: ModelConfig) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import glob
 import io
 import urllib.error
 import urllib.request
@@ -16,7 +17,7 @@ from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig, TransferConfig
 from pipeline_def.model import preflight
-from pipeline_def.model.preflight import check_imagenet
+from pipeline_def.model.preflight import check_accelerator, check_imagenet
 
 LARGE = Config(
     transform=TransformConfig(size=480),
@@ -41,6 +42,15 @@ def test_too_little_memory_is_an_error_with_settings_that_fit(
     check(replace(LARGE, training=training), monkeypatch, gib=20)
     with pytest.raises(ConfigurationError, match=r"available: choose a smaller --model.name"):
         check(replace(LARGE, training=training), monkeypatch, gib=2)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "workers", "tpu"])
+def test_an_accelerator_that_is_not_there(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glob, "glob", lambda pattern: [])
+    with pytest.raises(ConfigurationError, match=f"accelerator is {kind}, but .* cpu or auto"):
+        check_accelerator(TrainingConfig(accelerator=kind))
+    monkeypatch.setattr(glob, "glob", lambda pattern: [pattern])
+    check_accelerator(TrainingConfig(accelerator="gpu"))
 
 
 FITTING: dict[str, dict[str, Any]] = {
