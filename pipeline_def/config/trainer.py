@@ -9,7 +9,6 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig, check_originals
 from pipeline_def.config.model import ExportConfig, ModelConfig
-from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainingConfig, TransferConfig
 
 
@@ -34,14 +33,3 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         """Check the sections against each other."""
         check_originals(self.transform, self.input, self.augmentation)
-
-
-def fill_in(choices: TrainerConfig, *, images: int) -> TrainerConfig:
-    """Choose network and recipe where the user has not; a local run does so before its first step.
-
-    Args:
-        choices: with `transform.size`.
-        images: number of training images.
-    """
-    size = choices.transform.seen_size
-    return resolve(choices, shorter_side=size, images=images)[0]

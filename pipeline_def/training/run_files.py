@@ -35,7 +35,9 @@ from pipeline_def.training.phases import Phase, Training
 
 _LOGGER = logging.getLogger(__name__)
 
-_PHASE_KEYS = ("name", "epochs", "seconds", "metric", "best_epoch", "diverged", "on_features")
+_PHASE_KEYS = (
+    *("name", "epochs", "seconds", "metric", "best_epoch", "best", "diverged", "on_features"),
+)
 
 
 def describe_training(

@@ -20,7 +20,8 @@ import tf_keras
 
 from components.contract.configuration import from_dict
 from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
-from pipeline_def.config.trainer import TrainerConfig, fill_in
+from pipeline_def.config.recipes import resolve
+from pipeline_def.config.trainer import TrainerConfig
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.model.networks import build_model, precision
@@ -80,7 +81,9 @@ def _read_config(fn_args: Any) -> TrainerConfig:
         return config
     config = dataclasses.replace(config, model=name_network(config.model))
     [train] = fn_args.train_files
-    config = fill_in(config, images=Shards.of_pattern(train).total)
+    config, _ = resolve(
+        config, shorter_side=config.transform.seen_size, images=Shards.of_pattern(train).total
+    )
     _LOGGER.info("Network %s, recipe %s.", config.model.title, config.training.recipe)
     return config
 

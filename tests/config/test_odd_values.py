@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.contract.configuration import from_json, to_json
 from components.contract.error_messages import LARGEST
-from components.contract.errors import ConfigurationError, UserError
+from components.contract.errors import ConfigurationError
 from components.evaluation.config import Threshold
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig, Toleration
@@ -142,14 +141,11 @@ WRONG = {
     "training: {epochs: true}": "training.epochs is True: it must be a whole number",
     'training: {epochs: "5"}': "training.epochs is '5': it must be a whole number",
     "training: {seed: -1}": "training.seed is -1",
-    "training: {batch_size: 1000000000}": "batch_size is 1000000000: .* from 1 to 65,536",
     "{training: {balance: sampling}, input: {reader: streamed, cache: none}}": "reads records in",
     "training: {momentum: .nan}": "training.momentum is nan: it must be a finite number",
     "ingest: {shard_mib: 1e400}": "ingest.shard_mib is inf: it must be a finite number",
     "ingest: {shard_mib: 1.0e-7}": "ingest.shard_mib is 1e-07: it must be a number from 0.1",
     "ingest: {splits: {../x: 0.5, train: 0.25, eval: 0.25}}": "a split '../x'",
-    "ingest: {splits: {'': 0.5, train: 0.25, eval: 0.25}}": "a split ''",
-    "ingest: {splits: {a/b: 0.5, train: 0.25, eval: 0.25}}": "a split 'a/b'",
     "ingest: {splits: {train: .nan, eval: 0.5}}": "ingest.splits.train is nan",
     "evaluation: {thresholds: [{metric: auc, at_least: .nan}]}": "at_least is nan",
     "evaluation: {thresholds: [{metric: auc, at_least: 1.5}]}": "at_least is 1.5: it must be from",
@@ -175,18 +171,3 @@ def test_an_odd_value_on_the_command_line(value: str) -> None:
         parsed(f"--evaluation.thresholds={value}")
     check_sentence(caught.value)
     assert parsed("--data", value).data == value
-
-
-@pytest.mark.slow
-@settings(max_examples=60, **QUICK)
-@given(st.sampled_from(FIELDS), VALUES)
-def test_a_value_in_a_file(
-    tmp_path_factory: pytest.TempPathFactory, field: tuple[str, str], value: Any
-) -> None:
-    for name in reversed([*field[0].split("."), field[1]]):
-        value = {name: value} if name else value
-    file = file_with(tmp_path_factory.mktemp("odd"), yaml.safe_dump(value, allow_unicode=True))
-    try:
-        parsed("--config", file)
-    except UserError as error:
-        check_sentence(error)

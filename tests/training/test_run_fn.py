@@ -198,7 +198,15 @@ def test_files_of_a_training(trained: Trained) -> None:
     [phase] = facts["phases"]
     assert phase.pop("seconds") > 0
     best = min(history["val_loss"])
-    assert phase == {"name": "train", "epochs": 2, "metric": "val_loss", "best": best}
+    assert phase == {
+        "name": "train",
+        "epochs": 2,
+        "metric": "val_loss",
+        "best": best,
+        "best_epoch": 2,
+        "diverged": False,
+        "on_features": False,
+    }
     assert facts["exported"] == "train"
     calibration = facts["calibration"]
     assert calibration["loss"] == pytest.approx(best, rel=1e-4)

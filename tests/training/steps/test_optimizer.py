@@ -65,18 +65,6 @@ def test_sgd_has_nesterov_momentum() -> None:
     np.testing.assert_allclose(bias, 1 - 0.15 - 0.175, rtol=1e-6)
 
 
-def test_float16_scales_the_loss_and_skips_an_update_that_overflows() -> None:
-    config = TrainingConfig(precision="float16")
-    variable = tf.Variable(tf.ones([2]))
-    optimizer = make_optimizer(config, [variable], schedule=Schedule(config, steps=STEPS))
-    assert isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-    scale = float(optimizer.loss_scale)
-    optimizer.apply_gradients([(tf.constant([float("inf"), 1.0]), variable)])
-    np.testing.assert_array_equal(variable, 1.0)
-    assert float(optimizer.loss_scale) == scale / 2
-    assert int(optimizer.iterations) == 1
-
-
 def dense() -> tf_keras.Model:
     return tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=[3])])
 

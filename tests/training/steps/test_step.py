@@ -55,7 +55,6 @@ def change(**options: Any) -> tuple[list[Any], float]:
     "parts",
     [
         pytest.param(3, id="parts of three and four"),
-        pytest.param(5, id="parts of two", marks=pytest.mark.slow),
         pytest.param(99, id="more parts than images", marks=pytest.mark.slow),
     ],
 )
