@@ -96,20 +96,23 @@ def _check_clear(
     holders = [name for name, names in below.items() if names]
     counts = collections.Counter(name for names in below.values() for name in names)
     shared = [name for name, count in counts.items() if count > 1 and 2 * count >= len(holders)]
+    options = "set ingest.layout to label or split"
     if named and others:
         doubt = f"some have names of splits ({_join(named)}) and some do not ({_join(others)})"
+        example = shlex.quote(json.dumps(others[:1], ensure_ascii=False))
+        options += f", or leave folders out, as in --ingest.exclude {example}"
     elif named:
         doubt = f"they have names of splits ({_join(named)}), but none is train"
+        options = "name the folder of training images train, or set ingest.layout to label"
     elif len(set(guessed.values())) > 1:
         doubt = f"their names contain those of splits ({_join(guessed)})"
     elif len(shared) > 1:
         doubt = f"several ({_join(holders)}) have the same folders ({_join(shared)})"
     else:
         return
-    example = shlex.quote(json.dumps([*others, *named][:1], ensure_ascii=False))
     raise DataError(
-        f"It is unclear whether the folders in {folder} are labels or splits, because {doubt}: set "
-        f"ingest.layout to label or split, or leave folders out, as in --ingest.exclude {example}."
+        f"It is unclear whether the folders in {folder} are labels or splits, because {doubt}: "
+        f"{options}."
     )
 
 

@@ -21,7 +21,7 @@ from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
-from tests.processes import find_plan_servers
+from tests.processes import find_plan_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
@@ -100,14 +100,14 @@ def test_a_process_killed_for_lack_of_memory(tmp_path: Path, undisturbed: Undist
     """The run ends with advice, and the next one resumes."""
     arguments = undisturbed.arguments(output := tmp_path / "out")
     program = Program(arguments, tmp_path, in_processes=True)
-    servers: list[int] = []
+    started: list[int] = []
 
     def has_started() -> bool:
-        servers.extend(find_plan_servers(program.process.pid or 0))
-        return bool(servers)
+        started.extend(find_plan_processes(program.process.pid or 0))
+        return bool(started)
 
     assert program.wait_until(has_started), program.err
-    os.kill(servers[0], signal.SIGKILL)
+    os.kill(started[0], signal.SIGKILL)
     assert program.wait() == 2
     assert len(program.err.splitlines()) == 1
     assert "The system killed a process of ingest" in program.err

@@ -17,7 +17,6 @@ _TARGETS = {
     "images": (7, 70),
     "manifests": (4, 120),
     "records": (4, 120),
-    "executor_input": (4, 400),
 }
 
 

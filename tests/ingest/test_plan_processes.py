@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import struct
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ from components.ingest.plan_work import IngestJob
 from components.ingest.stratification import SplitRule
 from tests.ingest.plain import write_all
 from tests.pictures import encode, picture, write_folder
-from tests.processes import find_children, wait_for_end
 
 # JPEGs are decoded without TensorFlow, PNGs with it.
 CONFIG = IngestConfig(threads=2, min_shards=2, max_reject_fraction=0.5)
@@ -113,24 +110,22 @@ def test_killed_processes_are_explained_and_none_outlives_the_run(tmp_path: Path
     with pytest.raises(FileNotFoundError, match="plans") as caught:
         processes.write_plan(0)
     assert "read_plan" in str(caught.value.__cause__)
-    server = processes._server
-    killed, left = wait_for_forks(server.pid)
-    os.kill(killed, signal.SIGKILL)
-    # One of the two is left; they take turns.
+    killed, left = processes._processes
+    killed.popen.kill()
+    # They take turns.
     ended = {type(error): str(error) for error in (fail(processes), fail(processes))}
     assert ended.keys() == {FileNotFoundError, ResourceError}
-    advice = "set ingest.threads to fewer than 2, or free memory, and run again"
-    assert advice in ended[ResourceError]
+    assert "set ingest.threads to a smaller number, or free memory" in ended[ResourceError]
     # The system does the same when this process ends, even by SIGKILL.
-    processes._input.close()
-    wait_for_end(left)
+    assert left.popen.stdin
+    left.popen.stdin.close()
+    left.popen.wait(20)
     processes.close()
 
 
 def test_a_crashed_process_is_not_a_user_error(tmp_path: Path) -> None:
     processes = PlanProcesses(job_in(tmp_path), answer)
-    processes._server.send_signal(signal.SIGSEGV)
-    processes._server.wait()
+    processes._processes[0].popen.send_signal(signal.SIGSEGV)
     with pytest.raises(RuntimeError, match="ended with status -11"):
         processes.write_plan(0)
     processes.close()
@@ -140,12 +135,6 @@ def fail(processes: PlanProcesses) -> Exception:
     with pytest.raises((OSError, ResourceError)) as caught:
         processes.write_plan(0)
     return caught.value
-
-
-def wait_for_forks(pid: int) -> list[int]:
-    while len(found := find_children(pid)) < CONFIG.workers:
-        time.sleep(0.001)
-    return found
 
 
 def test_processes_are_worth_it_for_many_files_on_disk_and_several_threads(tmp_path: Path) -> None:
