@@ -15,23 +15,20 @@ import os
 import resource
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 
 from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
+from benchmarks.ingest_images import make_copies
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, measure
 from benchmarks.measuring.progress import Progress, say
 from benchmarks.measuring.results import Figures, write_results
 from benchmarks.measuring.spread import Spread, ratio
-from benchmarks.peers.ingest_peers import list_files
-from components.contract.errors import DataError
 
 _MODULE = "benchmarks.ingest"
 
@@ -48,9 +45,6 @@ _TITLES = {
     "transform": "Transform to canonical 224 x 224",
     "remote": "From a bucket, 30 ms per request, 20 KB images",
 }
-
-# Beam's own reader needs a second for a few images.
-_FEW = 60
 
 
 def main() -> int:
@@ -87,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
     parser.add_argument("--small", action="store_true", help="shrink the copies to about 20 KB")
     parser.add_argument(
+        "--phone", choices=["turned", "upright"], help="enlarge the copies to photos of phones"
+    )
+    parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
     )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
@@ -119,28 +116,26 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     folder = f"{work}/{mode}"
     remote = mode == "remote"
     side = _SMALL_SIDE if remote or arguments.small else None
-    count = make_copies(arguments.data, f"{folder}/images", arguments.images, side=side)
     source = f"{folder}/images"
+    count = make_copies(arguments.data, source, arguments.images, side=side, phone=arguments.phone)
     if mode == "transform":
         ingested(source, folder)
         source = folder
         prepare("ours", mode)(source, f"{folder}/transformed")
     figures: dict[str, list[Figure]] = {}
     names = CONTENDERS[mode][: arguments.contenders]
-    with _store(folder, arguments.latency_ms) if remote else _no_store(source) as sources:
+    with _store(folder, arguments.latency_ms) if remote else nullcontext(source) as place:
         progress, lost = Progress(arguments.repeats * len(names)), set[str]()
         for _ in range(arguments.repeats):
             for name in (name for name in names if name not in lost):
-                few = name.startswith("Beam")
                 try:
-                    figure = _in_a_process(name, mode, sources[few], work)
+                    figure = _in_a_process(name, mode, place, work)
                 except MeasurementError as error:
                     lost.add(name)
                     say(f"{name} is left out: {error}.")
                     continue
-                images = min(_FEW, count) if few else count
-                figure["images_per_second"] = images / figure["seconds"]
-                figure["cpu_microseconds"] = figure["cpu_seconds"] / images * 1e6
+                figure["images_per_second"] = count / figure["seconds"]
+                figure["cpu_microseconds"] = figure["cpu_seconds"] / count * 1e6
                 figures.setdefault(name, []).append(figure)
                 progress.report(f"{name}, {mode}: {figure['seconds']:.2f} s")
     shutil.rmtree(folder)
@@ -154,58 +149,9 @@ def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
     return figure
 
 
-def make_copies(data: str, target: str, count: int, *, side: int | None = None) -> int:
-    """Write `count` JPEGs made from those of `data`, each with a unique comment.
-
-    Identical files would be duplicates, which ingest reads once.
-
-    Args:
-        data: folder of `label/image.jpg`.
-        target: a new folder.
-        count: number of files.
-        side: shrink them to so many pixels of the shorter side; None: as they are.
-
-    Raises:
-        DataError: there is no JPEG in `data`.
-    """
-    originals = [
-        (label, encoded)
-        for path, label in list_files(data)
-        if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
-    ]
-    if not originals:
-        raise DataError(f"{data} has no JPEG in a folder of its label, as label/image.jpg.")
-    if side:
-        originals = [(label, _small(encoded, side)) for label, encoded in originals]
-    for number in range(count):
-        label, encoded = originals[number % len(originals)]
-        comment = b"%020d" % number
-        segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
-        path = Path(target, label, f"{number:07d}.jpg")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded[:2] + segment + encoded[2:])
-    return count
-
-
-def _small(encoded: bytes, side: int) -> bytes:
-    from components.images.check import check_image
-    from components.ingest.config import IngestConfig
-
-    return check_image(encoded, IngestConfig(shrink=side, quality=88)).encoded
-
-
 @contextmanager
-def _no_store(source: str) -> Iterator[dict[bool, str]]:
-    yield {False: source, True: source}
-
-
-@contextmanager
-def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
-    """Serve `folder` as a bucket from another process; yield the URLs of all and of few images."""
-    few = Path(folder, "few", "label")
-    few.mkdir(parents=True)
-    for path, _ in list_files(f"{folder}/images")[:_FEW]:
-        shutil.copy(path, few)
+def _store(folder: str, latency_ms: float) -> Iterator[str]:
+    """Serve `folder` as a bucket from another process; yield the URL of its images."""
     key = f"{folder}/key.json"
     command = [sys.executable, "-m", "benchmarks.gcs_server", "--folder", f"bucket={folder}"]
     options = ["--latency-ms", str(latency_ms), "--key", key]
@@ -218,7 +164,7 @@ def _store(folder: str, latency_ms: float) -> Iterator[dict[bool, str]]:
             STORAGE_EMULATOR_HOST=endpoint,
             GOOGLE_APPLICATION_CREDENTIALS=key,
         )
-        yield {False: "gs://bucket/images", True: "gs://bucket/few"}
+        yield "gs://bucket/images"
         server.terminate()
 
 
