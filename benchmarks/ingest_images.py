@@ -48,7 +48,9 @@ def make_copies(
     if phone:
         originals = [
             (label, _make_phone_photo(encoded, number, turned=phone == "turned"))
-            for number, (label, encoded) in enumerate(originals[:_PHONE_PHOTOS])
+            for number, (label, encoded) in enumerate(
+                originals[:: -(-len(originals) // _PHONE_PHOTOS)]
+            )
         ]
     for number in range(count):
         label, encoded = originals[number % len(originals)]

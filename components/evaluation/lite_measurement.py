@@ -6,8 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,32 +18,11 @@ from components.evaluation.metrics.predictions import Evaluated
 from components.evaluation.slices import decode_text
 from components.evaluation.verdict import LiteResult
 from components.images.canonical import canonicalize, decode
+from components.images.options import TransformConfig
 from components.records.shard_files import list_shards
 from components.storage.artifact_files import open_file
 
 _BATCH = 64
-
-
-@dataclass(frozen=True)
-class StoredForm:
-    """How Transform resizes images; the fields of `TransformConfig`."""
-
-    size: int
-    fit: Literal["crop", "stretch", "letterbox"]
-    margin: int
-    storage: Literal["jpeg", "png", "raw", "originals"]
-    quality: int
-    chroma: Literal["full", "half"]
-
-    @property
-    def seen_size(self) -> int:
-        """Side of the images that the model sees, pixels."""
-        return self.size
-
-    @property
-    def stored_size(self) -> int:
-        """Side of the stored images, pixels."""
-        return self.size + self.margin
 
 
 def measure_lite(
@@ -62,7 +40,7 @@ def measure_lite(
             manifest = json.loads(file.read())
     except FileNotFoundError:
         return []
-    form, failed = from_dict(StoredForm, manifest["form"]), manifest["failed"]
+    form, failed = from_dict(TransformConfig, manifest["form"]), manifest["failed"]
     versions = [
         _Version(kind, os.path.join(folder, lite_file(kind)))
         for kind in manifest["kinds"]
@@ -80,7 +58,7 @@ def measure_lite(
     return [*(version.compare(evaluated, max_drop) for version in versions), *rejected]
 
 
-def _read_images(examples_uri: str, split: str, form: StoredForm) -> Iterator[tuple[str, Any]]:
+def _read_images(examples_uri: str, split: str, form: TransformConfig) -> Iterator[tuple[str, Any]]:
     """Yield the name and the pixels of each image, uint8, as the model sees them."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in (FILENAME, ENCODED)}
 

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
-
 import tensorflow as tf
 
-from components.images.options import ALIASING, ImageOptions
+from components.images.options import ALIASING, ImageOptions, TransformConfig
 from components.images.upright import read_orientations, turn_upright
 
 CHANNELS = 3
 
 
-class CanonicalForm(Protocol):
-    """The form of stored images; `TransformConfig` documents the fields."""
-
-    @property
-    def fit(self) -> Literal["crop", "stretch", "letterbox"]:
-        """How other shapes become square."""
-
-    @property
-    def storage(self) -> Literal["jpeg", "png", "raw", "originals"]:
-        """Format of stored images."""
-
-    @property
-    def quality(self) -> int:
-        """JPEG quality."""
-
-    @property
-    def chroma(self) -> Literal["full", "half"]:
-        """JPEG chroma resolution."""
-
-    @property
-    def margin(self) -> int:
-        """Stored minus seen size, pixels."""
-
-    @property
-    def seen_size(self) -> int:
-        """Side of the images that the model sees, pixels."""
-
-    @property
-    def stored_size(self) -> int:
-        """Side of the stored images, pixels."""
-
-
 def canonicalize(
-    encoded: tf.Tensor, config: CanonicalForm, *, ingest: ImageOptions | None = None
+    encoded: tf.Tensor, config: TransformConfig, *, ingest: ImageOptions | None = None
 ) -> tf.Tensor:
     """Bring image files to one size and format.
 
@@ -110,7 +76,7 @@ def _shrink(image: tf.Tensor, ingest: ImageOptions) -> tf.Tensor:
     return decode_jpeg(tf.io.encode_jpeg(pixels, quality=ingest.quality, chroma_downsampling=True))
 
 
-def _encode(image: tf.Tensor, config: CanonicalForm) -> tf.Tensor:
+def _encode(image: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     if config.storage == "png":
         return tf.io.encode_png(image)
     if config.storage == "raw":
@@ -149,7 +115,7 @@ def _letterbox(image: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def decode(
-    canonical: tf.Tensor, config: CanonicalForm, *, windows: tf.Tensor | None = None
+    canonical: tf.Tensor, config: TransformConfig, *, windows: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Decode canonical files, and crop them to the size that the model sees.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -150,42 +149,20 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
         raise Rejected(Category.UNREADABLE, f"{name}: {error}") from error
 
 
-class Probe(NamedTuple):
-    """A quick look at a file, without TensorFlow, which takes seconds to load."""
+def estimate_stored(data: bytes, config: ImageOptions) -> int:
+    """Decode `data` without TensorFlow, which takes seconds to load.
 
-    format: str
-    """Pillow's name."""
-    width: int
-    """Pixels."""
-    height: int
-    stored: int
-    """Estimate of the bytes that ingest would write."""
-
-
-def probe_header(data: bytes, config: ImageOptions) -> Probe:
-    """Read the header of `data`, which may be only the beginning of a file.
-
-    Raises:
-        Rejected: like `check_image`, as far as the header shows.
-    """
-    image = open_image(data, config)
-    return Probe(str(image.format), *image.size, len(data))
-
-
-def probe_image(data: bytes, config: ImageOptions) -> Probe:
-    """Decode `data`, without the checks that need TensorFlow.
+    Return an estimate of the bytes that ingest would write.
 
     Raises:
         Rejected: like `check_image`.
     """
     image = open_image(data, config)
-    stored = len(data)
     with rejecting(image):
         if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
-            stored = len(checked.encoded)
-        else:
-            image.load()
-    return Probe(str(image.format), *image.size, stored)
+            return len(checked.encoded)
+        image.load()
+    return len(data)
 
 
 @contextlib.contextmanager

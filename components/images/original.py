@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -12,8 +10,9 @@ import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
-from components.images.canonical import CanonicalForm, decode_upright
+from components.images.canonical import decode_upright
 from components.images.jpeg_frame import read_frame
+from components.images.options import TransformConfig
 from components.images.orientation import state_orientation
 from components.images.upright import read_orientations
 
@@ -28,7 +27,7 @@ Pixels = npt.NDArray[np.uint8]
 _SUBSAMPLING = {"full": "444", "half": "420"}
 
 
-def keep_original(data: bytes, config: CanonicalForm) -> bytes:
+def keep_original(data: bytes, config: TransformConfig) -> bytes:
     """Return an upright JPEG at full resolution: `data` itself if it is one.
 
     Other formats, CMYK, rotated files, JPEGs with damage that TensorFlow ignores, and images of
@@ -40,9 +39,10 @@ def keep_original(data: bytes, config: CanonicalForm) -> bytes:
     """
     if _is_kept(data):
         return data
-    pixels: Pixels = _upright_pixels()(tf.constant(data)).numpy()
+    # As in the served graph.
+    image, _ = decode_upright(tf.constant(data), read_orientations(tf.constant([data]))[0])
     encoded: bytes = simplejpeg.encode_jpeg(
-        _bounded(pixels), config.quality, "RGB", _SUBSAMPLING[config.chroma]
+        _bounded(image.numpy()), config.quality, "RGB", _SUBSAMPLING[config.chroma]
     )
     return encoded
 
@@ -71,15 +71,3 @@ def _is_kept(data: bytes) -> bool:
     except Exception:  # ValueError for damage, KeyError for rare subsampling, MemoryError.
         return False
     return colors in ("YCbCr", "RGB", "Gray")
-
-
-@functools.cache
-def _upright_pixels() -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the first steps of the served graph: from a file to uint8 [height, width, 3]."""
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
-    def decode(file: tf.Tensor) -> tf.Tensor:
-        image, _ = decode_upright(file, read_orientations(file[tf.newaxis])[0])
-        return image
-
-    return decode  # type: ignore[no-any-return]

@@ -8,8 +8,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from PIL.Image import Image
+
 from components.contract.errors import DataError
-from components.images.check import Probe, probe_header, probe_image
+from components.images.check import estimate_stored, open_image
 from components.images.check_result import Category, Rejected, usable
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
@@ -76,12 +78,12 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     sample = _sample(listing.files)
     for file, content in read_files(listing.root, sample, config, first=_HEADER_BYTES):
         try:
-            probe = _probe_header(listing, file, content, config)
+            image = _open(listing, file, content, config)
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
         else:
-            formats[probe.format] += 1
-            sizes.append((probe.width, probe.height))
+            formats[str(image.format)] += 1
+            sizes.append(image.size)
     if not sizes:
         raise DataError(
             f"None of {len(suspects)} sampled files in {listing.root} is a readable image, such as "
@@ -90,17 +92,15 @@ def take_survey(listing: Listing, config: IngestConfig) -> Survey:
     return Survey(dict(formats.most_common()), tuple(sizes), tuple(suspects))
 
 
-def _probe_header(
-    listing: Listing, file: ImageFile, content: Content, config: IngestConfig
-) -> Probe:
+def _open(listing: Listing, file: ImageFile, content: Content, config: IngestConfig) -> Image:
     try:
-        return probe_header(usable(content), config)
+        return open_image(usable(content), config)
     except Rejected as rejected:
         if rejected.category != Category.NOT_AN_IMAGE or file.size <= _HEADER_BYTES:
             raise
     # Its header is longer, or at the end of the file, as TIFF allows.
     [(_, whole)] = read_files(listing.root, [file], config)
-    return probe_header(usable(whole), config)
+    return open_image(usable(whole), config)
 
 
 def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Trial:
@@ -111,8 +111,8 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
     for file, content in read_files(listing.root, _sample(listing.files), config):
         count += 1
         try:
-            probe = probe_image(usable(content), config)
-            size, stored = size + file.size, stored + probe.stored
+            stored += estimate_stored(usable(content), config)
+            size += file.size
         except Rejected as rejected:
             suspects.append(_suspect(file, rejected))
         if time.monotonic() - started > seconds and size:

@@ -16,7 +16,7 @@ from tests.fuzz.session import check_sentence, fuzz
 
 with atheris.instrument_imports(include=["components.images"]):
     from components.images.canonical import decode_upright
-    from components.images.check import check_image, probe_header, probe_image
+    from components.images.check import check_image, estimate_stored, open_image
     from components.images.check_result import MAX_SIDE, CheckedImage, Rejected
     from components.images.options import ImageOptions
     from components.images.servable import convert
@@ -44,7 +44,7 @@ def serve(data: bytes, options: ImageOptions) -> None:
 def check(data: bytes) -> None:
     """Check one file like ingest, `inspect` and the server."""
     options, file = _OPTIONS[data[0] % len(_OPTIONS) if data else 0], data[1:]
-    for look in (probe_header, probe_image, serve):
+    for look in (open_image, estimate_stored, serve):
         try:
             look(file, options)
         except Rejected as rejected:
