@@ -2,21 +2,17 @@
 
     uv run -m benchmarks.runs --part digits --part buckets
     uv run -m benchmarks.runs --part many --images 60000 --classes 1000
-    uv run -m benchmarks.runs --part balance --repeats 5
 
 digits: the built-in sample, first into an empty folder, then again, all from the cache. buckets:
 the first run with images and output in an emulated Cloud Storage, under TLS, which shares the
-machine. many: small images in many classes. balance: the digits with two rare classes, for each way
-to balance them; a repeat is a seed.
+machine. many: small images in many classes.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -30,15 +26,13 @@ from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError
 from benchmarks.measuring.progress import Progress
 from benchmarks.measuring.results import Figures, write_results
-from benchmarks.measuring.spread import NOISE, Spread
+from benchmarks.measuring.spread import Spread
 from pipeline_def.layout import Layout
 from pipeline_def.local.sample import write_digits
 
 _MODULE = "benchmarks.runs"
 _ROOT = Path(__file__).parents[1]
 _SMALL = ("--transform.size=16", "--model.name=cnn", "--training.epochs=1")
-_RARE, _KEPT = ("3", "8"), 0.05
-_BALANCES = ("none", "weights", "sampling")
 
 Figure = dict[str, Any]
 """Of one run: wall and CPU seconds, peak MiB of its largest process, and its summary."""
@@ -53,7 +47,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.make_parser(_MODULE, __doc__, repeats=3)
-    parts = ("digits", "buckets", "many", "balance")
+    parts = ("digits", "buckets", "many")
     parser.add_argument("--part", action="append", required=True, choices=parts)
     parser.add_argument("--latency-ms", type=float, default=0, help="of a request to the buckets")
     many = {"--images": (16_000, "part many: images"), "--classes": (1_000, "part many: classes")}
@@ -75,10 +69,6 @@ def _measure(arguments: argparse.Namespace) -> None:
             title = f"{arguments.images:,} images of 16 pixels in {arguments.classes:,} classes"
             tables.append(_tabulate(title, many))
             figures |= many
-        if "balance" in arguments.part:
-            balanced = _run_balances(arguments, Path(folder))
-            tables.append(_tabulate_balances(balanced))
-            figures |= balanced
     for table in tables:
         table.show()
     write_results(_MODULE, tables, figures, arguments.json)
@@ -129,37 +119,6 @@ def _run_many(arguments: argparse.Namespace, folder: Path) -> Figure:
     return _run(["--data", f"{folder}/many", "--output", str(output), *_SMALL], output)
 
 
-def _run_balances(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Figure]]:
-    write_rare(folder / "digits", folder / "rare")
-    figures: dict[str, list[Figure]] = {f"balance: {name}": [] for name in _BALANCES}
-    progress = Progress(arguments.repeats * len(_BALANCES))
-    # All runs share an output, so that only the first one reads the images.
-    output = folder / "balanced"
-    for seed, name in itertools.product(range(arguments.repeats), _BALANCES):
-        given = (f"--training.seed={seed}", f"--training.balance={name}")
-        found = _run(["--data", f"{folder}/rare", "--output", str(output), *given], output)
-        figures[f"balance: {name}"].append(found)
-        progress.report(f"balance: {name}, seed {seed}")
-    return figures
-
-
-def write_rare(digits: Path, target: Path) -> None:
-    """Copy the digits into splits; of two classes keep one in twenty, but for the test split."""
-    chance = random.Random(0)
-    for label in sorted(path.name for path in digits.iterdir()):
-        files = sorted((digits / label).iterdir())
-        chance.shuffle(files)
-        ends = (round(0.6 * len(files)), round(0.75 * len(files)), len(files))
-        for split, start, end in zip(("train", "eval", "test"), (0, *ends), ends, strict=False):
-            kept = files[start:end]
-            if label in _RARE and split != "test":
-                kept = kept[: max(1, round(len(kept) * _KEPT))]
-            place = target / split / label
-            place.mkdir(parents=True)
-            for file in kept:
-                shutil.copy(file, place)
-
-
 def _run(
     arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> Figure:
@@ -184,23 +143,14 @@ def _run(
         "cpu": used.ru_utime + used.ru_stime,
         "mib": used.ru_maxrss / 1024,
         "accuracy": summary["metrics"]["accuracy"],
-        "balanced_accuracy": summary["metrics"]["balanced_accuracy"],
         "nodes": summary["nodes"],
         "report_mb": (output / "report.html").stat().st_size / 1e6,
     }
 
 
 def _tabulate(title: str, figures: Mapping[str, list[Figure]]) -> Figures:
-    columns = (
-        "run",
-        "seconds",
-        "CPU seconds",
-        "peak memory",
-        "accuracy",
-        "report",
-        "longest steps",
-    )
-    table = Figures(title, columns)
+    measured = ("seconds", "CPU seconds", "peak memory", "accuracy", "report", "longest steps")
+    table = Figures(title, ("run", *measured))
     for name, runs in figures.items():
         table.add(
             name,
@@ -222,23 +172,6 @@ def _longest(runs: list[Figure]) -> str:
     }
     steps = sorted(medians, key=lambda name: -medians[name])[:3]
     return ", ".join(f"{name} {medians[name]:.1f} s" for name in steps)
-
-
-def _tabulate_balances(figures: Mapping[str, list[Figure]]) -> Figures:
-    title = f"Digits, classes {' and '.join(_RARE)} cut to {_KEPT:.0%} of train and eval"
-    table = Figures(title, ("training.balance", "balanced accuracy", "against none, per seed"))
-    scores = {name: [run["balanced_accuracy"] for run in runs] for name, runs in figures.items()}
-    [reference, *_] = scores.values()
-    for name, values in scores.items():
-        gains = [ours - none for ours, none in zip(values, reference, strict=True)]
-        same_sign = len(gains) > 1 and (min(gains) > 0 or max(gains) < 0)
-        noise = "" if same_sign or not any(gains) else f", {NOISE}"
-        table.add(
-            name.removeprefix("balance: "),
-            Spread.of(values).show(3),
-            f"{Spread.of(gains).median:+.3f} ({min(gains):+.3f} to {max(gains):+.3f}){noise}",
-        )
-    return table
 
 
 if __name__ == "__main__":

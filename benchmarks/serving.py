@@ -11,6 +11,7 @@ new version is pushed. It fails if a prediction is wrong or missing.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import json
 import os
@@ -115,7 +116,8 @@ def compare(
                     seconds=arguments.seconds / len(_CLIENTS),
                 )
             )
-            found.append(put_load(server.port, files, clients=clients, seconds=arguments.seconds))
+            load = put_load(server.port, files, clients=clients, seconds=arguments.seconds)
+            found.append(asyncio.run(load))
             progress.report(f"{clients} clients: {found[-1].rate:,.0f} requests/s")
     rate = Spread.of([load.rate for load in loops])
     table = Figures(
@@ -171,9 +173,9 @@ def abuse(
 
     watching = threading.Thread(target=watch)
     watching.start()
-    load = put_load(
-        server.port, files, expect(model, files), clients=64, seconds=seconds, bad_every=100
-    )
+    expected = expect(model, files)
+    put = put_load(server.port, files, expected, clients=64, seconds=seconds, bad_every=100)
+    load = asyncio.run(put)
     done.set()
     watching.join()
     title = f"64 clients, one bad file in a hundred, a new version after {seconds / 3:.0f} s"

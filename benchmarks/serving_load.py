@@ -42,7 +42,7 @@ class Load:
         return float(np.percentile(self.seconds, percent)) * 1000
 
 
-def put_load(
+async def put_load(
     port: int,
     files: Sequence[bytes],
     expected: Sequence[Expected] = (),
@@ -61,17 +61,6 @@ def put_load(
         seconds: to go on for.
         bad_every: of so many requests one has a file that is no image; 0: none.
     """
-    return asyncio.run(_put_load(port, files, expected, clients, seconds, bad_every))
-
-
-async def _put_load(
-    port: int,
-    files: Sequence[bytes],
-    expected: Sequence[Expected],
-    clients: int,
-    seconds: float,
-    bad_every: int,
-) -> Load:
     load, numbers = Load(), itertools.count(1)
     good = [_request(file) for file in files]
     bad = [_request(file) for file in _BAD_FILES]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import runs, training
+from benchmarks import training
 from tests.pictures import write_folder
 
 
@@ -45,38 +45,3 @@ def test_the_tables_compare_round_by_round_and_by_ranges() -> None:
     first, second = training._tabulate_naive("", naive).rows
     assert first[1:] == ["1,046.0 (941.4 to 1,150.6)", "100 (90 to 110)", "", "40.0%"]
     assert second[3] == "2.00 x"
-
-
-def test_rare_classes_are_cut_in_train_and_eval_only(tmp_path: Path) -> None:
-    for label in ("1", "3"):
-        (tmp_path / "digits" / label).mkdir(parents=True)
-        for number in range(100):
-            (tmp_path / "digits" / label / f"{number}.png").touch()
-    runs.write_rare(tmp_path / "digits", tmp_path / "rare")
-    files = {
-        f"{split}/{label}": {path.name for path in (tmp_path / "rare" / split / label).iterdir()}
-        for split in ("train", "eval", "test")
-        for label in ("1", "3")
-    }
-    counts = {place: len(names) for place, names in files.items()}
-    assert counts == {
-        "train/1": 60,
-        "eval/1": 15,
-        "test/1": 25,
-        "train/3": 3,
-        "eval/3": 1,
-        "test/3": 25,
-    }
-    assert not files["test/3"] & (files["train/3"] | files["eval/3"])
-
-
-def test_a_gain_counts_only_if_every_seed_shows_it() -> None:
-    scores = {"none": [0.8, 0.9], "weights": [0.9, 0.94], "sampling": [0.7, 0.92]}
-    found = {
-        f"balance: {name}": [{"balanced_accuracy": score} for score in values]
-        for name, values in scores.items()
-    }
-    none, weights, sampling = runs._tabulate_balances(found).rows
-    assert none[2] == "+0.000 (+0.000 to +0.000)"
-    assert weights == ["weights", "0.920 (0.900 to 0.940)", "+0.070 (+0.040 to +0.100)"]
-    assert sampling[2] == "-0.040 (-0.100 to +0.020), within the noise"

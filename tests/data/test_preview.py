@@ -57,17 +57,9 @@ def test_a_margin_gives_random_windows() -> None:
     assert {top for top, _ in corners} == {left for _, left in corners} == set(range(10))
 
 
-def test_flip_mirrors_about_half() -> None:
-    seen, augmented = preview(canonical(TransformConfig(size=32)), custom_config(flip=True, **OFF))
-    mirrored = (augmented == seen[:, :, ::-1]).all((1, 2, 3))
-    kept = (augmented == seen).all((1, 2, 3))
-    assert (mirrored | kept).all()
-    assert 10 <= mirrored.sum() <= 30
-
-
 def test_a_batch_is_augmented_as_in_a_training_step() -> None:
     files = canonical(TransformConfig(size=32))[:8]
-    options: dict[str, Any] = {"shift": 0.2, "rotation": 10.0, "brightness": 0.4, "cutout": 0.3}
+    options: dict[str, Any] = {"shift": 0.2, "flip": True, "brightness": 0.4, "cutout": 0.3}
     seen, augmented = preview(files, custom_config(seed=3, **options))
     order = np.random.default_rng(3).permutation(8)
     expected, _ = augment(
@@ -89,15 +81,6 @@ def test_images_are_mixed_across_classes(option: dict[str, Any]) -> None:
     mixed = (augmented != seen).any((1, 2, 3))
     assert mixed[:20].sum() >= 5
     assert mixed[20:].sum() >= 5
-
-
-def test_the_seed_decides() -> None:
-    files = canonical(TransformConfig(size=32))
-    first, again, other = (
-        preview(files, custom_config(seed=seed, shift=0.3, flip=True))[1] for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
 
 
 def test_every_image_is_augmented_differently() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 import time
@@ -61,7 +62,8 @@ def test_under_load_no_answer_is_wrong_or_missing_while_a_version_is_taken_up(pu
     pusher = threading.Thread(target=_push, args=(pushed,))
     with running(versions) as port:
         pusher.start()
-        found = put_load(port, files, expected, clients=32, seconds=6, bad_every=20)
+        put = put_load(port, files, expected, clients=32, seconds=6, bad_every=20)
+        found = asyncio.run(put)
         pusher.join()
         # On a busy machine it is loaded later than the load ends.
         deadline = time.monotonic() + 60
