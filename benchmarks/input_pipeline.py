@@ -58,7 +58,7 @@ def _climb(arguments: argparse.Namespace) -> None:
     from benchmarks.ladder.verdict import judge, tabulate
 
     results |= {"found": material.found, "different": material.different, "data": arguments.data}
-    results |= judge(results, target=_target(arguments))
+    results |= judge(results, target=arguments.target_images_per_second)
     table = tabulate(results)
     table.show()
     print(*results["verdict"], sep="\n")
@@ -84,9 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", default="input_benchmark", help="folder for the results")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
-    rate = parser.add_mutually_exclusive_group()
-    rate.add_argument("--step-ms", type=float, help="what the accelerator takes for a batch")
-    rate.add_argument(
+    parser.add_argument(
         "--target-images-per-second",
         type=float,
         help="what the accelerator takes; default: 80 %% of what the reader indexed gives",
@@ -103,14 +101,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _target(arguments: argparse.Namespace) -> float | None:
-    """Return the images per second that the accelerator takes, if given."""
-    if arguments.step_ms:
-        return float(arguments.batch / arguments.step_ms * 1000)
-    rate: float | None = arguments.target_images_per_second
-    return rate
-
-
 def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Run `ladder.run` on local files or a bucket; return its results."""
     task = {
@@ -120,7 +110,7 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         "epochs": arguments.epochs,
         "repeats": arguments.repeats,
         "rungs": arguments.rungs,
-        "target": _target(arguments),
+        "target": arguments.target_images_per_second,
         "profile": arguments.profile and os.path.abspath(arguments.profile),
     }
     if arguments.gcs_latency_ms is None:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ladder.data import Material
-from benchmarks.ladder.process import RungProcess
-from benchmarks.ladder.rung import RungMeasurement
+from benchmarks.ladder.rung import RungMeasurement, RungProcess
 from benchmarks.measuring.limits import (
     COPY_LIMIT,
     DECODE_LIMIT,

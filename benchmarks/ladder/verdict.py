@@ -1,7 +1,4 @@
-"""Judges the rungs: where the time goes, which rung to use, and the configuration for it.
-
-A sentence calls one thing faster than another only if the ranges of their repeats do not overlap.
-"""
+"""Judges the rungs: what limits them, which one to use, and the configuration for it."""
 
 from __future__ import annotations
 
@@ -27,16 +24,6 @@ _FILE = "cache file"
 # They copy pixels that were decoded earlier.
 _COPIED = (_DECODED, _FILE, _RAW)
 
-# Pairs of rungs to compare, other than those that have a sentence of their own.
-_STEPS = (
-    ("TFRecord, sequential", "+ interleave"),
-    ("+ parallel decode", "+ parse by batch"),
-    ("+ parse by batch", _STREAMED),
-    (_STREAMED, _OWN_RATE),
-    (_OWN_RATE, _ENCODED),
-    (_RAW, _FILE),
-)
-
 # A rung this close to a limit is bound by what the limit measures.
 _NEAR = 0.6
 
@@ -53,8 +40,6 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
     name, reason = _choose(rates, pixels, target, remote="store" in results)
     limits = {limit: Spread.of(values) for limit, values in results["limits"].items()}
     verdict = [
-        *_explain_files(rates),
-        *_explain_steps(rates),
         _bottleneck(name, rates, limits, target),
         f"Recommended: {name}, because {reason}.",
     ]
@@ -85,42 +70,6 @@ def _choose(
 def _suffices(rate: Spread, target: float) -> bool:
     """Return whether even the slowest repeat suffices, and the median with a tenth to spare."""
     return rate.low >= target and rate.median * 0.9 >= target
-
-
-def _explain_files(rates: Mapping[str, Spread]) -> list[str]:
-    """Compare files with records that are decoded in the same way."""
-    lines = []
-    originals = rates.get("originals, resized every epoch")
-    resized = rates.get("files, parallel map")
-    if originals and resized:
-        lines.append(
-            f"Resizing once: {ratio(resized, originals)}, before any other change "
-            f"({originals.median:,.0f} to {resized.median:,.0f} images/s)."
-        )
-    files, records = rates.get("files one by one"), rates.get("TFRecord, sequential")
-    if files and records and files.differs(records):
-        apart = abs(1e6 / files.median - 1e6 / records.median)
-        more = "costs" if records.exceeds(files) else "saves"
-        lines.append(
-            f"Bundling: a separate file {more} {apart:,.0f} µs per image; records in sequence are "
-            f"{ratio(records, files)} as fast as files one by one."
-        )
-    elif files and records:
-        lines.append(
-            f"Bundling: {NOISE}; files one by one give {files.show()} images/s, records in "
-            f"sequence {records.show()}."
-        )
-    return lines
-
-
-def _explain_steps(rates: Mapping[str, Spread]) -> list[str]:
-    """Name the steps from one rung to the next that made no visible difference."""
-    return [
-        f"{after.removeprefix('+ ')} against {before.removeprefix('+ ')}: {NOISE} "
-        f"({rates[after].show()} and {rates[before].show()} images/s)."
-        for before, after in _STEPS
-        if before in rates and after in rates and not rates[after].differs(rates[before])
-    ]
 
 
 def _bottleneck(

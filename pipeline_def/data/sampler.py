@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -57,13 +57,6 @@ class TrainingOrder:
     def batch_numbers(self, first: int, *, count: int) -> Int64Array:
         """Return the global numbers of `count` batches of this pipeline, from its `first`."""
         return (first + np.arange(count)) * self.pipelines + self.pipeline
-
-
-class Sampler(Protocol):
-    """An endless sequence of record numbers with random access, which lets training resume."""
-
-    def at(self, positions: Int64Array) -> Int64Array:
-        """Return the records at these positions, an array of the same shape."""
 
 
 class ShuffledSampler:
@@ -139,6 +132,10 @@ class ClassBalancedSampler:
             number = classes.flat[chosen[0]]
             records.flat[chosen] = self._classes[number].at(turns.flat[chosen])
         return records
+
+
+Sampler = ShuffledSampler | ClassBalancedSampler
+"""An endless sequence of record numbers with random access, which lets training resume."""
 
 
 def _split_by(numbers: Int64Array) -> list[Int64Array]:

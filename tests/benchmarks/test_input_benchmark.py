@@ -75,38 +75,7 @@ def results(found: int = 1000, size: int = 224, **more: Any) -> dict[str, Any]:
 def test_verdict(options: dict[str, Any], target: float | None, use: str, bottleneck: str) -> None:
     verdict = judge(results(**options), target=target)
     assert verdict["use"] == use
-    text = "\n".join(verdict["verdict"])
-    assert f"Bottleneck: {bottleneck}." in text
-    assert "Resizing once: 4.00 x, before any" in text
-    assert "costs 200 µs per image" in text
-
-
-def widen(measured: dict[str, Any], width: float) -> dict[str, Any]:
-    """Return the same medians with ranges of `width` of them to either side."""
-    for rung in measured["rungs"]:
-        rung["images_per_second"] = [RATES[rung["name"]] * of for of in (1 - width, 1, 1 + width)]
-    return measured
-
-
-@pytest.mark.parametrize(
-    ("width", "said"),
-    [
-        pytest.param(0.02, "costs 200 µs per image", id="the ranges are apart"),
-        pytest.param(0.3, "within the noise; files one by one give 1,000 (700", id="they meet"),
-        pytest.param(
-            0.3, "reader indexed against prefetch: reader streamed: within the noise", id="a step"
-        ),
-    ],
-)
-def test_differences_within_the_noise_are_named(width: float, said: str) -> None:
-    assert said in " ".join(judge(widen(results(), width), target=None)["verdict"])
-
-
-def test_a_difference_in_the_other_direction_saves_time() -> None:
-    swapped = results()
-    rungs = {rung["name"]: rung for rung in swapped["rungs"]}
-    rungs["files one by one"]["images_per_second"] = [1500, 1510, 1520]
-    assert "saves 138 µs" in " ".join(judge(swapped, target=None)["verdict"])
+    assert f"Bottleneck: {bottleneck}." in verdict["verdict"][0]
 
 
 def test_an_unclear_bottleneck_is_called_unclear() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.ladder.process import Answers, RungProcess
+from benchmarks.ladder.rung import Answers, RungProcess
 from benchmarks.measuring.process import MeasurementError
 
 
