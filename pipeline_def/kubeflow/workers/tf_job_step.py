@@ -147,9 +147,10 @@ class _Job:
         failure = first_failure(self.cluster, self.name, self.step)
         if failure is None:
             return ServiceError(f"The TFJob {self.name} failed: {message}")
-        if failure.last_lines and failure.pod != worker_pod(self.name, 0):
-            _print(f"Last lines of {failure.pod}:\n{failure.last_lines}")
-        return ServiceError(f"{failure}")
+        pod, why, last_lines = failure
+        if last_lines and pod != worker_pod(self.name, 0):
+            _print(f"Last lines of {pod}:\n{last_lines}")
+        return ServiceError(why)
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""

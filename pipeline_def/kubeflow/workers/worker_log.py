@@ -33,27 +33,12 @@ class LogReader:
                 self.write(text)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a worker ended."""
+def first_failure(cluster: Cluster, job: str, step: str) -> tuple[str, str, str] | None:
+    """Find the worker that failed first; the others only lost their connection to it.
 
-    pod: str
-    status: int
-    reason: str
-    """Kubernetes' word for it, such as OOMKilled."""
-    sentence: str
-    """The worker's own error message; "" if it had no time for one."""
-    last_lines: str
-
-    def __str__(self) -> str:
-        if self.sentence:
-            return f"{self.pod}: {self.sentence}"
-        detail = f" ({self.reason})" if self.reason else ""
-        return f"{self.pod} ended with status {self.status}{detail}."
-
-
-def first_failure(cluster: Cluster, job: str, step: str) -> Failure | None:
-    """Return why the first worker failed; the others only lost their connection to it."""
+    Returns:
+        Its pod, a sentence on why it ended, and the last lines of its log; None if no pod failed.
+    """
     failed = [pod for pod in cluster.job_pods(job) if pod["status"].get("phase") == "Failed"]
     if not failed:
         return None
@@ -61,7 +46,10 @@ def first_failure(cluster: Cluster, job: str, step: str) -> Failure | None:
     lines = [line.partition(" ")[2] for line in cluster.log(pod, lines=_LAST_LINES)]
     message = re.compile(rf"{re.escape(step)}: (?:error|failed): (.*)")
     sentences = [found[1] for line in lines if (found := message.match(line))]
-    return Failure(pod, status, reason, sentences[-1] if sentences else "", "\n".join(lines))
+    # A worker that Kubernetes kills has no time for a sentence.
+    detail = f" ({reason})" if reason else ""
+    why = f": {sentences[-1]}" if sentences else f" ended with status {status}{detail}."
+    return pod, f"{pod}{why}", "\n".join(lines)
 
 
 def _rank(termination: tuple[str, str, int, str]) -> tuple[bool, str, bool]:

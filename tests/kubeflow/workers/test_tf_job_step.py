@@ -98,7 +98,7 @@ def train(job: Job) -> None:
     written.write_text(json.dumps(output))
 
 
-def test_artifacts_are_exchanged_with_workers(step: Step) -> None:
+def test_workers_run_the_steps_own_command_on_exchanged_artifacts(step: Step) -> None:
     step.server.on_create = train
     assert step.run() == {
         "artifacts": {
@@ -111,11 +111,6 @@ def test_artifacts_are_exchanged_with_workers(step: Step) -> None:
     assert made.read_text() == "images"
     assert not (step.volume / "models" / "workers" / step.name).exists()
     assert not step.server.jobs
-
-
-def test_workers_run_the_steps_own_command(step: Step) -> None:
-    step.server.on_create = train
-    step.run()
     [job] = step.server.created
     assert option(job, "--step") == "Trainer"
     worker = from_json(StepInterface, option(job, "--interface"))
@@ -314,10 +309,3 @@ def test_storage_that_workers_cannot_share(step: Step, storage: str, message: st
     with pytest.raises(ConfigurationError, match=message):
         step.run()
     assert not step.server.created
-
-
-def test_job_names_differ_between_runs_but_not_attempts(step: Step) -> None:
-    name = step.name
-    text = json.dumps(step.given)
-    assert job_name("Trainer", json.loads(text)) == name
-    assert job_name("Trainer", json.loads(text.replace("0b6a3c1e", "1c7b4d2f"))) != name
