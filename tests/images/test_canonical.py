@@ -17,7 +17,6 @@ from components.images.options import ImageOptions
 from components.transform.config import TransformConfig
 from tests.pictures import encode, picture
 
-Canonicalize = Callable[..., tf.Tensor]
 Fit = Literal["crop", "stretch", "letterbox"]
 
 
@@ -37,16 +36,11 @@ def in_tf_data(encoded: tf.Tensor, config: TransformConfig) -> tf.Tensor:
     return dataset.with_options(options).get_single_element()
 
 
-@pytest.fixture(params=[canonicalize, in_tf_data], ids=["eager", "tf.data"])
-def canonicalize_either_way(request: pytest.FixtureRequest) -> Canonicalize:
-    return request.param  # type: ignore[no-any-return]
-
-
-def test_every_format_becomes_a_jpeg_of_the_size(canonicalize_either_way: Canonicalize) -> None:
+def test_every_format_becomes_a_jpeg_of_the_size() -> None:
     image = picture(1, height=60, width=80)
     kinds = list(itertools.product(["JPEG", "PNG", "BMP", "GIF"], ["RGB", "L"]))
     files = tf.constant([encode(image.convert(mode), kind) for kind, mode in kinds])
-    canonical = canonicalize_either_way(files, TransformConfig(size=32)).numpy()
+    canonical = in_tf_data(files, TransformConfig(size=32)).numpy()
     for kind, data in zip(kinds, canonical, strict=True):
         made = Image.open(io.BytesIO(data))
         assert (made.format, made.mode, made.size) == ("JPEG", "RGB", (32, 32)), kind
@@ -103,13 +97,11 @@ LETTERBOXES = {
 
 
 @pytest.mark.slow
-def test_a_letterbox_shows_the_whole_image_in_its_shape(
-    canonicalize_either_way: Canonicalize,
-) -> None:
+def test_a_letterbox_shows_the_whole_image_in_its_shape() -> None:
     images = [picture(1, height=h, width=w) for h, w, *_ in LETTERBOXES.values()]
     config = TransformConfig(size=32, fit="letterbox", storage="raw")
     # One call, as each traces a graph.
-    canonical = canonicalize_either_way(tf.constant([encode(i, "PNG") for i in images]), config)
+    canonical = in_tf_data(tf.constant([encode(i, "PNG") for i in images]), config)
     letterboxes = decode(canonical, config).numpy().astype(int)
     for pixels, image, (name, (_, _, *inside)) in zip(
         letterboxes, images, LETTERBOXES.items(), strict=True
@@ -121,12 +113,10 @@ def test_a_letterbox_shows_the_whole_image_in_its_shape(
         assert np.abs(pixels[in_bars] - mean).max(initial=0) <= 0.5, name
 
 
-def test_only_a_jpeg_of_the_right_size_is_kept_byte_for_byte(
-    canonicalize_either_way: Canonicalize,
-) -> None:
+def test_only_a_jpeg_of_the_right_size_is_kept_byte_for_byte() -> None:
     kept, changed = (encode(picture(1, height=32, width=32), kind) for kind in ("JPEG", "PNG"))
     files = tf.constant([kept, changed])
-    jpeg, png = canonicalize_either_way(files, TransformConfig(size=32)).numpy()
+    jpeg, png = in_tf_data(files, TransformConfig(size=32)).numpy()
     assert jpeg == kept
     assert Image.open(io.BytesIO(png)).format == "JPEG"
 

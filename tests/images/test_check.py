@@ -110,6 +110,10 @@ def exif(*entries: bytes) -> bytes:
     return b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<H", len(entries)) + b"".join(entries)
 
 
+def with_exif(content: bytes) -> bytes:
+    return encode(picture(1), "JPEG", exif=b"Exif\0\0" + content)
+
+
 def camera(orientation: int, **options: Any) -> bytes:
     tags = Image.Exif()
     tags[0x0112] = orientation
@@ -145,6 +149,13 @@ ORIENTED = {
         + PREVIEW,
         camera(6),
     ),
+    "behind another segment": behind(b"\xff\xe2\xea\x62" + bytes(60_000), camera(6)),
+    "a segment that only mentions EXIF": behind(b"\xff\xe2\0\x10Exif\0\0" + bytes(8), camera(6)),
+    "big endian": with_exif(struct.pack(">2sHIHHHIHHI", b"MM", 42, 8, 1, 274, 3, 1, 6, 0, 0)),
+    "a long number": with_exif(struct.pack("<2sHIHHHIII", b"II", 42, 8, 1, 274, 4, 1, 6, 0)),
+    "out of range": with_exif(struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 274, 3, 1, 9, 0, 0)),
+    "truncated EXIF": with_exif(b"II*\0\x08\0\0\0\x09\0\x12"),
+    "EXIF without a directory": with_exif(b"MM\0*\xff\xff\xff\xff"),
     "EXIF behind a comment and a fill byte": behind(COMMENT + b"\xff", camera(6)),
     "EXIF says upright, XMP does not": camera(1, xmp=SAYS_SIX),
     "XMP": encode(picture(1), "JPEG", xmp=SAYS_SIX),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import struct
 import zlib
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from PIL import Image, ImageOps
 
 from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
@@ -126,50 +124,3 @@ def test_only_bad_files(files: list[bytes]) -> None:
     assert not found["probabilities"].any()
     assert not any(found["label"])
     assert all(found["error"])
-
-
-def oriented(kind: str, orientation: int, *, order: str = "<", wide: bool = False) -> bytes:
-    """Encode a picture with an EXIF orientation, as a short or a long number."""
-    value = struct.pack(
-        order + ("I" if wide else "HH"), *([orientation] if wide else [orientation, 0])
-    )
-    entries = struct.pack(order + "HHI4s", 0x010F, 2, 1, b"x\0\0\0")
-    entries += struct.pack(order + "HHI", 0x0112, 4 if wide else 3, 1) + value
-    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8)
-    exif = head + struct.pack(order + "H", 2) + entries + bytes(4)
-    return encode(picture(1), kind, exif=b"Exif\0\0" + exif)
-
-
-def with_segment(jpeg: bytes, segment: bytes) -> bytes:
-    return jpeg[:2] + b"\xff\xe2" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
-
-
-XMP = b'<x:xmpmeta><rdf:Description tiff:Orientation="8"/></x:xmpmeta>'
-TURNED = {
-    **{f"JPEG {number}": oriented("JPEG", number) for number in range(1, 9)},
-    **{f"PNG {number}": oriented("PNG", number) for number in (1, 3, 6)},
-    "big endian": oriented("JPEG", 6, order=">"),
-    "a long number": oriented("JPEG", 6, wide=True),
-    "after other segments": with_segment(oriented("JPEG", 6), bytes(60_000)),
-    "a segment that only mentions Exif": with_segment(JPEG, b"Exif\0\0II*\0\x08\0\0\0"),
-    "out of range": oriented("JPEG", 9),
-    "of zero": oriented("JPEG", 0),
-    "in XMP": encode(picture(1), "JPEG", xmp=XMP),
-    "truncated EXIF": encode(picture(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12"),
-    "EXIF without a directory": encode(picture(1), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff"),
-}
-
-
-@pytest.mark.slow
-def test_the_graph_orients_images_like_pillow() -> None:
-    config = TransformConfig(size=24, storage="raw")
-    graph = tf.function(lambda files: canonicalize(files, config), autograph=False)
-    stored = graph(tf.constant(list(TURNED.values()))).numpy()
-    upright = [
-        ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-        for data in TURNED.values()
-    ]
-    expected = graph(tf.constant([encode(image, "PNG") for image in upright])).numpy()
-    for name, ours, theirs in zip(TURNED, stored, expected, strict=True):
-        found, wanted = (np.frombuffer(x, np.uint8).astype(int) for x in (ours, theirs))
-        assert np.abs(found - wanted).max() <= 1, name

@@ -11,15 +11,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from components.contract.errors import ConfigurationError
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.predictions import Evaluated, Predictions
-from components.evaluation.verdict import LiteResult, read_lite_results, write_lite_results
+from components.evaluation.verdict import read_lite_results, write_lite_results
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import serialize
 from components.transform.config import TransformConfig
-from pipeline_def.config.model import ExportConfig
 from pipeline_def.serving.lite import export_lite
 from pipeline_def.serving.signatures import Classifier
 from tests.pictures import COLOURS, encode, picture
@@ -127,15 +125,3 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
     assert result.reason.startswith("conversion failed: ")
     assert measure_lite(str(tmp_path / "none"), "none", "eval", lambda: nothing, max_drop=0) == []
     assert read_lite_results(str(tmp_path)) == ()
-
-
-def test_mistakes_in_the_configuration() -> None:
-    cases: list[dict[str, Any]] = [
-        {"max_drop": 2.0},
-        {"calibration_images": 0},
-        {"lite": ["int8", "int8"]},
-    ]
-    for wrong in cases:
-        with pytest.raises(ConfigurationError, match=f"export.{next(iter(wrong))} is"):
-            ExportConfig(**wrong)
-    assert LiteResult("int8").reason == ""
