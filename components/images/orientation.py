@@ -10,7 +10,6 @@ from PIL import Image
 from components.images.jpeg_frame import MOST_SEGMENTS, SEARCHED_BYTES, walk_segments
 from components.images.tensorflow_decoder import read_orientation
 
-# Any file with an orientation has one of them in its first bytes, but a PNG's EXIF may be anywhere.
 _EXIF, _XMP = b"Exif\0\0", b"tiff:Orientation"
 _PNG_EXIF = b"eXIf"
 _PNG_PLACES = (_PNG_EXIF, b"Raw profile type exif", b"XML:com.adobe.xmp")
@@ -54,9 +53,9 @@ def state_orientation(data: bytes) -> int | None:
         start, end = place + 10, place + 2 + int.from_bytes(data[place + 2 : place + 4], "big")
         if marker == _APP1 and data[place + 4 : start] == _EXIF:
             found.append(data[start : min(end, SEARCHED_BYTES)])
-    head = data[: max(end, SEARCHED_BYTES)]
     in_png = data.startswith(b"\x89PNG") and _PNG_EXIF in data
-    if not in_png and _EXIF not in head and _XMP not in head:
+    in_xmp = data.find(_XMP, 0, max(end, SEARCHED_BYTES)) >= 0
+    if not (found or in_png or in_xmp):
         return 1
     try:
         [exif] = found
@@ -64,7 +63,7 @@ def state_orientation(data: bytes) -> int | None:
     except (KeyError, ValueError, struct.error):  # Truncated, repeated, or out of place.
         return None
     if not stated:
-        return None if _XMP in head else 1
+        return None if in_xmp else 1
     [kind, count, value] = stated[0]
     is_plain = len(stated) == count == 1 and kind == _SHORT and 1 <= value <= 8
     return value if is_plain else None
