@@ -20,30 +20,10 @@ from components.contract.configuration import (
 from components.contract.error_messages import did_you_mean
 from components.contract.model_files import LiteKind
 from components.contract.rules_of_thumb import OWN_NETWORKS
-
-NATIVE_SIZES = {
-    "mobilenet_v2": 224,
-    "mobilenet_v3_small": 224,
-    "mobilenet_v3_large": 224,
-    "efficientnet_v2_b0": 224,
-    "efficientnet_v2_b1": 240,
-    "efficientnet_v2_b2": 260,
-    "efficientnet_v2_b3": 300,
-    "efficientnet_v2_s": 384,
-    "efficientnet_v2_m": 480,
-    "efficientnet_v2_l": 480,
-    "resnet50": 224,
-    "resnet50_v2": 224,
-    "convnext_tiny": 224,
-    "convnext_small": 224,
-    "convnext_base": 224,
-    "convnext_large": 224,
-    "densenet121": 224,
-}
-"""Backbone of `keras.applications` → image size of its ImageNet weights, pixels."""
+from pipeline_def.config.applications import APPLICATIONS
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_NAMES = ("auto", *OWN_NETWORKS, *NATIVE_SIZES)
+_NAMES = ("auto", *OWN_NETWORKS, *APPLICATIONS)
 
 
 @configuration("model")

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
 from components.transform.config import TransformConfig
+from pipeline_def.config.applications import APPLICATIONS
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.model import NATIVE_SIZES, ModelConfig
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
 # A rule of thumb, not measured.
@@ -115,7 +116,7 @@ def _choose_network(config: _Sections, *, shorter_side: int, images: int) -> tup
     if wanted is None and name in OWN_NETWORKS:
         size = min(size, _SMALL_IMAGE)
     if wanted is None and model.weights == "imagenet":
-        size = NATIVE_SIZES[name]
+        size = APPLICATIONS[name].size
     return name, size
 
 

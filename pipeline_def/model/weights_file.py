@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.contract.errors import ModelError
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
-from pipeline_def.config.model import NATIVE_SIZES, ModelConfig
+from pipeline_def.config.applications import APPLICATIONS
+from pipeline_def.config.model import ModelConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +67,7 @@ def name_network(config: ModelConfig) -> ModelConfig:
     # The Trainer reports a damaged file or one of another kind.
     with contextlib.suppress(OSError), fs.open(path, "rb") as file, h5py.File(file) as weights:
         network = str(weights.attrs.get(_NETWORK, ""))
-        if network in (*OWN_NETWORKS, *NATIVE_SIZES):
+        if network in (*OWN_NETWORKS, *APPLICATIONS):
             return dataclasses.replace(config, name=network)
     return config
 
