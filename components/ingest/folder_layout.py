@@ -136,19 +136,15 @@ def explain_file(path: str) -> str:
 
 def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
     """Explain what to do with a folder without label folders; `loose` are the files in it."""
-    archives = [name for name in loose if name.lower().endswith(ARCHIVES)]
     pictures = [name for name in loose if name.lower().endswith(_PICTURES)]
-    if pictures:
-        return (
-            f"{folder} has images directly in it, but no label folders: move each image into a "
-            f"folder named after its label, such as {folder}/cat/{pictures[0]}, or list the labels "
-            f"in a table with the columns path and label: --ingest.manifest labels.csv."
-        )
-    if archives:
+    archives = [name for name in loose if name.lower().endswith(ARCHIVES)]
+    if archives and not pictures:
         return explain_file(f"{folder}/{archives[0]}")
     return (
-        f"{folder} has no images in label folders: put them at label/image, such as cat/1.jpg, or "
-        f"at split/label/image, such as train/cat/1.jpg."
+        f"{folder} has no images in label folders: put them at label/image, such as "
+        f"cat/{next(iter(pictures), '1.jpg')}, or at split/label/image, such as train/cat/1.jpg, "
+        f"or list the labels in a table with the columns path and label: --ingest.manifest "
+        f"labels.csv."
     )
 
 

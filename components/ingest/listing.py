@@ -198,12 +198,9 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
             f"None of the paths in {config.manifest} is a file in {folder}, such as "
             f"{next(iter(rows), '')!r}: write paths relative to the folder, with / between parts."
         )
-    skipped = {entry.path: _explain_unlisted(entry) for entry in found if entry.path not in rows}
+    unlisted = (entry for entry in found if entry.path not in rows)
+    skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
     return _Labelled(files, skipped | dict.fromkeys(excluded, _EXCLUDED), "manifest", notes)
-
-
-def _explain_unlisted(entry: Found) -> str:
-    return explain_ignored(entry) or "not in the manifest"
 
 
 def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:

@@ -100,8 +100,9 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> Config
     print_row(
         console,
         "",
-        f"{len(listing.files):,} files; the model {config.model.title} sees them at "
-        f"{config.transform.size} x {config.transform.size} pixels",
+        f"{len(listing.files):,} files, {len(listing.skipped):,} skipped; the model "
+        f"{config.model.title} sees them at {config.transform.size} x {config.transform.size} "
+        f"pixels",
         indent=_INDENT,
         style="",
     )

@@ -143,8 +143,8 @@ ONE = "has only one class, 'a': a classifier needs at least two."
     [
         pytest.param(
             ["1.jpg", "2.png", "notes.txt"],
-            "{0} has images directly in it, but no label folders: move each image into a folder "
-            "named after its label, such as {0}/cat/1.jpg, or list the labels in a table",
+            "{0} has no images in label folders: put them at label/image, such as cat/1.jpg, or at "
+            "split/label/image, such as train/cat/1.jpg, or list the labels in a table",
             id="images in the folder itself",
         ),
         pytest.param(
