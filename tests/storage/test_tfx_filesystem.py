@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.exceptions import ResponseStreamingError  # type: ignore[import-untyped]
 from s3fs import S3FileSystem
-from tfx.components.pusher.executor import Executor as PusherExecutor
 from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
@@ -246,41 +244,21 @@ def test_changes_by_another_client_are_seen(tree: str, client: Any) -> None:
     assert (read(f"{tree}/y/3"), fileio.stat(f"{tree}/y/3").length) == ("newer", 5)
 
 
-def push(model: Path, destination: str, archive: Path) -> standard_artifacts.PushedModel:
-    """What TFX's own Pusher does with a model it may push."""
-    artifact, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
-    artifact.uri = str(model)
-    blessing.set_int_custom_property("blessed", 1)
-    pushed = standard_artifacts.PushedModel()
-    pushed.uri = str(archive)
-    to = {"filesystem": {"base_directory": destination}}
-    PusherExecutor().Do(
-        {"model": [artifact], "model_blessing": [blessing]},
-        {"pushed_model": [pushed]},
-        {"push_destination": json.dumps(to)},
-    )
-    return pushed
-
-
 def test_the_baseline_is_found_among_pushed_models(endpoint: str, tmp_path: Path) -> None:
-    old = saved_model(tmp_path / "old" / "Format-Serving", weights=b"old").parent
-    new = saved_model(tmp_path / "new" / "Format-Serving", weights=b"new")
+    old, new = (str(saved_model(tmp_path / name, weights=name.encode())) for name in ("old", "new"))
     models = f"{STORE}/pushed"
-    assert find_baseline(models, str(new)) == ""
-    pushed = push(old, models, tmp_path / "archive")
-    version = pushed.get_string_custom_property("pushed_version")
-    assert sorted(fileio.listdir(f"{models}/{version}")) == ["saved_model.pb", "variables"]
-    assert find_baseline(models, str(new)) == f"{models}/{version}"
-    assert find_baseline(models, str(old / "Format-Serving")) == ""
-
-    half = int(version) + 1
-    io_utils.copy_dir(str(new), f"{models}/{half}", deny_regex_patterns=[r"saved_model\.pb"])
-    io_utils.copy_dir(str(new), f"{models}/latest")
-    io_utils.copy_dir(str(new), f"{models}/{half + 1}")
-    write(f"{models}/{half + 2}")
-    assert find_baseline(models, str(new)) == f"{models}/{version}"
-    assert find_baseline(models, f"{models}/{half + 1}") == f"{models}/{version}"
-    assert find_baseline(models, str(old / "Format-Serving")) == f"{models}/{half + 1}"
+    assert find_baseline(models, new) == ""
+    for name, model, left_out in (
+        ("7", old, []),
+        ("8", new, [r"saved_model\.pb"]),
+        ("9", new, []),
+        ("latest", new, []),
+    ):
+        io_utils.copy_dir(model, f"{models}/{name}", deny_regex_patterns=left_out)
+    write(f"{models}/10")
+    assert find_baseline(models, new) == f"{models}/7"
+    assert find_baseline(models, f"{models}/9") == f"{models}/7"
+    assert find_baseline(models, old) == f"{models}/9"
 
 
 @pytest.mark.parametrize("store", ["minio://bucket/artifacts", ""])
