@@ -42,6 +42,21 @@ def locked(path: str, subject: str, *, say: Callable[[str], None]) -> Iterator[N
         os.close(descriptor)
 
 
+def is_locked(path: str) -> bool:
+    """Return whether another process may hold the lock of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _open(path: str, subject: str) -> int:
     try:
         try:

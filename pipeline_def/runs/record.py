@@ -19,49 +19,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from components.contract.configuration import to_dict
 from components.contract.errors import StorageError
 from components.storage.artifact_files import move_paths
+from components.storage.lock import is_locked
 from pipeline_def.layout import Layout
 
 FORMAT = 2
 """Version of the file format. Increase it when older readers would misunderstand the file."""
 
-_PROC = Path("/proc")
 _strict = with_config(ConfigDict(strict=True))
-
-
-@_strict
-@dataclass(frozen=True)
-class Process:
-    """The process that runs a pipeline. Its PID alone may later belong to another process."""
-
-    host: str
-    pid: int
-    started: str
-    """Start time, which tells apart processes with the same PID; "" on a system without /proc."""
-
-    def has_ended(self) -> bool:
-        """Return whether the process is known to have ended; False for another machine's."""
-        known = self.host == socket.gethostname() and self.started
-        return bool(known) and _start_time(self.pid) != self.started
-
-
-def this_process() -> Process:
-    """Describe the calling process."""
-    return Process(socket.gethostname(), os.getpid(), _start_time(os.getpid()))
-
-
-def _start_time(pid: int) -> str:
-    """Return the boot id and the start time in clock ticks; "" if there is no such process.
-
-    Source: `starttime`, the 22nd field of /proc/pid/stat in proc(5). The second field is a name in
-    parentheses, which may contain spaces.
-    """
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-    state, ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot} {ticks}"
 
 
 @_strict
@@ -124,7 +88,7 @@ class Pushed:
 @_strict
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a pipeline. Fields after `process` are filled in while it runs."""
+    """One run of a pipeline. Fields after `host` are filled in while it runs."""
 
     id: str
     """Start time in the local time zone."""
@@ -138,8 +102,8 @@ class RunRecord:
     """Step → digest of its code, for our own steps."""
     versions: dict[str, str]
     """Versions of Python and the main libraries; on Kubeflow, the image of the steps."""
-    process: Process
-    """Process that runs the pipeline, or follows it on Kubeflow."""
+    host: str = ""
+    """Machine that runs the pipeline, or follows it on Kubeflow."""
     state: Literal["running", "done", "failed", "stopped"] = "running"
     ended: str | None = None
     error: str = ""
@@ -201,7 +165,16 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
     ids = [run_id for run_id in ids if only in (None, run_id)]
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
-    return sorted(map(_read_record, paths), key=lambda record: record.started)
+    records = sorted(map(_read_record, paths), key=lambda record: record.started)
+    running = [record.id for record in records if _may_be_killed(record)]
+    # A run holds the lock, so only the newest one can be alive.
+    killed = running[:-1] if is_locked(layout.lock) else running
+    return [end(record, "stopped") if record.id in killed else record for record in records]
+
+
+def _may_be_killed(record: RunRecord) -> bool:
+    is_ours = record.runner == "local" and record.host == socket.gethostname()
+    return is_ours and record.state == "running"
 
 
 def _read_record(path: str) -> RunRecord:
@@ -223,8 +196,7 @@ def _read_record(path: str) -> RunRecord:
         raise StorageError(
             f"{path} is not a valid run record. `local_runner.py runs --repair` sets it aside."
         ) from error
-    was_killed = record.state == "running" and record.process.has_ended()
-    return end(record, "stopped") if record.runner == "local" and was_killed else record
+    return record
 
 
 def end(record: RunRecord, state: Literal["done", "failed", "stopped"]) -> RunRecord:

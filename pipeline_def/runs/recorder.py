@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
+import socket
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -19,7 +20,6 @@ from pipeline_def.runs.record import (
     end,
     now,
     read_records,
-    this_process,
     write_record,
 )
 
@@ -67,7 +67,7 @@ class Recorder:
             configuration=configuration,
             code=code,
             versions=versions or _installed_versions(),
-            process=this_process(),
+            host=socket.gethostname(),
         )
         write_record(self.record, output)
 

@@ -17,7 +17,7 @@ from e2e import __main__ as command_line
 from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
-from pipeline_def.runs.record import Process, RunRecord, Step
+from pipeline_def.runs.record import RunRecord, Step
 from pipeline_def.runs.recorder import Recorder
 from tests.nodes import NODES
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
@@ -157,7 +157,7 @@ def record(state: str = "done", error: str = "", **states: str) -> RunRecord:
         configuration={},
         code={},
         versions={},
-        process=Process("here", 0, ""),
+        host="here",
         state=state,  # type: ignore[arg-type]
         error=error,
         url="http://localhost/#/runs/details/abc",

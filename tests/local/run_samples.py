@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from pipeline_def.runs.record import (
     Pushed,
     RunRecord,
     Step,
-    this_process,
     write_record,
 )
 
@@ -63,7 +63,7 @@ def write_run(output: Path, number: int, **changes: Any) -> RunRecord:
         configuration=configure(),
         code={"Trainer": "t1"},
         versions={"tfx": "1.16.0"},
-        process=this_process(),
+        host=socket.gethostname(),
         state="done",
         steps={name: _make_step(output, number, name, name in cached) for name in names},
         data=Data("/data", fingerprint, 2, None, {"eval": 200, "train": 1000}),

@@ -6,8 +6,6 @@ import dataclasses
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,10 @@ import pytest
 
 import local_runner
 from components.contract.errors import DataError, StorageError
+from components.storage.lock import locked
 from pipeline_def.layout import Layout
 from pipeline_def.runs.history import Change, compare, trace
-from pipeline_def.runs.record import Output, Process, Pushed, Step, read_records, this_process
+from pipeline_def.runs.record import Output, Pushed, Step, read_records
 from pipeline_def.runs.recorder import Recorder
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
@@ -42,13 +41,14 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_run_is_written_down_as_it_goes_on(tmp_path: Path) -> None:
     recorder = record_run(tmp_path, configuration={"data": "/a"}, code={"A": "1"})
-    [record] = read_records(str(tmp_path))
-    assert (record.state, record.steps, record.configuration) == ("running", {}, {"data": "/a"})
-    assert record.versions.keys() >= {"python", "tfx", "tensorflow"}
-
-    recorder.step_started("A")
-    [record] = read_records(str(tmp_path))
-    assert record.steps["A"].state == "running"
+    with locked(Layout(str(tmp_path)).lock, "it", say=print):
+        [record] = read_records(str(tmp_path))
+        assert (record.state, record.steps) == ("running", {})
+        assert record.configuration == {"data": "/a"}
+        assert record.versions.keys() >= {"python", "tfx", "tensorflow"}
+        recorder.step_started("A")
+        [record] = read_records(str(tmp_path))
+        assert record.steps["A"].state == "running"
 
     made = {"x": Output("/a/1", "X", {"n": 1})}
     recorder.step_ended("A", Step("done", seconds=2.0, outputs=made), split="test")
@@ -82,34 +82,22 @@ def test_what_ends_a_run_is_noted(
 
 
 def test_a_killed_run_is_stopped_and_a_living_one_runs(tmp_path: Path) -> None:
-    me = this_process()
-    begun = write_run(tmp_path, 1, until="Trainer")
-    steps = end_step(begun, "Trainer", "running")
-    for process, state in (
-        (me, "running"),
-        (dataclasses.replace(me, started="a process before of the same number"), "stopped"),
-        (Process("another machine", me.pid, "then"), "running"),
-        (dataclasses.replace(me, started=""), "running"),
-    ):
-        write_run(tmp_path, 1, state="running", process=process, steps=steps)
-        [record] = read_records(str(tmp_path))
-        assert (record.state, record.steps["Trainer"].state) == (state, state)
+    for number in (1, 2):
+        begun = write_run(tmp_path, number, until="Trainer")
+        steps = end_step(begun, "Trainer", "running")
+        write_run(tmp_path, number, state="running", steps=steps)
 
+    def states() -> list[str]:
+        records = read_records(str(tmp_path))
+        assert [record.steps["Trainer"].state for record in records] == [r.state for r in records]
+        return [record.state for record in records]
 
-def test_a_process_that_was_killed_has_ended_also_while_nobody_has_waited_for_it() -> None:
-    program = (
-        "import dataclasses, json; from pipeline_def.runs.record import this_process; "
-        "print(json.dumps(dataclasses.asdict(this_process())), flush=True); input()"
-    )
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, **pipes) as child:
-        assert child.stdout
-        process = Process(**json.loads(child.stdout.readline()))
-        assert not process.has_ended()
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert process.has_ended()
-    assert process.has_ended()
+    assert states() == ["stopped", "stopped"]
+    with locked(Layout(str(tmp_path)).lock, "it", say=print):
+        assert states() == ["stopped", "running"]
+    assert states() == ["stopped", "stopped"]
+    write_run(tmp_path, 2, state="running", steps=steps, host="another machine")
+    assert states() == ["stopped", "running"]
 
 
 def test_what_differs_from_the_run_before(tmp_path: Path) -> None:
@@ -157,7 +145,7 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
         tmp_path, 5, until="Trainer", state="failed", steps=end_step(four, "Trainer", "failed")
     )
     write_run(tmp_path, 6, until="Trainer", state="stopped", cached=("ImageExampleGen",))
-    write_run(tmp_path, 7, until="Trainer", state="running")
+    write_run(tmp_path, 7, until="Trainer", state="running", host="another machine")
     write_run(tmp_path, 8, runner="kubeflow", state="running", until="ImageExampleGen")
     assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
@@ -291,7 +279,7 @@ def test_what_cannot_be_read_is_one_sentence(
         {"started": "yesterday"},
         {"ended": "now"},
         {"data": {"examples": 7}},
-        {"process": {"host": 7}},
+        {"host": 7},
         {"reasons": "all"},
         {"configuration": "[" * 100_000},
     ],
@@ -338,7 +326,7 @@ def test_the_table_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.Monk
     write_run(
         tmp_path, 3, blessed=False, pushed=None, fingerprint="files:1200000,sha256:" + "a" * 64
     )
-    write_run(tmp_path, 4, until="Evaluator", state="running")
+    write_run(tmp_path, 4, until="Evaluator", state="running", host="another machine")
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "dumb")
