@@ -129,26 +129,21 @@ def decode(
         uint8 [batch, size, size, 3].
     """
     size, middle = config.seen_size, config.margin // 2
+    if windows is None and config.storage == "raw" and not config.margin:
+        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
+        return tf.reshape(pixels, [-1, size, size, CHANNELS])
+    if windows is None:
+        windows = tf.tile([[middle, middle, 0]], [tf.size(canonical), 1])
 
     @tf.autograph.experimental.do_not_convert
-    def one(file: tf.Tensor) -> tf.Tensor:
-        image = _decode_one(file, config.storage, config.stored_size)
-        return image[middle : middle + size, middle : middle + size]
-
-    @tf.autograph.experimental.do_not_convert
-    def window(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         image = _decode_one(row[0], config.storage, config.stored_size)
         top, left, mirrored = tf.unstack(row[1])
         cut = tf.slice(image, [top, left, 0], [size, size, CHANNELS])
         return tf.cond(tf.equal(mirrored, 1), lambda: tf.reverse(cut, [1]), lambda: cut)
 
     spec = tf.TensorSpec([size, size, CHANNELS], tf.uint8)
-    if windows is not None:
-        return tf.map_fn(window, (canonical, windows), fn_output_signature=spec)
-    if config.storage == "raw" and not config.margin:
-        pixels = tf.io.decode_raw(canonical, tf.uint8, fixed_length=size * size * CHANNELS)
-        return tf.reshape(pixels, [-1, size, size, CHANNELS])
-    return tf.map_fn(one, canonical, fn_output_signature=spec)
+    return tf.map_fn(one, (canonical, windows), fn_output_signature=spec)
 
 
 def _decode_one(file: tf.Tensor, storage: str, size: int) -> tf.Tensor:

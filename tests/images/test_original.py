@@ -39,11 +39,7 @@ KEPT = {
 
 CHANGED = {
     "PNG": encode(PICTURE, "PNG"),
-    "GIF": encode(PICTURE, "GIF"),
-    "BMP": encode(PICTURE, "BMP"),
-    "gray PNG": encode(PICTURE.convert("L"), "PNG"),
-    "palette": encode(PICTURE.convert("P"), "PNG"),
-    **{f"turned, {n}": encode(PICTURE, "JPEG", exif=exif(n)) for n in (3, 6, 8)},
+    "turned": encode(PICTURE, "JPEG", exif=exif(6)),
     "CMYK": encode(PICTURE.convert("CMYK"), "JPEG"),
     "turned PNG": encode(PICTURE, "PNG", exif=exif(6)),
 }
