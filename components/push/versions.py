@@ -80,7 +80,7 @@ def _write_files(model: str, version: str) -> None:
     recorded = {}
     for path in sorted(_list_files(model)):
         if path != FILES:
-            content = _read(os.path.join(model, path))
+            content = io_utils.read_bytes_file(os.path.join(model, path))
             recorded[path] = (len(content), hashlib.sha256(content).hexdigest())
     io_utils.write_string_file(os.path.join(version, FILES), json.dumps(recorded))
 
@@ -98,15 +98,10 @@ def _find_unfinished(model: str, folder: str) -> str:
     newest = str(max(numbers, default=0))
     weights, graph = (os.path.join(folder, newest, name) for name in (WEIGHTS, GRAPH))
     unfinished = fileio.exists(weights) and not fileio.exists(graph)
-    if unfinished and _read(weights) == _read(os.path.join(model, WEIGHTS)):
+    ours = os.path.join(model, WEIGHTS)
+    if unfinished and io_utils.read_bytes_file(weights) == io_utils.read_bytes_file(ours):
         return newest
     return str(_next_number(numbers))
-
-
-def _read(path: str) -> bytes:
-    with fileio.open(path, "rb") as file:
-        content: bytes = file.read()
-    return content
 
 
 def _numbers(folder: str) -> list[int]:

@@ -54,21 +54,19 @@ def measure_slices(
         for row, value in enumerate(texts):
             rows.setdefault(value, []).append(row)
         for value in sorted(rows, key=_order):
-            of_baseline = None if baseline is None else baseline[rows[value]]
-            measured.append(_measure_slice(slicing, value, right[rows[value]], of_baseline))
+            hits = right[rows[value]]
+            before = None if baseline is None else baseline[rows[value]]
+            of_slice = SliceMetrics(
+                slicing=slicing,
+                value=value,
+                examples=len(hits),
+                accuracy=float(hits.mean()),
+                interval=wilson_interval(hits),
+                baseline=None if before is None else float(before.mean()),
+                change=None if before is None else paired_interval(hits, before),
+            )
+            measured.append(of_slice)
     return tuple(measured)
-
-
-def _measure_slice(slicing: str, value: str, right: Flags, baseline: Flags | None) -> SliceMetrics:
-    return SliceMetrics(
-        slicing=slicing,
-        value=value,
-        examples=len(right),
-        accuracy=float(right.mean()),
-        interval=wilson_interval(right),
-        baseline=None if baseline is None else float(baseline.mean()),
-        change=None if baseline is None else paired_interval(right, baseline),
-    )
 
 
 def _order(value: str) -> tuple[list[tuple[str, int]], str]:

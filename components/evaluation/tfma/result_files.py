@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow_model_analysis as tfma
 from google.protobuf import json_format
@@ -24,8 +24,6 @@ from components.evaluation.metrics.metric_table import AUC
 from components.evaluation.thresholds import SliceValues
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import make_folders, open_file
-
-_Plot: TypeAlias = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds
 
 _COUNT, _PLOT = "example_count", "multi_class_confusion_matrix_plot"
 # TFMA's name of a single shard.
@@ -101,23 +99,18 @@ def _list_metrics(models: Sequence[MeasuredModel], key: SliceKey) -> Iterator[tu
         yield difference, value - models[-1].values[key][name]
 
 
-def _draw(models: Sequence[MeasuredModel], index: int) -> dict[Any, _Plot]:
+def _draw(models: Sequence[MeasuredModel], index: int) -> dict[Any, Any]:
     """Return the confusion matrix of each model."""
-    return {
-        metric_types.PlotKey(_PLOT, model_name=model.name): _plot(model.counts, index)
-        for model in models
-    }
-
-
-def _plot(counts: SlicedCounts, index: int) -> _Plot:
-    cells = counts.confusion(index)
-    plot = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds()
-    matrix = plot.matrices.add(threshold=0.0)
-    for truth, predicted, examples in zip(*cells.tolist(), strict=True):
-        matrix.entries.add(
-            actual_class_id=truth, predicted_class_id=predicted, num_weighted_examples=examples
-        )
-    return plot
+    plots = {}
+    for model in models:
+        plot = metrics_for_slice_pb2.MultiClassConfusionMatrixAtThresholds()
+        matrix = plot.matrices.add(threshold=0.0)
+        for truth, said, examples in zip(*model.counts.confusion(index).tolist(), strict=True):
+            matrix.entries.add(
+                actual_class_id=truth, predicted_class_id=said, num_weighted_examples=examples
+            )
+        plots[metric_types.PlotKey(_PLOT, model_name=model.name)] = plot
+    return plots
 
 
 def _write_config(
