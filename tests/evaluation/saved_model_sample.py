@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def saved_model(folder: Path, *, weights: bytes, whole: bool = True) -> Path:
-    """Write the files; if not `whole`, without the one that is copied last."""
+def saved_model(folder: Path, *, weights: bytes) -> Path:
+    """Write the files."""
     (folder / "variables").mkdir(parents=True)
     (folder / "variables" / "variables.index").write_bytes(weights)
     (folder / "variables" / "variables.data-00000-of-00001").write_bytes(weights * 2)
-    if whole:
-        (folder / "saved_model.pb").write_bytes(b"graph with serving_examples")
+    (folder / "saved_model.pb").write_bytes(b"graph with serving_examples")
     return folder

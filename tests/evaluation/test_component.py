@@ -241,6 +241,7 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     turned = Model(("b", "a")).save(tmp_path / "turned")
     evaluation, blessing = evaluate(tmp_path, examples, turned, baseline=in_use)
     assert not blessing.get_int_custom_property("blessed")
+    assert [file.name for file in Path(blessing.uri).iterdir()] == ["NOT_BLESSED"]
     right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
     verdict = read_verdict(evaluation.uri)
     assert verdict.outcome == "refused"
@@ -252,17 +253,6 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     validation = tfma.load_validation_result(evaluation.uri)
     [failures] = [of.failures for of in validation.metric_validations_per_slice]
     assert len(failures) == len(verdict.reasons)
-
-
-def test_good_values_on_too_few_images(tmp_path: Path) -> None:
-    predictions = make_predictions(("a", "b"), each=3)
-    examples = write_examples(tmp_path / "examples", "eval", predictions)
-    model = Model(("a", "b")).save(tmp_path / "model")
-    config = EvaluationConfig(smoke_images=0)
-    evaluation, blessing = evaluate(tmp_path, examples, model, config=config)
-    assert read_verdict(evaluation.uri).outcome == "undecided"
-    assert not blessing.get_int_custom_property("blessed")
-    assert [file.name for file in Path(blessing.uri).iterdir()] == ["NOT_BLESSED"]
 
 
 class Turned(Model):

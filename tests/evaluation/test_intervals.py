@@ -15,7 +15,7 @@ from components.evaluation.metrics.intervals import (
     wilson_interval,
 )
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.metrics.predictions import Evaluated
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,
@@ -169,25 +169,6 @@ def test_a_baseline_with_other_labels() -> None:
     assert holds(comparison.changes["balanced_accuracy"], 3.5 / 4 - 2 / 4)
     found = [(of.value, of.accuracy, of.baseline) for of in comparison.slices]
     assert found == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, 0)]
-
-
-@few_resamples
-def test_the_order_of_the_labels_changes_nothing() -> None:
-    drawn = draw_models(0)
-    order = [2, 0, 1]
-    turned = Predictions(
-        labels=tuple(drawn.candidate.labels[column] for column in order),
-        ids=np.argsort(order)[drawn.candidate.ids],
-        probabilities=drawn.candidate.probabilities[:, order],
-    )
-    one, other = (
-        compare(as_evaluated(model, drawn.baseline)) for model in (drawn.candidate, turned)
-    )
-    assert one.metrics.scalars == pytest.approx(other.metrics.scalars)
-    np.testing.assert_array_equal(one.metrics.confusion, other.metrics.confusion)
-    for name, change in one.changes.items():
-        ends = other.changes[name].low, other.changes[name].high
-        assert (change.low, change.high) == pytest.approx(ends), name
 
 
 @few_resamples

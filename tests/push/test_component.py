@@ -16,13 +16,11 @@ import yaml
 from tfx import types
 from tfx.dsl.io import fileio
 from tfx.orchestration.kubeflow.v2 import compiler_utils
-from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
-from components.contract.artifacts import Html, Markdown
+from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
-from components.push.component import ImagePusher
 from components.push.executor import PUSHED_CARD, Executor
 from components.storage.saved_model import FILES
 from components.storage.tfx_filesystem import (
@@ -345,27 +343,6 @@ def test_a_text_is_read_where_it_was_written(tmp_path: Path, name: str) -> None:
     write_text(CARD, uri, CARD_FILE)
     assert read_text(uri, CARD_FILE) == CARD
     assert (tmp_path / "folder" / CARD_FILE).is_file() == (name == "folder")
-
-
-def test_the_component_takes_the_place_of_tfx_s() -> None:
-    pusher = ImagePusher(
-        model=types.Channel(type=standard_artifacts.Model),
-        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
-        card=types.Channel(type=Markdown),
-        push_destination=pusher_pb2.PushDestination(
-            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="/pushed")
-        ),
-    ).with_id("Pusher")
-    assert pusher.id == "Pusher"
-    assert set(pusher.inputs) == {"model", "model_blessing", "card"}
-    assert set(pusher.outputs) == {"pushed_model"}
-    with pytest.raises(TypeError, match="Markdown"):
-        ImagePusher(
-            model=types.Channel(type=standard_artifacts.Model),
-            model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
-            card=types.Channel(type=Html),
-            push_destination=pusher_pb2.PushDestination(),
-        )
 
 
 def test_kubeflow_knows_the_card_by_its_name() -> None:

@@ -11,18 +11,8 @@ from components.validation.config import ValidationConfig
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        (
-            {"max_label_drift": 1.5},
-            "validation.max_label_drift is 1.5: it must be a number from 0 to 1",
-        ),
-        ({"min_side": 0}, "validation.min_side is 0: it must be a whole number of at least 1"),
         ({"min_side": 9, "max_side": 8}, "validation.min_side is 9, above"),
-        (
-            {"formats": ["webp"]},
-            r"validation.formats\[0\] is 'webp': it must be bmp, gif, jpeg or png",
-        ),
         ({"formats": []}, "validation.formats is empty: name at least one"),
-        ({"drift": "never"}, "validation.drift is 'never'"),
         # A curated schema has its own limits, which would have to win or lose without a word.
         ({"schema": "s.pbtxt", "max_side": 9}, "validation.schema and validation.max_side are"),
     ],
