@@ -48,21 +48,22 @@ def find_model(output: str, wanted: str | None) -> str:
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
+    for version in whole_versions(pushed):
+        if not wanted or os.path.basename(version) == wanted:
+            return version
     versions = list_versions(pushed)
     if not versions:
         raise ModelError(
             f"There is no model in {pushed}: run the pipeline until one is blessed, or set "
             f"--output to the output folder of a run, or --model to a SavedModel."
         )
-    if wanted and wanted not in versions:
-        newest = versions[: -_MOST_NAMED - 1 : -1]
-        older = len(versions) - len(newest)
-        more = f" and {older} older ones" if older else ""
-        raise ModelError(
-            f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
-            f"{did_you_mean(wanted, versions)}"
-        )
-    return os.path.join(pushed, wanted or versions[-1])
+    newest = versions[: -_MOST_NAMED - 1 : -1]
+    older = len(versions) - len(newest)
+    more = f" and {older} older ones" if older else ""
+    raise ModelError(
+        f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
+        f"{did_you_mean(wanted or '', versions)}"
+    )
 
 
 def find_options(config: Config, model: str) -> FileOptions:
