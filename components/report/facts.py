@@ -12,7 +12,7 @@ import numpy as np
 
 from components.contract.example import EVAL, sort_splits
 from components.contract.model_files import INPUT_WAIT_FRACTION, PHASE, RATE
-from components.evaluation.metrics.calibration import Reliability, Scaling
+from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.verdict import LiteResult, Verdict
 from components.images.picture import Picture
@@ -143,17 +143,6 @@ class KeptEpoch(NamedTuple):
     value: float
 
 
-class ConfidenceBin(NamedTuple):
-    """Images with about the same confidence."""
-
-    low: float
-    high: float
-    examples: int
-    confidence: float
-    """Mean; NaN without examples, as the accuracy."""
-    accuracy: float
-
-
 @dataclass(frozen=True)
 class ReportFacts:
     """Everything in the page, the card and `metrics.json`."""
@@ -230,11 +219,6 @@ class ReportFacts:
         return self.comparison.metrics
 
     @property
-    def confidence_bins(self) -> list[ConfidenceBin]:
-        """Confidence and accuracy in bins of equal width, from low to high confidence."""
-        return list_bins(self.metrics.reliability)
-
-    @property
     def classes(self) -> list[str]:
         """The labels of all splits, sorted."""
         return sorted({label for counts in self.balance.values() for label in counts})
@@ -261,9 +245,3 @@ class ReportFacts:
             f"The weights are those of the best epoch on the {self.selection_split} split; the "
             f"scores are from the {self.split} split, which training has not seen."
         )
-
-
-def list_bins(bins: Reliability) -> list[ConfidenceBin]:
-    """Return the bins, from low to high confidence."""
-    columns = (bins.edges[:-1], bins.edges[1:], bins.examples, bins.confidence, bins.accuracy)
-    return [ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,17 @@ _LEAST_IN_BIN, _MOST_BINS = 10, 10
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
+class ConfidenceBin(NamedTuple):
+    """Images with about the same confidence."""
+
+    low: float
+    high: float
+    examples: int
+    confidence: float
+    """Mean; NaN without examples, as the accuracy."""
+    accuracy: float
+
+
 @dataclass(frozen=True)
 class Reliability:
     """A reliability diagram: confidence and accuracy in bins of confidence."""
@@ -33,6 +45,12 @@ class Reliability:
     """[bins], mean; NaN for an empty bin."""
     accuracy: Floats
     """[bins], NaN for an empty bin."""
+
+    @property
+    def bins(self) -> list[ConfidenceBin]:
+        """The bins, from low to high confidence."""
+        columns = (self.edges[:-1], self.edges[1:], self.examples, self.confidence, self.accuracy)
+        return [ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True)]
 
 
 @dataclass(frozen=True)

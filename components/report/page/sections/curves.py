@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from components.evaluation.metrics.calibration import Reliability
+from components.evaluation.metrics.calibration import ConfidenceBin, Reliability
 from components.evaluation.metrics.curves import ClassCurves, Roc
 from components.evaluation.metrics.intervals import Interval, proportion_interval
-from components.report.facts import ConfidenceBin, ReportFacts, list_bins
+from components.report.facts import ReportFacts
 from components.report.page.drawing import FIRST, SECOND, SOFT, WHOLE, Drawing, draw
 from components.report.page.formatting import number
 
@@ -21,7 +21,7 @@ _LARGEST, _SMALLEST = 220, 12
 
 def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     """Draw the reliability diagram, and list its bins with their intervals."""
-    metrics, bins = facts.metrics, list_bins(facts.metrics.calibration)
+    metrics, bins = facts.metrics, facts.metrics.calibration.bins
     if not bins:
         return {"drawing": None}
     intervals = [proportion_interval(round(of.accuracy * of.examples), of.examples) for of in bins]
