@@ -22,6 +22,9 @@ from pipeline_def.data.host_calls import BatchMemory, Pixels
 from pipeline_def.data.sampler import Int64Array
 from pipeline_def.data.shards import RecordTable
 
+Images = Pixels | Sequence[Pixels]
+"""uint8 [images, height, width, 3]."""
+
 
 class HostDecoder:
     """Decodes any records of a split into a batch."""
@@ -44,15 +47,23 @@ class HostDecoder:
         Returns:
             uint8 [batch, size, size, 3], aligned for TensorFlow.
         """
-        stored, size = self._config.stored_size, self._config.seen_size
-        batch = self._stored.take((len(records), stored, stored, CHANNELS))
-        _DECODERS[self._config.storage](self.look_up(records), batch)
-        if stored > size:
-            rows = np.arange(len(records))
-            return cut_windows(batch, rows, windows, size=size, memory=self._cut)
+        encoded, config = self.look_up(records), self._config
+        shape = (config.stored_size, config.stored_size, CHANNELS)
+        if config.margin and config.storage == "raw":
+            # Cut out of the shards, without a copy of the whole images.
+            whole = [pixels.reshape(shape) for pixels in encoded]
+            return self._cut_windows(whole, windows)
+        batch = self._stored.take((len(records), *shape))
+        _DECODERS[config.storage](encoded, batch)
+        if config.margin:
+            return self._cut_windows(batch, windows)
         for number in np.flatnonzero(windows[:, 2]).tolist():
             cv2.flip(batch[number], 1, dst=batch[number])
         return batch
+
+    def _cut_windows(self, whole: Images, windows: npt.NDArray[np.int32]) -> Pixels:
+        rows, size = np.arange(len(whole)), self._config.seen_size
+        return cut_windows(whole, rows, windows, size=size, memory=self._cut)
 
     def look_up(self, records: Int64Array) -> list[Any]:
         """Return the encoded images as memoryviews; raw pixels as flat arrays."""
@@ -69,7 +80,7 @@ class HostDecoder:
 
 
 def cut_windows(
-    pixels: Pixels,
+    pixels: Images,
     records: Int64Array,
     windows: npt.NDArray[np.int32],
     *,
@@ -80,7 +91,7 @@ def cut_windows(
     batch = memory.take((len(records), size, size, CHANNELS))
     for image, record, window in zip(batch, records.tolist(), windows.tolist(), strict=True):
         top, left, mirrored = window
-        part = pixels[record, top : top + size, left : left + size]
+        part = pixels[record][top : top + size, left : left + size]
         if mirrored:
             # NumPy takes ten times as long to reverse pixels of three bytes.
             cv2.flip(part, 1, dst=image)
