@@ -1,11 +1,14 @@
-"""The routes of the server and their handlers."""
+"""The routes of the server and their handlers: the page, and TensorFlow Serving's REST."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import json
 import logging
 from collections.abc import AsyncIterator
+from importlib import resources
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,12 +26,23 @@ from pipeline_def.local.server.limits import (
 )
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
-from pipeline_def.local.server.page import page_routes
 from pipeline_def.local.server.prediction import Predictor
 from pipeline_def.local.server.rest import RequestError, encode_response
 from pipeline_def.local.server.versions import Versions
 
 _LOGGER = logging.getLogger(__name__)
+
+# No external resources, no inline scripts, no framing by other pages.
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data: blob:; media-src blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache",
+}
 
 
 class Service:
@@ -102,7 +116,7 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     """Build the application with its limits."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
-    routes = [*page_routes(options)]
+    routes = _page_routes(options)
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),
@@ -118,6 +132,35 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     return Guard(
         Starlette(routes=routes, exception_handlers=handlers, lifespan=service.watch), options
     )
+
+
+def _page_routes(options: ServerOptions) -> list[Route]:
+    """Return the routes of the page, whose files are read once."""
+    here = "pipeline_def.local.server"
+    # Base64 encodes three bytes in four.
+    most = int(options.max_request_bytes * 0.74)
+    settings = {"model": f"/v1/models/{options.name}", "most_bytes": most}
+    files = {
+        "/": (_read(here, "page.html"), "text/html"),
+        # The colors are those of the report.
+        "/style.css": (
+            _read("components.report.page", "tokens.css") + _read(here, "style.css"),
+            "text/css",
+        ),
+        "/page.js": (_read(here, "page.js"), "text/javascript"),
+        "/settings.json": (json.dumps(settings), "application/json"),
+    }
+    return [
+        Route(path, functools.partial(_answer, text, kind)) for path, (text, kind) in files.items()
+    ]
+
+
+def _read(package: str, name: str) -> str:
+    return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")
+
+
+async def _answer(text: str, kind: str, request: Request) -> Response:
+    return Response(text, 200, _HEADERS, kind)
 
 
 async def _refuse(request: Request, error: RequestError) -> Response:

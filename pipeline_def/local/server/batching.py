@@ -89,7 +89,8 @@ class Batcher:
             for future in futures:
                 future.cancel()
             raise
-        return [one if isinstance(one, dict) else _as_exception(one) for one in found]
+        canceled = RuntimeError("The request was canceled.")
+        return [one if isinstance(one, dict | Exception) else canceled for one in found]
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -102,8 +103,13 @@ class Batcher:
                 found = await loop.run_in_executor(
                     self._threads, predict_each, self._predict, files
                 )
-                for one, prediction in zip(batch, found, strict=True):
-                    _settle(one.prediction, prediction)
+                for (_, future), prediction in zip(batch, found, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(prediction, Exception):
+                        future.set_exception(prediction)
+                    else:
+                        future.set_result(prediction)
         finally:
             self._worker = None
 
@@ -120,16 +126,3 @@ class Batcher:
                 batch.append(one)
                 pixels += one.picture.pixels
         return batch
-
-
-def _settle(future: asyncio.Future[Prediction], found: Prediction | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(found, Exception):
-        future.set_exception(found)
-    else:
-        future.set_result(found)
-
-
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError("The request was cancelled.")

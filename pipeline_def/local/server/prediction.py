@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
@@ -29,13 +28,6 @@ LARGE_AT_ONCE = min(4, max(1, (os.cpu_count() or 1) // 2))
 """Large images that are handled at the same time; the other cores are for other requests."""
 
 
-class _Batchers(NamedTuple):
-    """Batchers of a signature."""
-
-    small: Batcher
-    large: Batcher
-
-
 class Predictor:
     """Checks, converts and predicts images within limits of memory."""
 
@@ -49,7 +41,7 @@ class Predictor:
         self._models = ThreadPoolExecutor(4, "model")
         self._converter = Converter(self._image_options, LARGE_AT_ONCE)
         self._reading = 0
-        self._batchers: dict[str, _Batchers] = {}
+        self._batchers: dict[tuple[str, bool], Batcher] = {}
         self._batched: Model | None = None
 
     def close(self) -> None:
@@ -64,14 +56,9 @@ class Predictor:
         Raises:
             RequestError: it is not a valid request, or too large.
         """
-        with self._count_reading():
-            return await _run(self._checks, self._parse, body)  # type: ignore[no-any-return]
-
-    @contextlib.contextmanager
-    def _count_reading(self) -> Iterator[None]:
         self._reading += 1
         try:
-            yield
+            return await _run(self._checks, self._parse, body)  # type: ignore[no-any-return]
         finally:
             self._reading -= 1
 
@@ -109,17 +96,18 @@ class Predictor:
             raise RequestError(
                 400, f'Serving signature name: "{signature[:80]}" not found or not served'
             )
-        batchers, by_image = self._find_batchers(model, signature), _ERROR in outputs
+        by_image, is_large = _ERROR in outputs, _count(files) > _LARGE
+        batcher = self._find_batcher(model, signature, is_large=is_large)
         if not by_image:
             _refuse_first(map(_explain, files))
-        if _count(files) <= _LARGE:
+        if not is_large:
             files = [await _run(self._checks, self._convert, file) for file in files]
-            return await _predict(batchers.small, files, by_image=by_image)
+            return await _predict(batcher, files, by_image=by_image)
         rows = []
         # One at a time, so that memory does not grow with the number of images.
         for number, file in enumerate(files):
             async with self._converter.convert(file) as converted:
-                rows += await _predict(batchers.large, [converted], by_image=by_image, first=number)
+                rows += await _predict(batcher, [converted], by_image=by_image, first=number)
         return rows
 
     def _convert(self, file: File) -> File:
@@ -131,21 +119,19 @@ class Predictor:
         except Rejected as rejected:
             return rejected
 
-    def _find_batchers(self, model: Model, signature: str) -> _Batchers:
-        """Return the batchers of a signature; those of a previous model are dropped."""
+    def _find_batcher(self, model: Model, signature: str, *, is_large: bool) -> Batcher:
+        """Return the batcher of a signature; those of a previous model are dropped."""
         if self._batched is not model:
             self._batched, self._batchers = model, {}
-        if signature not in self._batchers:
-            self._batchers[signature] = self._make_batchers(model, signature)
-        return self._batchers[signature]
-
-    def _make_batchers(self, model: Model, signature: str) -> _Batchers:
-        predict = functools.partial(model.predict, signature)
-        limits = BatchLimits(self._options.max_batch, delay=self._options.max_delay_ms / 1000)
-        return _Batchers(
-            Batcher(predict, self._models, limits, lambda: self._reading > 0),
-            Batcher(predict, self._models, BatchLimits(LARGE_AT_ONCE)),
-        )
+        if (signature, is_large) not in self._batchers:
+            delay = self._options.max_delay_ms / 1000
+            self._batchers[signature, is_large] = Batcher(
+                functools.partial(model.predict, signature),
+                self._models,
+                BatchLimits(LARGE_AT_ONCE if is_large else self._options.max_batch, delay=delay),
+                lambda: self._reading > 0 and not is_large,
+            )
+        return self._batchers[signature, is_large]
 
 
 async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
@@ -167,12 +153,16 @@ async def _predict(
     if not by_image:
         _refuse_first(reasons, first)
     pictures = [file if isinstance(file, Picture) else Picture(b"", 0) for file in files]
-    found = await batcher.predict(pictures)
-    _refuse_first((str(one) if isinstance(one, RequestError) else "" for one in found), first)
-    return [
-        {**_unwrap(one), **({_ERROR: reason.encode()} if reason else {})}
-        for one, reason in zip(found, reasons, strict=True)
-    ]
+    rows = []
+    for number, (found, reason) in enumerate(
+        zip(await batcher.predict(pictures), reasons, strict=True), first
+    ):
+        if isinstance(found, RequestError):
+            raise RequestError(400, f"Instance {number}: {found}")
+        if isinstance(found, Exception):
+            raise found
+        rows.append({**found, _ERROR: reason.encode()} if reason else found)
+    return rows
 
 
 def _count(files: Sequence[File]) -> int:
@@ -187,9 +177,3 @@ def _refuse_first(reasons: Iterable[str], first: int = 0) -> None:
     for number, reason in enumerate(reasons, first):
         if reason:
             raise RequestError(400, f"Instance {number}: {reason}")
-
-
-def _unwrap(found: Prediction | Exception) -> Prediction:
-    if isinstance(found, Exception):
-        raise found
-    return found
