@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -108,6 +108,10 @@ def _make_header(
     properties: Mapping[str, Any],
 ) -> RunHeader:
     ingest = json.loads(examples.get_string_custom_property(CONFIG_PROPERTY) or "{}")
+    installed = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed[package] = metadata.version(package)
     return RunHeader(
         pipeline=properties["pipeline"],
         data=examples.get_string_custom_property(FOLDER_PROPERTY),
@@ -121,16 +125,10 @@ def _make_header(
             **training["config"],
             "evaluation": read_thresholds(evaluation_uri),
         },
-        versions={"python": platform.python_version(), **dict(_find_versions())},
+        versions={"python": platform.python_version(), **installed},
         started=training["started"],
         training_seconds=training["seconds"],
     )
-
-
-def _find_versions() -> Iterator[tuple[str, str]]:
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            yield package, metadata.version(package)
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:

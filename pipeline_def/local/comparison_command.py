@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
+from components.records.shard_files import read_index
 from components.report.comparison.comparison import ComparisonFacts, compare_runs
 from components.report.comparison.document import render
-from components.report.comparison.evaluations import Evaluation
-from components.report.comparison.inputs import read_evaluation, read_labels, read_pictures
+from components.report.comparison.evaluations import Evaluation, read_evaluation, read_pictures
 from components.report.comparison.runs import ComparedRun, list_parts
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
@@ -70,7 +70,7 @@ def show_comparison(
 def _describe(name: str, run: SelectedRun) -> ComparedRun:
     record = run.record
     with _reporting_missing(run):
-        examples = read_labels(run.find_artifact(EXAMPLE_GEN.id, "examples"))
+        examples = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
     settings = dict(flatten(record.configuration))
     trained = record.steps.get(TRAINER.id)
     model = trained.outputs.get("model") if trained else None

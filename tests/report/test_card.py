@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from components.contract.printable import make_printable
 from components.evaluation.verdict import LiteResult
-from components.report.card.card import MOST_CLASSES, dump_yaml, escape, fence, write_card
+from components.report.card.card import MOST_CLASSES, escape, fence, write_card
 from components.report.facts import ReportFacts
 from components.report.page.document import render_section
 from tests.report.samples.report_sample import NASTY_MARKDOWN as NASTY_LABELS
@@ -240,8 +240,3 @@ def test_the_card_explains_the_splits() -> None:
         found["Evaluation"]
     )
     assert "optimistic" not in words(found["Evaluation"]) + words(found["Limits"])
-
-
-def test_the_same_facts_give_the_same_card() -> None:
-    assert write_card(make_facts()) == write_card(FACTS)
-    assert dump_yaml({"b": 1, "a": "ä"}) == "b: 1\na: ä\n"

@@ -117,19 +117,6 @@ def test_images_to_browse_are_the_most_informative(most: int) -> None:
     assert [evaluated.filenames[row] for row in chosen.images] == list(BROWSED)[:most]
 
 
-def test_mistakes_and_images_are_read_together(examples_uri: str) -> None:
-    images = {record.filename: record.encoded for record in RECORDS}
-    answers = {name: (0, {number % 3: 0.9}) for number, name in enumerate(sorted(images))}
-    evaluated = evaluate(answers)
-    chosen = choose(evaluated, mistakes=2, images=99)
-    mistakes, browsed = show(evaluated, chosen, examples_uri, "eval")
-    assert len(mistakes) == 2
-    assert len(browsed) == len(images)
-    for image in (*mistakes, *browsed):
-        assert image.picture == make_thumbnail(images[image.filename], side=192)
-        assert image.is_right == (answers[image.filename][1] == {0: 0.9})
-
-
 def test_only_mistakes_have_heat_maps(examples_uri: str) -> None:
     files = {record.filename: record.encoded for record in RECORDS}
     names = sorted(files)
@@ -169,11 +156,6 @@ def invert(canonical: Sequence[bytes]) -> tuple[Any, Any]:
     return seen, 255 - seen
 
 
-def keep(canonical: Sequence[bytes]) -> tuple[Any, Any]:
-    seen = decode_all(canonical)
-    return seen, seen
-
-
 def test_samples_are_the_first_images_of_the_classes_asked_for(examples_uri: str) -> None:
     vocabulary = ["zero", "one", "two"]
     shown = ["two", "zero", "unheard of"]
@@ -187,13 +169,6 @@ def test_samples_are_the_first_images_of_the_classes_asked_for(examples_uri: str
         for seen, augmented in zip(sample.seen, sample.augmented, strict=True):
             pixels = [np.asarray(Image.open(io.BytesIO(shown.jpeg))) for shown in (seen, augmented)]
             np.testing.assert_allclose(255 - pixels[1].astype(int), pixels[0], atol=25)
-
-
-def test_a_class_shows_as_many_as_there_are(examples_uri: str) -> None:
-    vocabulary = ["a", "b", "c"]
-    [sample] = sample_classes(examples_uri, vocabulary, shown=["b"], each=999, preview_images=keep)
-    assert len(sample.seen) == 5
-    assert sample.unchanged
 
 
 def test_examples_without_an_index_of_images_have_no_samples(tmp_path: Path) -> None:

@@ -51,19 +51,13 @@ def sample_classes(
     if not files:
         return ()
     seen, augmented = preview_images(list(itertools.chain.from_iterable(files.values())))
+    pictures = [picture_of(image) for image in seen]
+    changed = pictures if augmented is seen else [picture_of(image) for image in augmented]
     ends = list(itertools.accumulate(map(len, files.values()), initial=0))
     return tuple(
-        _make_sample(
-            label, seen[start:end], augmented[start:end] if augmented is not seen else None
-        )
+        ClassSample(label, tuple(pictures[start:end]), tuple(changed[start:end]))
         for label, (start, end) in zip(files, itertools.pairwise(ends), strict=True)
     )
-
-
-def _make_sample(label: str, seen: Pixels, augmented: Pixels | None) -> ClassSample:
-    pictures = tuple(map(picture_of, seen))
-    changed = pictures if augmented is None else tuple(map(picture_of, augmented))
-    return ClassSample(label, pictures, changed)
 
 
 def _find_images(

@@ -49,7 +49,9 @@ def gather_pictures(
     chosen = choose(evaluated, mistakes=_MISTAKES, images=_IMAGES, shown=shown)
     explain: Explain = functools.partial(explain_images, model) if model else lambda files: {}
     mistakes, images = show(evaluated, chosen, examples_uri, split, explain)
-    left = MOST_BYTES - sum(map(_bytes_of_sample, samples))
+    left = MOST_BYTES
+    for sample in samples:
+        left -= count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
     left -= count_bytes(reject.picture for reject in rejects)
     left -= count_bytes(duplicate.picture for duplicate in duplicates)
     mistakes = keep_within(mistakes, left)
@@ -73,10 +75,6 @@ def keep_within(images: Sequence[PredictedImage], limit: int) -> tuple[Predicted
     totals = itertools.accumulate(count_bytes([image.picture, image.heat_map]) for image in images)
     kept = sum(1 for total in totals if total <= limit)
     return tuple(images[:kept])
-
-
-def _bytes_of_sample(sample: ClassSample) -> int:
-    return count_bytes(sample.seen if sample.unchanged else (*sample.seen, *sample.augmented))
 
 
 def _sample(

@@ -96,11 +96,12 @@ def _read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> li
     if fs.async_impl:
         limit["timeout"] = _BATCH_SECONDS
     contents = dict(zip(full, fs.cat_ranges(list(full.values()), **limit), strict=True))
-    return [_usable(contents.get(path)) for path in paths]
-
-
-def _usable(content: object) -> bytes | None:
-    return content if isinstance(content, bytes) and len(content) <= _MOST_BYTES else None
+    usable = {
+        path: content
+        for path, content in contents.items()
+        if isinstance(content, bytes) and len(content) <= _MOST_BYTES
+    }
+    return [usable.get(path) for path in paths]
 
 
 def _is_below(path: str) -> bool:

@@ -25,7 +25,10 @@ _WIDE_RANGE = 20
 def describe_balance(facts: ReportFacts) -> dict[str, Any]:
     """Describe the splits, draw a figure, and list the rarest classes."""
     balance = facts.balance
-    labels = _sort_labels(balance)
+    # The most frequent first.
+    labels = sorted(
+        facts.classes, key=lambda label: -sum(of.get(label, 0) for of in balance.values())
+    )
     draw_all = _draw_bars if len(labels) <= _BARS else _draw_curves
     return {
         "total": len(labels),
@@ -33,12 +36,6 @@ def describe_balance(facts: ReportFacts) -> dict[str, Any]:
         "drawing": draw_all(balance, labels) if labels else None,
         "rarest": labels[::-1][:_MOST],
     }
-
-
-def _sort_labels(balance: Balance) -> list[str]:
-    """Sort the classes by frequency over all splits, the most frequent first."""
-    labels = sorted({label for counts in balance.values() for label in counts})
-    return sorted(labels, key=lambda label: -sum(c.get(label, 0) for c in balance.values()))
 
 
 def _describe_split(split: str, counts: Mapping[str, int], labels: Sequence[str]) -> dict[str, Any]:
@@ -61,7 +58,10 @@ def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
         for place, (split, counts) in enumerate(balance.items()):
             sizes = [counts.get(label, 0) for label in labels]
             rows = np.arange(len(labels)) - _FILLED / 2 + (place + 0.5) * height
-            axes.barh(rows, sizes, height=0.85 * height, label=split, **_style(place))
+            color, _, _ = SERIES[place % len(SERIES)]
+            # Neighbors differ by more than color: every other one is not filled.
+            style: dict[str, Any] = {"facecolor": BACK if place % 2 else color, "edgecolor": color}
+            axes.barh(rows, sizes, height=0.85 * height, label=split, **style)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         name_rows(axes, labels)
@@ -70,12 +70,6 @@ def _draw_bars(balance: Balance, labels: Sequence[str]) -> Drawing:
     caption = f"Images per class in {', '.join(balance)}, the most frequent class first"
     rows = len(labels) * max(2, len(balance))
     return draw(paint, caption=caption, height=_AROUND + _BAR / _FILLED * rows)
-
-
-def _style(place: int) -> dict[str, Any]:
-    """Distinguish neighboring bars by more than color: every other one is not filled."""
-    color, _, _ = SERIES[place % len(SERIES)]
-    return {"facecolor": BACK if place % 2 else color, "edgecolor": color}
 
 
 def _draw_curves(balance: Balance, labels: Sequence[str]) -> Drawing:

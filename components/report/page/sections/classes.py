@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -134,7 +134,7 @@ def describe_images(facts: ReportFacts) -> dict[str, Any]:
         "groups": [
             {
                 "label": label,
-                "images": _sort_images(images),
+                "images": sorted(images, key=_informs),
                 "total": max(len(images), support.get(label, 0)),
             }
             for label, images in sorted(of_class.items())
@@ -142,10 +142,6 @@ def describe_images(facts: ReportFacts) -> dict[str, Any]:
     }
 
 
-def _sort_images(images: Iterable[PredictedImage]) -> list[PredictedImage]:
-    """Sort confident mistakes first, then unsure ones, then unsure and sure right predictions."""
-
-    def key(image: PredictedImage) -> tuple[bool, float]:
-        return image.is_right, image.confidence if image.is_right else -image.confidence
-
-    return sorted(images, key=key)
+def _informs(image: PredictedImage) -> tuple[bool, float]:
+    """Rank confident mistakes first, then unsure ones, then unsure and sure right predictions."""
+    return image.is_right, image.confidence if image.is_right else -image.confidence

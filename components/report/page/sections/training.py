@@ -39,7 +39,9 @@ def describe_training(facts: ReportFacts) -> dict[str, Any]:
     waits = facts.waits
     kept = facts.kept_epoch
     series = _find_series(history)
-    columns = _list_phases(history) | _list_columns(series, epochs)
+    phases = history.get(PHASE, ())
+    columns = {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
+    columns |= _list_columns(series, epochs)
     return {
         "epochs": epochs,
         "best": kept and (kept.epoch, _NAMES[kept.metric].lower(), kept.value),
@@ -113,12 +115,6 @@ def _write(metric: str, value: float) -> str:
     if metric == RATE:
         return f"{value:,.0f}" if math.isfinite(value) else "–"
     return f"{value:.3g}" if metric == LEARNING_RATE else number(value)
-
-
-def _list_phases(history: History) -> dict[str, list[str]]:
-    """Return title and cells of the phases, if there are several."""
-    phases = history.get(PHASE, ())
-    return {"Phase": [f"{phase:.0f}" for phase in phases]} if len(set(phases)) > 1 else {}
 
 
 def _list_columns(
