@@ -1,24 +1,13 @@
-"""Reads what a run evaluated, and pairs the images of two runs by content, whatever their names."""
+"""Pairs the images that two runs evaluated, by content: files may have been renamed or moved."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from components.contract.errors import StorageError
-from components.contract.example import ENCODED, FILENAME, SHA256
 from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
-from components.evaluation.prediction_file import read_predictions
-from components.evaluation.slices import decode_text
-from components.images.picture import Picture
-from components.images.thumbnails import make_thumbnail
-from components.records.record_reader import read_features
-from components.records.shard_files import list_shards
-
-_NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,41 +30,6 @@ class Evaluation:
     def labels(self) -> tuple[str, ...]:
         """The true label of each image."""
         return self.evaluated.slices["class"]
-
-
-def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evaluation:
-    """Read the predictions of a run, and the digest of each image from its examples.
-
-    Raises:
-        OSError: a file cannot be read.
-        StorageError: the files are damaged, or do not belong together.
-    """
-    evaluated = read_predictions(evaluation_uri)
-    keys: dict[str, str] = {}
-    for path in list_shards(examples_uri, split):
-        for features in read_features(path, (_NAME, _KEY)):
-            keys[_decode(features[_NAME])] = _decode(features[_KEY])
-    if missing := [name for name in evaluated.filenames if name not in keys]:
-        raise StorageError(f"{examples_uri} does not hold {missing[0]!r}, which was evaluated.")
-    digests = tuple(keys[name] for name in evaluated.filenames)
-    return Evaluation(evaluated, digests, examples_uri, split)
-
-
-def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:
-    """Make thumbnails of some images of an evaluation."""
-    wanted = frozenset(filenames)
-    pictures: dict[str, Picture | None] = {}
-    for path in list_shards(evaluation.examples, evaluation.split):
-        for features in read_features(path, (_NAME, _IMAGE)):
-            if len(pictures) == len(wanted):
-                return pictures
-            if (name := _decode(features[_NAME])) in wanted:
-                pictures[name] = make_thumbnail(bytes(features[_IMAGE]))
-    return pictures
-
-
-def _decode(value: memoryview) -> str:
-    return decode_text(bytes(value))
 
 
 @dataclass(frozen=True)
