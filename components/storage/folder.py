@@ -139,6 +139,8 @@ def list_folders(folder: str) -> list[str]:
                 return sorted(entry.name for entry in os.scandir(root) if _leads_to_folder(entry))
             entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
+            if os.path.islink(root):
+                raise
             return []
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
