@@ -102,7 +102,8 @@ class Executor(executor.Executor):
         writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
         self._write(shards, writer)
         if index is None:
-            index = describe_shards(transformed.uri, shards, _read_labels(graph_uri))
+            labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
+            index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
         write_index(transformed.uri, index["splits"], labels=index["labels"])
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
@@ -125,12 +126,6 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
         return read_index(examples_uri)
     except FileNotFoundError:
         return None
-
-
-def _read_labels(graph_uri: str) -> list[str]:
-    """Return the label of each label id."""
-    vocabulary = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
-    return [label.decode() for label in vocabulary]
 
 
 def describe_shards(

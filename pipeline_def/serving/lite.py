@@ -26,7 +26,6 @@ from pipeline_def.serving.signatures import Classifier
 
 _MODEL, _IMAGES = "model", "images.npy"
 _ERROR = re.compile(r"\berror: |^LLVM ERROR")
-_FORM = ("size", "fit", "margin", "storage", "quality", "chroma")
 
 
 def export_lite(
@@ -69,9 +68,9 @@ def export_lite(
         np.save(os.path.join(work, _IMAGES), np.stack(list(images)))
         reasons = {kind: _convert(kind, work, directory) for kind in kinds}
     failed = {kind: reason for kind, reason in reasons.items() if reason}
-    form = {name: to_dict(config)[name] for name in _FORM}
-    manifest = {"form": form, "labels": list(labels), "kinds": list(kinds), "failed": failed}
-    _write("".join(f"{label}\n" for label in labels).encode(), directory, LABELS_FILE)
+    form, texts = to_dict(config), list(labels)
+    manifest = {"form": form, "labels": texts, "kinds": list(kinds), "failed": failed}
+    _write("".join(f"{text}\n" for text in texts).encode(), directory, LABELS_FILE)
     _write(json.dumps(manifest, indent=1).encode(), directory, MANIFEST_FILE)
 
 

@@ -19,18 +19,10 @@ class TransformGraph:
         self._output = tft.TFTransformOutput(uri)
         self.labels: list[bytes] = self._output.vocabulary_by_name(LABEL_VOCABULARY)
         """Text of each label id."""
-
-    @property
-    def transformed_spec(self) -> dict[str, Any]:
+        self.transformed_spec: dict[str, Any] = self._output.transformed_feature_spec()
         """Feature spec of transformed examples."""
-        spec: dict[str, Any] = self._output.transformed_feature_spec()
-        return spec
-
-    @property
-    def raw_spec(self) -> dict[str, Any]:
+        self.raw_spec: dict[str, Any] = self._output.raw_feature_spec()
         """Feature spec of raw examples."""
-        spec: dict[str, Any] = self._output.raw_feature_spec()
-        return spec
 
     def load(self) -> tuple[Callable[..., Any], dict[str, Any]]:
         """Return the graph as a function, and the objects to save with its callers."""
