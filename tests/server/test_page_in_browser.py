@@ -88,6 +88,7 @@ def check_silence(page: Page, address: str, allowed: Sequence[str] = ()) -> None
             assert event["request"]["url"].startswith((address, "data:", "blob:"))
 
 
+SWITCH_SHOWN = "!document.querySelector('#switch').hidden"
 HEAT_SHOWN = "!document.querySelector('#heat').hidden"
 
 
@@ -96,7 +97,7 @@ def test_a_dropped_picture_gets_labels_and_a_heat_map(place: tuple[Page, str], w
     page, address = place
     page.visit(address, width=width)
     drop(page, "a photo.png", png(180, 50, 25))
-    wait(page, HEAT_SHOWN)
+    wait(page, SWITCH_SHOWN)
     assert page.evaluate("document.activeElement.textContent") == "red"
     shown = page.evaluate(
         "[...document.querySelectorAll('.bars li:not([hidden])')].map(b => b.innerText)"
@@ -108,6 +109,9 @@ def test_a_dropped_picture_gets_labels_and_a_heat_map(place: tuple[Page, str], w
     assert shown[3].endswith("under 0.1%")
     page.evaluate("document.querySelector('#more').click()")
     assert page.evaluate("document.querySelectorAll('.bars li:not([hidden])').length") == 6
+    assert page.evaluate("document.querySelector('#heat').hidden"), "nobody has asked for it"
+    page.evaluate("document.querySelector('#shown').click()")
+    wait(page, HEAT_SHOWN)
     opaque = page.evaluate(
         "(() => { const c = document.querySelector('#heat'); const d = c.getContext('2d')"
         ".getImageData(0, 0, 32, 32).data; return [d[0], d[4 * 31]] })()"
@@ -130,6 +134,8 @@ def test_by_keyboard_alone(place: tuple[Page, str]) -> None:
     wait(page, "document.querySelector('#video').videoWidth > 0")
     assert page.evaluate("document.activeElement.id") == "take"
     press(page, "Enter")
+    wait(page, SWITCH_SHOWN)
+    page.evaluate("document.querySelector('#shown').click()")
     wait(page, HEAT_SHOWN)
     assert "camera.png" in page.evaluate("document.querySelector('#caption').textContent")
     assert page.evaluate("document.querySelector('#video').srcObject") is None

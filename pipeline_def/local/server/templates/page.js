@@ -6,6 +6,8 @@ const settings = fetch("/settings.json").then(answer => answer.json());
 // Number of the latest picture; responses for earlier ones are dropped.
 let turn = 0;
 let shownUrl = null;
+let shownFile = null;
+let explainedFile = null;
 
 async function readAnswer(answer) {
   const said = await answer.json().catch(() => ({}));
@@ -51,35 +53,42 @@ async function show(file) {
     return;
   }
   say(`Classifying ${file.name} …`);
+  showPicture(file);
   try {
     const began = performance.now();
     const [signatures, row] = await Promise.all([describeModel(), ask(file, "serving_default")]);
     if (mine !== turn) return;
     const seconds = (performance.now() - began) / 1000;
-    showPicture(file);
     showLabels(row);
     find("time").textContent = `Classified in ${seconds.toFixed(2)} s.`;
-    find("result").hidden = false;
+    find("switch").hidden = !signatures.explain;
     say("");
     find("answer").focus();
-    if (!signatures.explain) return;
-    say("Computing the heat map …");
-    const why = await ask(file, "explain");
-    if (mine === turn) { showHeat(why, file.name); say(""); }
   } catch (error) {
-    if (mine === turn) say(error instanceof TypeError ? "The server cannot be reached." : error.message, true);
+    if (mine !== turn) return;
+    find("result").hidden = true;
+    fail(error);
   }
+}
+
+function fail(error) {
+  say(error instanceof TypeError ? "The server cannot be reached." : error.message, true);
 }
 
 function showPicture(file) {
   if (shownUrl) URL.revokeObjectURL(shownUrl);
+  shownFile = file;
+  find("answer").textContent = find("time").textContent = "";
+  find("bars").replaceChildren();
+  find("shown").checked = false;
   shownUrl = URL.createObjectURL(file);
   const picture = find("picture");
   picture.className = "";
   picture.alt = `The picture, ${file.name}`;
   picture.src = shownUrl;
   find("caption").textContent = file.name;
-  for (const id of ["heat", "switch", "legend"]) find(id).hidden = true;
+  for (const id of ["heat", "switch", "legend", "more"]) find(id).hidden = true;
+  find("result").hidden = false;
 }
 
 function showLabels({ label, labels, probabilities }) {
@@ -127,11 +136,24 @@ function showHeat({ label, heat_map: rows, seen_bytes: seen }, name) {
   picture.alt = `${name}, as the model sees it`;
   find("caption").textContent = `${name}, as the model sees it: ${rows[0].length} by ${rows.length} pixels. ` +
     `Bright areas contributed most to ${label}.`;
-  find("switch").hidden = false;
-  toggle();
 }
 
-function toggle() {
+// The heat map takes several runs of the network, so it is computed on request.
+async function toggle() {
+  const mine = turn;
+  if (find("shown").checked && explainedFile !== shownFile) {
+    say("Computing the heat map …");
+    try {
+      const why = await ask(shownFile, "explain");
+      if (mine !== turn) return;
+      showHeat(why, shownFile.name);
+      explainedFile = shownFile;
+      say("");
+    } catch (error) {
+      if (mine === turn) fail(error);
+      return;
+    }
+  }
   for (const id of ["heat", "legend"]) find(id).hidden = !find("shown").checked;
 }
 
