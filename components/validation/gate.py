@@ -46,12 +46,11 @@ def AnomalyGate(
     The statistics are added to a folder, so that the next run can be compared with them.
 
     Example:
-        >>> from components import AnomalyGate, ImageExampleGen, statistics_options
-        >>> from tfx.components import ExampleValidator, SchemaGen, StatisticsGen
+        >>> from components import AnomalyGate, ImageExampleGen, ImageStatisticsGen
+        >>> from tfx.components import ExampleValidator, SchemaGen
         >>> example_gen = ImageExampleGen(folder="photos")
-        >>> statistics = StatisticsGen(
-        ...     examples=example_gen.outputs["examples"], stats_options=statistics_options()
-        ... ).outputs["statistics"]
+        >>> statistics_gen = ImageStatisticsGen(examples=example_gen.outputs["examples"])
+        >>> statistics = statistics_gen.outputs["statistics"]
         >>> schema = SchemaGen(statistics=statistics).outputs["schema"]
         >>> validator = ExampleValidator(statistics=statistics, schema=schema)
         >>> gate = AnomalyGate(anomalies=validator.outputs["anomalies"], statistics=statistics)
