@@ -31,8 +31,8 @@ class IngestConfig(FileOptions):
     and label, and optionally split and group. Unset: folder names are the labels."""
 
     layout: LayoutOption = "auto"
-    """auto: the folders in `data` are splits if all are named like train, val or test_set and one
-    is train; labels if nothing suggests splits; else the run stops. label, split: they are that."""
+    """What the folders in `data` are: label, split, or auto: splits if all are named like train,
+    val or test_set and one is train, labels if nothing suggests splits; otherwise the run stops."""
 
     exclude: list[Text] = field(default_factory=list)
     """Folders and files of `data` to leave out, such as [docs, '*.txt']; * matches slashes, too."""
