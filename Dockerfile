@@ -49,7 +49,7 @@ WORKDIR /app
 COPY components/ components/
 COPY pipeline_def/ pipeline_def/
 # uv.lock: the digest of a step's code covers the versions of the libraries that it uses.
-COPY kfp_runner.py local_runner.py uv.lock ./
+COPY kfp_runner.py local_runner.py pyproject.toml uv.lock ./
 # The modes of the sources are those of whoever checked them out. Byte code of packages: of all that
 # our code imports.
 RUN chmod -R u=rwX,go=rX . && python -m compileall -q --invalidation-mode unchecked-hash . \

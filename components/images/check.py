@@ -77,6 +77,8 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Transcode an image, and check the result with the decoder that will read it."""
+    # Pillow turns a TIFF as it loads it, and forgets its orientation.
+    image.load()
     seen = as_seen(image, orientation=find_orientation(data, image))
     stored = store(seen, image, config)
     decoded = _decode_with_tensorflow(stored.encoded, None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import fnmatch
 import hashlib
+import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -23,7 +25,14 @@ from components.ingest.folder_layout import (
 from components.ingest.manifest import FORMATS, read_manifest
 from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits, fill_splits
-from components.storage.folder import MISSING, Found, explain_ignored, find_files, is_file
+from components.storage.folder import (
+    LINK_AGAIN,
+    MISSING,
+    Found,
+    explain_ignored,
+    find_files,
+    is_file,
+)
 
 _EXCLUDED = "excluded"
 
@@ -154,6 +163,13 @@ def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _La
     visible = [entry for entry in found if entry.path not in skipped]
     splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
     depth = 1 if splits else 0
+    for entry in found:
+        is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
+        if is_label and entry.problem == LINK_AGAIN:
+            raise DataError(
+                f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
+                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
+            )
     files: list[ImageFile] = []
     empty = collections.Counter[str]()
     for path, _, size, version, checksum in visible:

@@ -27,7 +27,9 @@ MISSING = "missing"
 
 _IRREGULAR = "not a regular file"
 _LINK_UP = "a link to a folder above the images"
-_LINK_AGAIN = "a link to a folder that is listed already"
+LINK_AGAIN = "a link to a folder that is listed already"
+"""Why a link is skipped: below a folder at the top, each folder is read once."""
+
 _LEFT_BY_SYSTEMS = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
 
 
@@ -278,7 +280,7 @@ def _find_below(root: str, name: str, above: Set[tuple[int, int]]) -> Iterator[F
         if not stat.S_ISDIR(status.st_mode):
             yield _describe_file(path, status)
         elif (folder := _identify(status)) in above or folder in read:
-            yield Found(path, _LINK_UP if folder in above else _LINK_AGAIN, 0, "", "")
+            yield Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", "")
         else:
             read.add(folder)
             for child, is_link in _list_folder(f"{root}/{path}"):

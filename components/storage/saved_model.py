@@ -9,9 +9,16 @@ import logging
 import os
 from collections.abc import Iterator
 
+from components.contract.errors import DataError
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
-from components.storage.folder import find_files, is_file, list_folders, read_bytes
+from components.storage.folder import (
+    explaining_errors,
+    find_files,
+    is_file,
+    list_folders,
+    read_bytes,
+)
 
 GRAPH = "saved_model.pb"
 WEIGHTS = os.path.join("variables", "variables.index")
@@ -59,7 +66,10 @@ def find_damage(version: str) -> str:
 
     Models that were not pushed by Pusher have no record of their files: only missing weights count.
     """
-    found = {file.path: file for file in find_files(version)}
+    try:
+        found = {file.path: file for file in find_files(version)}
+    except DataError:
+        return "the folder is missing"
     if GRAPH not in found:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
@@ -83,7 +93,7 @@ def find_damage(version: str) -> str:
 @functools.cache
 def _digest_file(path: str, version: str) -> str:
     """Digest a file once for each version of it."""
-    with open(path, "rb") as file:
+    with explaining_errors("read", path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -96,6 +106,8 @@ def model_digest(saved_model: str) -> str:
     digest = hashlib.sha256()
     identity = os.path.join(saved_model, IDENTITY)
     graph = identity if is_file(identity) else os.path.join(saved_model, GRAPH)
-    for path in (graph, os.path.join(saved_model, WEIGHTS)):
+    weights = os.path.join(saved_model, WEIGHTS)
+    # A model that was not trained here may have its weights in the graph.
+    for path in (graph, weights) if is_file(weights) else (graph,):
         digest.update(read_bytes(path))
     return digest.hexdigest()

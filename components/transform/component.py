@@ -74,6 +74,7 @@ class ImageTransform(component.Transform):
 
 def _find_shrinking(examples: types.BaseChannel) -> dict[str, Any]:
     """Return how the ImageExampleGen that writes `examples` shrinks them."""
-    producer = getattr(examples, "producer_component", None)
-    config = json.loads(getattr(producer, "exec_properties", {}).get("config") or "{}")
+    properties = getattr(getattr(examples, "producer_component", None), "exec_properties", {})
+    # Other components may have a `config` of their own.
+    config = json.loads(properties["config"]) if "listings" in properties else {}
     return {name: config[name] for name in ("shrink", "quality") if config.get("shrink")}

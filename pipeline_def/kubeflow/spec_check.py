@@ -63,7 +63,11 @@ def check_name(name: str) -> None:
 def find_problems(documents: list[Any], target: Target) -> list[str]:
     """Return a sentence for everything that `target` would refuse."""
     first, *others = documents or [None]
-    if not isinstance(first, dict) or len(others) > 1 or any({*o} != {"platforms"} for o in others):
+    if (
+        not isinstance(first, dict)
+        or len(others) > 1
+        or any(not isinstance(o, dict) or {*o} != {"platforms"} for o in others)
+    ):
         return [
             "The file must contain a specification, and may have a document `platforms` after it."
         ]

@@ -27,6 +27,7 @@ from pipeline_def.local.output.repair import check_metadata, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.runs.selection import list_evaluated
 from pipeline_def.startup import seconds_since_start
 from pipeline_def.steps import EXAMPLE_VALIDATOR, REPORT, SCHEMA_GEN
 
@@ -63,7 +64,7 @@ def run(arguments: list[str]) -> int:
         dataclasses.replace(summary, pushed_model=pushed),
         summary_file=layout.summary,
         output=output.url or config.output,
-        runs=len(read_records(config.output)),
+        evaluated=list_evaluated(read_records(config.output)),
         seconds=seconds_since_start(),
     )
     return 0

@@ -82,7 +82,7 @@ def _run_recorded(
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
         for former in adopt_moved(layout):
-            display.say(f"The results made in {former} are used from {layout.output}.")
+            display.say(f"The results made in {former} are now read from {layout.output}.")
         unusable = find_unusable(layout.pushed)
         for version, reason in unusable.items():
             display.say(f"The pushed model {version} is not used: {reason}.")

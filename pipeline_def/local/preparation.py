@@ -125,8 +125,8 @@ def _check_task(
             f"{layout.pushed}, which knows {_name_some(known)}: choose another --output, or "
             "replace the model with --new_task."
         )
-    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: it counts "
-    return [("Note", f"{text}as wrong about their images in the comparison")]
+    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: its "
+    return [("Note", f"{text}predictions for those images count as wrong in the comparison")]
 
 
 def _name_some(labels: Collection[str]) -> str:

@@ -100,12 +100,13 @@ def _find_run(output: str, version: str) -> SelectedRun | None:
 
 def find_labels(output: str) -> tuple[str, frozenset[str]]:
     """Return the version in use and its labels; none if there is no version or no record of it."""
-    versions = list_versions(Layout(output).pushed)
-    run = _find_run(output, versions[-1]) if versions else None
+    newest = next(whole_versions(Layout(output).pushed), None)
+    version = os.path.basename(newest or "")
+    run = _find_run(output, version) if newest else None
     if run is None:
         return "", frozenset()
     try:
         labels = read_index(run.find_artifact(EXAMPLE_GEN.id, "examples"))["labels"]
     except (UserError, OSError, ValueError, LookupError):
-        return versions[-1], frozenset()
-    return versions[-1], frozenset(label for counts in labels.values() for label in counts)
+        return version, frozenset()
+    return version, frozenset(label for counts in labels.values() for label in counts)

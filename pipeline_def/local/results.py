@@ -15,6 +15,7 @@ from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMA
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
 from components.storage.retry import count_retries
+from components.storage.saved_model import whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
 from pipeline_def.steps import (
@@ -116,6 +117,8 @@ class Summary:
     looked_at: list[str]
     """All checks, with or without findings."""
     pushed_model: str | None
+    model_in_use: str | None
+    """The newest pushed version, of this run or an earlier one."""
     store_retries: dict[str, int]
     """Retried requests to stores, by cause."""
     nodes: dict[str, dict[str, Any]]
@@ -143,6 +146,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     index = outputs[EXAMPLE_GEN.id]["examples"].read_json(INDEX_FILE)
     report = outputs[REPORT.id]["metrics"].read_json(METRICS_FILE)
     counted = ("rejected", "skipped", "duplicates", "label_conflicts", "in_several_splits")
+    in_use = next(whole_versions(layout.pushed), None)
     return Summary(
         examples=record.data.examples,
         **{name: ingest[name] for name in counted},
@@ -161,22 +165,26 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         findings=report["examination"]["findings"],
         looked_at=report["examination"]["looked_at"],
         pushed_model=record.pushed.destination if record.pushed else None,
+        model_in_use=in_use,
         store_retries=count_retries(),
         nodes={
             name: {"seconds": step.seconds, "cached": step.state == "cached"}
             for name, step in record.steps.items()
         },
-        paths=_list_paths(outputs, layout, record),
+        paths=_list_paths(outputs, layout, record, in_use=in_use),
     )
 
 
 def _list_paths(
-    outputs: Mapping[str, Mapping[str, Output]], layout: Layout, record: RunRecord
+    outputs: Mapping[str, Mapping[str, Output]],
+    layout: Layout,
+    record: RunRecord,
+    *,
+    in_use: str | None,
 ) -> dict[str, str]:
     rejects = outputs[EXAMPLE_GEN.id]["rejects"].uri
-    is_refused = record.baseline is not None and not record.blessed
     return {
-        "report": layout.refused_report if is_refused else layout.report,
+        "report": layout.refused_report if in_use and not record.blessed else layout.report,
         "metrics": os.path.join(outputs[REPORT.id]["metrics"].uri, METRICS_FILE),
         "training_logs": outputs[TRAINER.id]["model_run"].uri,
         "evaluation": outputs[EVALUATOR.id]["evaluation"].uri,

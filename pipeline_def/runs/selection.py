@@ -110,10 +110,14 @@ def _select_in(folder: str) -> SelectedRun:
         if os.path.dirname(Layout(above).record(record.id)) == folder:
             return SelectedRun(record, above, number)
     records = read_runs(folder)
-    evaluated = [number for number, run in enumerate(records, 1) if _is_evaluated(run)]
-    number = evaluated[-1] if evaluated else len(records)
+    number = (list_evaluated(records) or [len(records)])[-1]
     return SelectedRun(records[number - 1], folder, number)
 
 
-def _is_evaluated(run: RunRecord) -> bool:
-    return EVALUATOR.id in run.steps and "evaluation" in run.steps[EVALUATOR.id].outputs
+def list_evaluated(records: Sequence[RunRecord]) -> list[int]:
+    """Return the numbers, from 1 on, of the runs that evaluated a model."""
+    return [
+        number
+        for number, run in enumerate(records, 1)
+        if EVALUATOR.id in run.steps and "evaluation" in run.steps[EVALUATOR.id].outputs
+    ]

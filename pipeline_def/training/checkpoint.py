@@ -204,7 +204,10 @@ def checkpoint_dir(fn_args: Any) -> str:
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
     model = from_dict(TrainerConfig, fn_args.custom_config).model
     key = [*data, config, code_digest(TRAINER.id, model.build_fn), weights_version(model)]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
+    output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]
+    text = json.dumps(key, sort_keys=True).replace(output, '"')
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     # TensorFlow has no file system for these.
     if folder.startswith(SCHEMES):
         _LOGGER.warning("Checkpoints cannot be kept in %s and end with this container.", folder)

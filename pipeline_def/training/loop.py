@@ -82,7 +82,7 @@ class TrainingLoop:
         checkpoints = self._make_checkpoints(checkpoint_dir)
         checkpoints.restore()
         progress = checkpoints.progress
-        if progress.fit_epoch(self._steps):
+        if progress.fit_epoch(self._steps) and not self._is_over(progress):
             _LOGGER.warning(
                 "The number of replicas has changed, so epochs have %d steps now: training resumes "
                 "at about the same image, and its weights will differ.",

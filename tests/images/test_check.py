@@ -114,10 +114,14 @@ def with_exif(content: bytes) -> bytes:
     return encode(picture(1), "JPEG", exif=b"Exif\0\0" + content)
 
 
-def camera(orientation: int, **options: Any) -> bytes:
+def tagged(orientation: int) -> Image.Exif:
     tags = Image.Exif()
     tags[0x0112] = orientation
-    return encode(picture(1), "JPEG", **{"exif": tags, **options})
+    return tags
+
+
+def camera(orientation: int, **options: Any) -> bytes:
+    return encode(picture(1), "JPEG", **{"exif": tagged(orientation), **options})
 
 
 def turned_png(name: str, text: str) -> bytes:
@@ -174,6 +178,11 @@ ODD = {
     "two tags": camera(1, exif=exif(ENTRY, ENTRY.replace(b"\6", b"\1"))),
     "no TIFF header": camera(1, exif=exif(ENTRY).replace(b"*", b"?")),
     "behind more segments than the graph skips": behind(1001 * COMMENT, camera(6)),
+    **{
+        f"{kind} {number}": encode(picture(1), kind, exif=tagged(number))
+        for kind in ("TIFF", "WEBP", "AVIF")
+        for number in (3, 5, 6, 8)
+    },
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.contract.errors import UserError
+from components.contract.errors import DataError, UserError
 from components.ingest.config import IngestConfig
 from components.ingest.labels import check_labels
 from components.ingest.listing import list_images
@@ -62,6 +62,17 @@ def test_each_folder_that_links_lead_to_is_listed_once(tmp_path: Path) -> None:
     reasons = {"cat/a/round": above, "cat/b": again, "dog/all": above, "dog/itself": again}
     reasons |= {"fox/round": above, "up": above}
     assert dict(listing.skipped) == {p: f"a link to a folder {r}" for p, r in reasons.items()}
+
+
+def test_two_labels_of_a_split_cannot_be_one_folder(tmp_path: Path) -> None:
+    outside = touch(tmp_path / "outside", "1.jpg")
+    images = touch(tmp_path / "images", "train/fox/1.jpg", "test/fox/1.jpg", "test/cat/1.jpg")
+    for label in ("cat", "dog"):
+        (images / "train" / label).symlink_to(outside)
+    with pytest.raises(DataError, match=r"train/dog is a link to a folder .* listed already"):
+        list_images(str(images))
+    listing = list_images(str(images), IngestConfig(exclude=["train/dog"]))
+    assert "train/cat/1.jpg" in [file.path for file in listing.files]
 
 
 def test_folders_that_link_to_each_other_have_an_end(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_a_correct_specification_is_accepted(target: Target, edit: Edit) -> None
 DOCUMENTS: list[tuple[list[Any], Target, str]] = [
     ([], "oss", "must contain a specification"),
     ([["a"]], "oss", "must contain a specification"),
+    ([SPEC, 5], "oss", "may have a document `platforms`"),
     ([SPEC, {"platform": {}}], "oss", "may have a document `platforms`"),
     ([SPEC, PLATFORM, PLATFORM], "oss", "may have a document `platforms`"),
     ([SPEC, PLATFORM], "vertex", "Vertex AI reads no platform document"),

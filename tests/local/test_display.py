@@ -50,6 +50,7 @@ SUMMARY = Summary(
     ],
     looked_at=["this", "that"],
     pushed_model="/a folder/" + "long/" * 40,
+    model_in_use="/out/pushed/17",
     store_retries={"HTTP status 429": 1_200, "a timeout": 3},
     nodes={
         "Trainer": {"seconds": 30.2, "cached": False},
@@ -159,10 +160,11 @@ def test_a_long_note_is_cut_and_not_the_time_that_is_left(monkeypatch: pytest.Mo
     assert re.search(r"2 of 9,000 images, \[bold\] very[^\n]*\d:\d\d left", stream.getvalue())
 
 
-def show_summary(summary: Summary, *, runs: int = 2, seconds: float = 1.0) -> None:
-    print_summary(
-        summary, summary_file="/out/summary.json", output="/out", runs=runs, seconds=seconds
-    )
+def show_summary(
+    summary: Summary, *, evaluated: tuple[int, ...] = (1, 3), seconds: float = 1.0
+) -> None:
+    file = "/out/summary.json"
+    print_summary(summary, summary_file=file, output="/out", evaluated=evaluated, seconds=seconds)
 
 
 def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +188,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line[13:] for line in lines if "local_runner.py" in line] == [
         "uv run local_runner.py serve --output /out",
         "uv run local_runner.py predict DIR --output /out",
-        "uv run local_runner.py runs --compare 1 2 --output /out",
+        "uv run local_runner.py runs --compare 1 3 --output /out",
     ]
     assert [" ".join(line.split()) for line in lines[-6:]] == [
         f"Times Trainer 30.2 s 49% {'█' * 14}",
@@ -235,10 +237,11 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
         findings=[],
         headline="Not blessed: nobody can tell.",
         pushed_model=None,
+        model_in_use=None,
         baseline=None,
         rejected=0,
     )
-    show_summary(summary, runs=1)
+    show_summary(summary, evaluated=(3,))
     text = capsys.readouterr().out
     assert "? Not blessed: nobody can tell.\n" in text
     assert "Findings     none in 2 checks" in text

@@ -19,8 +19,8 @@ from components.contract.errors import ConfigurationError, DataError
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
-from pipeline_def.local.output.integrity import drop_incomplete
-from pipeline_def.runs.record import RunRecord, read_records
+from pipeline_def.local.output.integrity import drop_incomplete, note_files
+from pipeline_def.runs.record import Output, RunRecord, Step, read_records
 
 
 @component
@@ -118,7 +118,7 @@ def test_a_moved_output_stays_cached(
     assert again is not None
     assert states(again) == ["cached", "cached"]
     assert again.steps["Produce"].made_by == first.id
-    assert f"results made in {tmp_path} are used from {moved.output}." in capfd.readouterr().out
+    assert f"results made in {tmp_path} are now read from {moved.output}." in capfd.readouterr().out
     made = Path(again.steps["Produce"].outputs["made"].uri)
     assert made.is_relative_to(moved.output)
     cut_file(made)
@@ -146,6 +146,12 @@ def test_what_is_lost_is_made_again(
     last = execute(config)
     assert last is not None
     assert states(last) == ["cached", "cached"]
+
+
+def test_metadata_without_tables_is_filled(config: Config) -> None:
+    Path(config.output).mkdir(exist_ok=True)
+    Path(Layout(config.output).metadata).touch()
+    assert execute(config) is not None
 
 
 def test_files_are_noted_though_a_kill_came_first(config: Config) -> None:
@@ -182,18 +188,27 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
 def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path))
     connection = metadata.sqlite_metadata_connection_config(layout.metadata)
-    for name in ("kept", "gone"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "kept" / "saved_model.pb").touch()
+    names = ("kept", "gone", "damaged")
+    for name in names:
+        (tmp_path / name / "lite").mkdir(parents=True)
+        (tmp_path / name / "lite" / "float.tflite").write_text("a small version")
+        (tmp_path / name / "saved_model.pb").touch()
     pushes = []
-    for name in ("kept", "gone"):
+    for name in names:
         pushed = standard_artifacts.PushedModel()
         pushed.uri = str(tmp_path / name)
         pushed.set_string_custom_property("pushed_destination", str(tmp_path / name))
         pushes.append(pushed)
     with metadata.Metadata(connection) as handle:
         handle.publish_artifacts(pushes)
-    assert drop_incomplete(layout) == [str(tmp_path / "gone")]
+    outputs = {
+        artifact.uri: Output(artifact.uri, "PushedModel", {"pushed_destination": artifact.uri})
+        for artifact in pushes
+    }
+    note_files(layout, Step("done", outputs=outputs))
+    (tmp_path / "gone" / "saved_model.pb").unlink()
+    (tmp_path / "damaged" / "lite" / "float.tflite").write_text("a small")
+    assert drop_incomplete(layout) == [str(tmp_path / "damaged"), str(tmp_path / "gone")]
     assert drop_incomplete(layout) == []
 
 

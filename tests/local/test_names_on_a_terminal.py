@@ -62,7 +62,7 @@ def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -
         pushed_model=f"/out/{NASTY}",
         paths=paths,
     )
-    print_summary(summary, summary_file=f"/{NASTY}", output="/out", runs=1, seconds=1.0)
+    print_summary(summary, summary_file=f"/{NASTY}", output="/out", evaluated=(1,), seconds=1.0)
     assert unprintable(stream.getvalue()) == set()
     assert stream.getvalue().count(SPELT) >= 12
 

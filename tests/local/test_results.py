@@ -138,17 +138,21 @@ def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "blessed", "page"),
+    ("in_use", "blessed", "page"),
     [
-        pytest.param(0.8, True, "report.html", id="it replaces the model in use"),
-        pytest.param(0.8, False, "report-not-blessed.html", id="it does not"),
-        pytest.param(None, False, "report.html", id="no model is in use"),
+        pytest.param(True, True, "report.html", id="it replaces the model in use"),
+        pytest.param(True, False, "report-not-blessed.html", id="it does not"),
+        pytest.param(False, False, "report.html", id="no model is in use"),
     ],
 )
 def test_only_a_blessed_model_replaces_the_report_on_the_one_in_use(
-    recorder: Recorder, tmp_path: Path, baseline: float | None, blessed: bool, page: str
+    recorder: Recorder, tmp_path: Path, in_use: bool, blessed: bool, page: str
 ) -> None:
-    record = record_all(recorder, baseline=baseline, pushed={"pushed": 0})
+    # The model in use may be the candidate itself, which is no baseline.
+    record = record_all(recorder, baseline=None, pushed={"pushed": 0})
     record = dataclasses.replace(record, blessed=blessed)
+    if in_use:
+        (tmp_path / "pushed" / "17").mkdir(parents=True)
+        (tmp_path / "pushed" / "17" / "saved_model.pb").write_text("a graph")
     summary = summarize(record, Layout(str(tmp_path)), [])
     assert summary.paths["report"] == str(tmp_path / page)

@@ -218,6 +218,20 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     assert find_baseline(models, new) == second
 
 
+def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
+    models = tmp_path / "pushed"
+    models.mkdir()
+    (models / "99999999999").symlink_to(tmp_path / "unmounted")
+    by_hand = models / "7"
+    by_hand.mkdir()
+    (by_hand / "saved_model.pb").write_bytes(b"a graph with its weights")
+    missing = {f"{models}/99999999999": "the folder is missing"}
+    assert find_unusable(str(models)) == missing
+    saved_model(tmp_path / "model" / "Format-Serving", weights=b"")
+    pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=None)
+    assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
+
+
 class Killed(BaseException):
     """Ends a push without a word, as a kill does."""
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import multiprocessing
+import shutil
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,6 +16,7 @@ from components.images.check_result import Rejected
 from components.images.options import ImageOptions
 from pipeline_def.local.server.batching import Picture
 from pipeline_def.local.server.conversion import Converter
+from pipeline_def.local.server.rest import RequestError
 
 
 @pytest.fixture
@@ -72,8 +74,35 @@ def test_a_conversion_ends_with_its_request_or_process_and_the_next_one_works(
         assert not process.is_alive()
         [process] = children()
         process.kill()
-        refused = await convert(converter, encode("TIFF"))
-        assert str(refused) == "its decoder failed"
+        process.join()
+        # A process that died between two requests costs neither.
         assert isinstance(await convert(converter, encode("TIFF")), Picture)
+        [process] = children()
+        slow = asyncio.create_task(convert(converter, encode("GIF", 5000)))
+        await asyncio.sleep(0.05)
+        process.kill()
+        # The image is not to blame.
+        with pytest.raises(RequestError, match="lack of memory") as busy:
+            await slow
+        assert busy.value.status == 503
 
     asyncio.run(main())
+
+
+def test_a_folder_that_a_cleaner_removed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cleaned = Converter(ImageOptions(), 1)
+
+    async def main() -> None:
+        for _ in range(2):
+            assert isinstance(await convert(cleaned, encode("TIFF")), Picture)
+            [folder] = tmp_path.iterdir()
+            shutil.rmtree(folder)
+        tmp_path.rmdir()
+        with pytest.raises(RequestError, match="cannot convert"):
+            await convert(cleaned, encode("TIFF"))
+
+    asyncio.run(main())
+    cleaned.close()

@@ -123,6 +123,9 @@ class Graph:
     def transformed_feature_spec(self) -> dict[str, Any]:
         return FEATURE_SPEC
 
+    def raw_feature_spec(self) -> dict[str, Any]:
+        return {}
+
     def vocabulary_by_name(self, _: str) -> list[bytes]:
         return [b"blue", b"green", b"red"]
 
@@ -341,6 +344,12 @@ def test_same_code_configuration_and_data_share_checkpoints(
     same = os.path.basename(checkpoint_dir(arguments_of(config)))
     moved = checkpoint_dir(arguments_of(replace(config, checkpoints="/there")))
     assert moved == f"/there/{same}"
+    outputs = [
+        arguments_of(replace(config, checkpoints=f"/{name}/checkpoints"), train_files=[file])
+        for name, file in (("a", "/a/1"), ("b", "/b/1"), ("b", "/a/1"))
+    ]
+    first, copy, other = (os.path.basename(checkpoint_dir(output)) for output in outputs)
+    assert first == copy != other
     others = [
         arguments_of(replace(config, training=TrainingConfig(learning_rate=1e-4))),
         arguments_of(config, train_files=["other"]),

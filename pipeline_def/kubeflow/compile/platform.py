@@ -59,7 +59,7 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
     for task in sorted(document.tasks):
         step = _step(config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task))))
+            step = step.over(StepConfig(secrets=store_secrets(config, step_of(task))))
         if settings := _kubernetes(step):
             executors[executor_label(task)] = settings
     if not executors:
@@ -67,7 +67,7 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+def store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}

@@ -15,6 +15,7 @@ from components.contract.configuration import from_json, require, to_json
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
+from pipeline_def.kubeflow.compile.platform import store_secrets
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.specification import Target
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
@@ -68,6 +69,7 @@ def add_workers(document: SpecDocument, config: Config, *, target: Target, image
         return
     step = kubeflow.step(TRAINER.id)
     if target == "oss":
+        step = step.over(StepConfig(secrets=store_secrets(config, TRAINER.id)))
         group = WorkerGroup(kubeflow.workers, step.image or image, step)
         _change_interface(document, workers=group)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -30,9 +30,17 @@ _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": 
 
 
 def print_summary(
-    summary: Summary, *, summary_file: str, output: str, runs: int, seconds: float
+    summary: Summary, *, summary_file: str, output: str, evaluated: Sequence[int], seconds: float
 ) -> None:
-    """Print the summary of the last of `runs` runs in `output`, which took `seconds`."""
+    """Print the summary of a run in `output`, which took `seconds`.
+
+    Args:
+        summary: of the run.
+        summary_file: where it is.
+        output: folder or URL of the runs.
+        evaluated: numbers of the runs there that evaluated a model, this one last.
+        seconds: how long the run took.
+    """
     console = Console(highlight=False)
     sign, color = _SIGNS[summary.outcome]
     console.print()
@@ -43,7 +51,7 @@ def print_summary(
     console.print()
     for name, text in _paths(summary, summary_file):
         print_whole(console, name, text)
-    for number, command in enumerate(_list_commands(summary, output, runs)):
+    for number, command in enumerate(_list_commands(summary, output, evaluated)):
         print_whole(console, "" if number else "Next", f"uv run local_runner.py {command}")
     console.print()
     for number, text in enumerate(list_times(summary.nodes, seconds, width=console.width)):
@@ -111,14 +119,15 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
         yield "Copies", paths["duplicates"]
 
 
-def _list_commands(summary: Summary, output: str, runs: int) -> Iterator[str]:
+def _list_commands(summary: Summary, output: str, evaluated: Sequence[int]) -> Iterator[str]:
     """Yield commands that serve, predict and compare."""
     where = f"--output {shlex.quote(_shown(output))}"
-    if summary.pushed_model or summary.baseline:
+    if summary.model_in_use:
         yield f"serve {where}"
         yield f"predict DIR {where}"
-    if runs > 1:
-        yield f"runs --compare {runs - 1} {runs} {where}"
+    if len(evaluated) > 1:
+        before, last = evaluated[-2:]
+        yield f"runs --compare {before} {last} {where}"
 
 
 def _shown(path: str) -> str:

@@ -46,6 +46,9 @@ def adopt_moved(layout: Layout) -> list[str]:
     if not os.path.exists(layout.metadata):
         return []
     with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
+        # A kill may have left a file without tables, which ML Metadata fills.
+        if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'Artifact'").fetchone():
+            return []
         uris = [uri for [uri] in store.execute("SELECT uri FROM Artifact")]
         found = {match[1] for match in map(_URI.fullmatch, uris) if match} - {layout.output}
         for former in found:
@@ -156,6 +159,8 @@ def _read_notes(layout: Layout) -> Iterator[tuple[str, _Files]]:
         for line in file:
             try:
                 note = json.loads(line)
-                yield os.path.join(layout.artifacts, note["artifact"]), dict(note["files"])
+                # Files of a pushed model lie outside of the artifacts.
+                place = os.path.normpath(os.path.join(layout.artifacts, note["artifact"]))
+                yield place, dict(note["files"])
             except (ValueError, TypeError, LookupError):
                 continue

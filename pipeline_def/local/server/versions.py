@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from components.contract.errors import ModelError, StorageError
+from components.contract.errors import ModelError, StorageError, UserError
 from components.storage.artifact_files import on_disk
 from components.storage.mirror import Mirror
 from components.storage.saved_model import whole_versions
@@ -154,7 +154,7 @@ class Versions:
         path, trouble = None, ""
         try:
             path = await self._run(find_newest, self._folder)
-        except StorageError as error:
+        except UserError as error:
             trouble = str(error)
         if trouble and trouble != self._trouble:
             _LOGGER.warning("Cannot look for other versions: %s", trouble)
