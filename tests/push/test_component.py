@@ -225,8 +225,9 @@ def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
     by_hand = models / "7"
     by_hand.mkdir()
     (by_hand / "saved_model.pb").write_bytes(b"a graph with its weights")
-    missing = {f"{models}/99999999999": "the folder is missing"}
-    assert find_unusable(str(models)) == missing
+    unusable = find_unusable(str(models))
+    assert unusable[f"{models}/99999999999"] == "the folder is missing"
+    assert "variables.index" in unusable[f"{models}/7"]
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"")
     pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=None)
     assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
