@@ -32,7 +32,7 @@ MUTANTS = {
         "components/ingest/listing.py",
         "fields = (file.path, file.label,",
         "fields = (",
-        "tests/ingest/test_listing.py::test_fingerprint_changes_with_the_folder",
+        "tests/ingest/test_listing.py::test_a_fingerprint_covers_each_fact_of_a_file",
     ),
     "a record's checksum is not masked": Mutant(
         "components/records/tfrecord.py",
@@ -73,7 +73,7 @@ MUTANTS = {
     ),
     "the cache does not see the code": Mutant(
         "pipeline_def/code_digest.py",
-        "(_ROOT / name).read_bytes()",
+        "(root / name).read_bytes()",
         "b''",
         "tests/test_code_digest.py::test_changed_code_invalidates_its_steps",
     ),

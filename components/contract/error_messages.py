@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import ValidationError
 
 from components.contract.errors import ConfigurationError
+from components.contract.printable import make_printable
 
 LARGEST = 2**31 - 1
 """Largest integer; counters of TensorFlow, Beam and the operating system hold no more."""
@@ -39,12 +40,12 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
     if isinstance(cause, ConfigurationError):
         return str(cause)
     path, expected = find_field(owner, details["loc"])
-    place = ".".join(filter(None, (section, path)))
+    place = make_printable(".".join(filter(None, (section, path))))
     last = str(details["loc"][-1]) if details["loc"] else ""
     if kind == _UNKNOWN:
         fields = get_fields(expected)
         hint = did_you_mean(last, fields) or f" It has {', '.join(fields)}."
-        return f"{place or 'The configuration'} has no field '{last}'.{hint}"
+        return f"{place or 'The configuration'} has no field {quote(last)}.{hint}"
     if kind == "missing":
         return f"{place.rpartition('.')[0] or 'The configuration'} needs a value for '{last}'."
     value = details["input"]

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +143,19 @@ def test_fingerprint_changes_with_the_folder(
     time.sleep(0.02)
     change(tmp_path)
     assert list_images(str(tmp_path)).fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"path": "x"}, {"label": "x"}, {"split": "x"}, {"group": "x"}, {"size": 1}, {"version": "x"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_fingerprint_covers_each_fact_of_a_file(tmp_path: Path, change: dict[str, Any]) -> None:
+    touch(tmp_path, "cat/1.jpg", "dog/1.jpg")
+    listing = list_images(str(tmp_path))
+    first, last = listing.files
+    other = dataclasses.replace(listing, files=(first._replace(**change), last))
+    assert other.fingerprint() != listing.fingerprint()
 
 
 MISTAKES = {
