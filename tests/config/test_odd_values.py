@@ -54,7 +54,7 @@ FIELDS = [
 
 def test_a_line_end_in_a_name_is_escaped() -> None:
     with pytest.raises(ConfigurationError, match=r"ingest has no field '\\n'\."):
-        build("", "ingest", {"\n": None})
+        Config(ingest={"\n": None})  # type: ignore[arg-type]
 
 
 def check_sentence(error: Exception) -> None:
