@@ -23,11 +23,6 @@ _MOST_NAMED = 5
 _OF_THIS_MACHINE = frozenset({"threads", "requests"})
 
 
-def list_versions(pushed: str) -> list[str]:
-    """Return the complete versions of pushed models, newest last, without loading TensorFlow."""
-    return [os.path.basename(path) for path in whole_versions(pushed)][::-1]
-
-
 def _is_model(folder: str) -> bool:
     return GRAPH in list_names(folder)
 
@@ -48,17 +43,18 @@ def find_model(output: str, wanted: str | None) -> str:
         if not _is_model(wanted):
             raise ModelError(f"{wanted} is not a model: it is not a folder with {GRAPH}.")
         return wanted.rstrip("/")
-    for version in whole_versions(pushed):
-        if not wanted or os.path.basename(version) == wanted:
-            return version
-    versions = list_versions(pushed)
+    versions = []
+    for path in whole_versions(pushed):
+        version = os.path.basename(path)
+        if not wanted or version == wanted:
+            return path
+        versions.append(version)
     if not versions:
         raise ModelError(
             f"There is no model in {pushed}: run the pipeline until one is blessed, or set "
             f"--output to the output folder of a run, or --model to a SavedModel."
         )
-    newest = versions[: -_MOST_NAMED - 1 : -1]
-    older = len(versions) - len(newest)
+    newest, older = versions[:_MOST_NAMED], len(versions[_MOST_NAMED:])
     more = f" and {older} older ones" if older else ""
     raise ModelError(
         f"There is no version {wanted} in {pushed}. There are {', '.join(newest)}{more}."
