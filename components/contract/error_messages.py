@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import reprlib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -13,16 +12,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import ValidationError
 
 from components.contract.errors import ConfigurationError
-from components.contract.printable import make_printable
+from components.contract.printable import make_printable, quote
 
 LARGEST = 2**31 - 1
 """Largest integer; counters of TensorFlow, Beam and the operating system hold no more."""
 
 _UNKNOWN = "unexpected_keyword_argument"
 _MOST_SUGGESTIONS = 3
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
 
 
 def explain(error: ValidationError, owner: Any, section: str = "") -> str:
@@ -58,16 +54,6 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
         wanted = str(cause)
     hint = did_you_mean(value, list_choices(expected)) if isinstance(value, str) else ""
     return f"{place} is {quote(value)}: it must be {wanted}.{hint}"
-
-
-def quote(value: Any) -> str:
-    """Quote a value as in YAML or Python, shortened."""
-    if value is None:
-        return "null"
-    try:
-        return _SHORT.repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
 
 
 def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import reprlib
+from typing import Any
 
 ASCII_ERRORS = "plain_or_escaped"
 """Error handler of streams: replaces signs of ours that an encoding lacks, and escapes the rest."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 _PLAIN = {"█": "#", "━": "-", "╸": "-", "╺": "-", "…": "...", "→": "->", "×": "x", "–": "-"}
 _PLAIN |= {"−": "-", "±": "+/-", "✓": "+", "✗": "x"}
@@ -23,6 +28,16 @@ codecs.register_error(ASCII_ERRORS, _replace)
 def make_printable(text: str) -> str:
     """Escape non-printable characters: line ends, control characters, undecodable bytes."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def quote(value: Any) -> str:
+    """Quote a value as in YAML or Python, shortened to 80 characters."""
+    if value is None:
+        return "null"
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def format_duration(seconds: float) -> str:

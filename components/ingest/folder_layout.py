@@ -14,6 +14,7 @@ from typing import Literal
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, is_split_name
+from components.contract.printable import quote
 
 LayoutOption = Literal["auto", "label", "split"]
 
@@ -156,7 +157,7 @@ def explain_one_class(folder: str, label: str, paths: Iterable[str]) -> str:
         label: label of all images.
         paths: paths of all images, relative to the folder; none if a manifest labels them.
     """
-    text = f"{folder} has only one class, {label!r}: a classifier needs at least two"
+    text = f"{folder} has only one class, {quote(label)}: a classifier needs at least two"
     # The folders that all images share, down to the first with several.
     common: list[str] = []
     for names in zip(*(path.split("/")[:-1] for path in paths), strict=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from components.contract.errors import DataError
+from components.contract.printable import quote
 from components.ingest.folder_layout import explain_one_class
 from components.ingest.listing import Listing
 
@@ -24,10 +25,10 @@ def find_look_alikes(listing: Listing) -> list[str]:
         for found in (found for found in alike.values() if len(found) > 1):
             composed = {unicodedata.normalize("NFC", name) for name in found}
             # Two Unicode forms of a name look the same unless they are escaped.
-            show = repr if len(composed) == len(found) else ascii
+            show = quote if len(composed) == len(found) else ascii
             warnings.append(
                 f"{kind} that differ only in case, spaces or Unicode form: "
-                f"{', '.join(map(show, found))}"
+                f"{', '.join(show(name)[:100] for name in found[:5])}"
             )
     return warnings
 
@@ -43,8 +44,8 @@ def check_labels(listing: Listing) -> None:
         # The vocabulary is a text file with one label per line; surrogates are invalid UTF-8.
         if any(character in "\n\r" or "\ud800" <= character <= "\udfff" for character in label):
             raise DataError(
-                f"The label {label!r} is not one line of UTF-8 text: rename its folder, or fix the "
-                f"manifest."
+                f"The label {quote(label)} is not one line of UTF-8 text: rename its folder, or "
+                f"fix the manifest."
             )
     hashed = counts.pop(None, ())
     for split, of_split in counts.items():
@@ -53,6 +54,7 @@ def check_labels(listing: Listing) -> None:
             others = f" and {len(missing) - 1} more" if missing[1:] else ""
             alike = "".join(f" ({text})" for text in find_look_alikes(listing)[:1])
             raise DataError(
-                f"Split {split!r} of {listing.root} has no images of class {missing[0]!r}{others}: "
-                f"add some, or remove the class from every split{alike}."
+                f"Split {quote(split)} of {listing.root} has no images of class "
+                f"{quote(missing[0])}{others}: add some, or remove the class from every "
+                f"split{alike}."
             )

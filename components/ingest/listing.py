@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.example import is_split_name
+from components.contract.printable import quote
 from components.ingest.config import IngestConfig
 from components.ingest.folder_layout import (
     ARCHIVES,
@@ -201,7 +202,7 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
     splits = {name: split_of_name(name) or name for name in sorted(names)}
     if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
         raise DataError(
-            f"The manifest has a split named {wrong[0]!r}: use only letters, digits, - and _."
+            f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
         )
     entries = {entry.path: entry for entry in found if not entry.problem}
     files = []
@@ -212,7 +213,8 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
     if all(file.version == MISSING for file in files):
         raise DataError(
             f"None of the paths in {config.manifest} is a file in {folder}, such as "
-            f"{next(iter(rows), '')!r}: write paths relative to the folder, with / between parts."
+            f"{quote(next(iter(rows), ''))}: write paths relative to the folder, with / "
+            f"between parts."
         )
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
@@ -245,7 +247,8 @@ def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
             other = splits.setdefault(file.group, file.split)
             if other != file.split:
                 raise DataError(
-                    f"Group {file.group!r} is in the splits {other} and {file.split}: all images "
-                    f"of a group belong to one split; {file.path} is one of them."
+                    f"Group {quote(file.group)} is in the splits {quote(other)} and "
+                    f"{quote(file.split)}: all images of a group belong to one split; "
+                    f"{quote(file.path)} is one of them."
                 )
     return [file._replace(split=splits.get(file.group, file.split)) for file in files]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
+from components.contract.printable import quote
 from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]
@@ -50,9 +51,9 @@ def read_manifest(path: str) -> dict[str, Row]:
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
             raise DataError(
-                f"Row {number} of {path} contradicts an earlier row on {name}: {row.label!r} in "
-                f"split {row.split or 'any'}, but earlier {rows[name].label!r} in "
-                f"{rows[name].split or 'any'}."
+                f"Row {number} of {path} contradicts an earlier row on {quote(name)}: "
+                f"{quote(row.label)} in split {quote(row.split or 'any')}, but earlier "
+                f"{quote(rows[name].label)} in {quote(rows[name].split or 'any')}."
             )
     if not rows:
         raise DataError(f"{path} has no rows.")
@@ -95,7 +96,7 @@ def _read_csv(data: bytes) -> Iterator[_Fields]:
             yield from rows
             return
     first = text.partition("\n")[0].strip()
-    raise ValueError(f"its first line must be path,label[,split][,group], but is {first!r}")
+    raise ValueError(f"its first line must be path,label[,split][,group], but is {quote(first)}")
 
 
 def _read_json_lines(data: bytes) -> Iterator[_Fields]:
@@ -103,7 +104,7 @@ def _read_json_lines(data: bytes) -> Iterator[_Fields]:
         if line.strip():
             fields = json.loads(line)
             if not isinstance(fields, dict):
-                raise ValueError(f"{line[:40]!r} is not a JSON object")
+                raise ValueError(f"{quote(line)} is not a JSON object")
             yield fields
 
 

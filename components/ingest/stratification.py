@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TRAIN
+from components.contract.printable import quote
 from components.contract.progress import report_progress
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
@@ -229,6 +230,6 @@ def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
     untrained = sorted(set().union(*found.values()) - found[TRAIN].keys())
     if untrained:
         raise DataError(
-            f"Class {untrained[0]!r} of {root} has no usable image to train on: add images, or "
-            f"remove the class."
+            f"Class {quote(untrained[0])} of {root} has no usable image to train on: add images, "
+            f"or remove the class."
         )

@@ -14,10 +14,10 @@ from components.contract.error_messages import (
     describe,
     did_you_mean,
     find_field,
-    quote,
     strip,
 )
 from components.contract.errors import ConfigurationError
+from components.contract.printable import quote
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import (
     Option,

@@ -14,9 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.contract.error_messages import quote
 from components.contract.errors import ConfigurationError, StorageError
-from components.contract.printable import make_printable
+from components.contract.printable import make_printable, quote
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options

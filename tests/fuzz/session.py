@@ -40,6 +40,8 @@ def fuzz(
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="How long to fuzz.")
     parser.add_argument("--folder", type=Path, help="Folder of the corpus and the findings.")
+    parser.add_argument("--runs", type=int, default=-1, help="Most inputs; -1 for any number.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of libFuzzer; 0 for the clock.")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="fuzz-"))
     corpus, dictionary = folder / "corpus", folder / "words.txt"
@@ -50,6 +52,7 @@ def fuzz(
     limits = [f"-max_total_time={given.seconds}", f"-timeout={SLOWEST}", f"-max_len={longest}"]
     # Allow long inputs from the start, and keep them beside shorter ones.
     limits += ["-len_control=0", "-reduce_inputs=0"]
+    limits += [f"-runs={given.runs}", f"-seed={given.seed}"]
     limits += [f"-rss_limit_mb={_MEMORY_MIB}", f"-dict={dictionary}", f"-artifact_prefix={folder}/"]
 
     def check_or_end(data: bytes) -> None:

@@ -11,22 +11,16 @@ import pytest
 
 from tests.fuzz.mutated_images import run
 
-# Target → seconds, and the least number of inputs. TensorFlow is slow to start.
-_TARGETS = {
-    "configuration": (6, 40),
-    "images": (7, 70),
-    "manifests": (4, 120),
-    "records": (4, 120),
-}
+# Target → inputs, about 5 seconds each. The seed is fixed: new inputs are tried by hand.
+_TARGETS = {"configuration": 5_000, "images": 3_000, "manifests": 8_000, "records": 4_000}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", _TARGETS)
 def test_nothing_ends_in_a_traceback_or_hangs(tmp_path: Path, target: str) -> None:
-    seconds, least = _TARGETS[target]
-    command = [sys.executable, "-m", f"tests.fuzz.{target}", "--seconds", str(seconds)]
+    command = [sys.executable, "-m", f"tests.fuzz.{target}", "--seed=1", "--seconds=60"]
     done = subprocess.run(
-        [*command, "--folder", str(tmp_path)],
+        [*command, f"--runs={_TARGETS[target]}", f"--folder={tmp_path}"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -34,7 +28,8 @@ def test_nothing_ends_in_a_traceback_or_hangs(tmp_path: Path, target: str) -> No
     )
     assert done.returncode == 0, done.stderr[-3_000:]
     [runs] = re.findall(r"Done (\d+) runs", done.stderr)
-    assert int(runs) > least
+    # The least that a slow machine reaches within the minute.
+    assert int(runs) > _TARGETS[target] // 10
 
 
 @pytest.mark.slow
