@@ -32,7 +32,7 @@ _OTHERS = {
     "IngestConfig": "components.ingest.config",
     "ModelConfig": "pipeline_def.config.model",
     "PredictConfig": "components.predict.config",
-    "TrainerConfig": "pipeline_def.config.trainer",
+    "TrainerConfig": "pipeline_def.config.training",
     "TrainingConfig": "pipeline_def.config.training",
     "TransformConfig": "components.transform.config",
     "ValidationConfig": "components.validation.config",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from components.validation.statistics_gen import statistics_options as statistics_options
     from components.validation.validator import ImageValidator as ImageValidator
     from pipeline_def.config.model import ModelConfig as ModelConfig
-    from pipeline_def.config.trainer import TrainerConfig as TrainerConfig
+    from pipeline_def.config.training import TrainerConfig as TrainerConfig
     from pipeline_def.config.training import TrainingConfig as TrainingConfig
     from pipeline_def.training.component import ImageTrainer as ImageTrainer
 

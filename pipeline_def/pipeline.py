@@ -28,7 +28,7 @@ from pipeline_def import steps
 from pipeline_def.code_digest import code_digest, whole_digest
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ExportConfig
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.layout import Layout
 from pipeline_def.training.component import ImageTrainer
 

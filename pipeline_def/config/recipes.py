@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
 from components.transform.config import TransformConfig
-from pipeline_def.config.applications import APPLICATIONS
 from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
 # A rule of thumb, not measured.

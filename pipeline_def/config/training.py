@@ -1,7 +1,8 @@
-"""The sections `training` and `transfer`: how the network is trained or fine-tuned."""
+"""The sections `training` and `transfer`, and all that the Trainer step reads."""
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, Literal
 
 from annotated_types import Gt, Interval
@@ -11,9 +12,14 @@ from components.contract.configuration import (
     Fraction,
     Number,
     Positive,
+    Text,
     configuration,
     require,
 )
+from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
+from pipeline_def.config.input import InputConfig, check_originals
+from pipeline_def.config.model import ExportConfig, ModelConfig
 
 
 @configuration("training")
@@ -171,3 +177,26 @@ class TransferConfig:
             self.head_epochs > 0 or self.unfreeze != "none",
             "transfer.head_epochs is 0 and transfer.unfreeze is none: nothing would be trained.",
         )
+
+
+@configuration()
+class TrainerConfig:
+    """All sections that the Trainer step reads."""
+
+    transform: TransformConfig = field(default_factory=TransformConfig)
+    input: InputConfig = field(default_factory=InputConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    transfer: TransferConfig = field(default_factory=TransferConfig)
+
+    export: ExportConfig = field(default_factory=ExportConfig)
+    """Its `max_drop` is for the Evaluator."""
+
+    checkpoints: Text = ""
+    """Folder, a path or URL, for checkpoints of trainings whose model is not exported yet. Empty:
+    beside the logs of this attempt, where no other attempt finds them."""
+
+    def __post_init__(self) -> None:
+        """Check the sections against each other."""
+        check_originals(self.transform, self.input, self.augmentation)

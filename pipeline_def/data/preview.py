@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from components.contract.configuration import from_dict
 from components.images.canonical import canonicalize, decode
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.augmentation.augment import augment
 from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
 from pipeline_def.data.sampler import TrainingOrder

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from tf_keras import initializers, layers
 
-from pipeline_def.config.applications import Pixels
+from pipeline_def.config.model import Pixels
 
 # Added to the variances of patches of standardized pixels, as in Jordan's code.
 _WHITENING_FLOOR = 5e-4

@@ -23,8 +23,7 @@ from tf_keras import layers
 from components.contract.errors import ConfigurationError, ModelError
 from components.images.canonical import CHANNELS
 from components.storage.folder import reason_of
-from pipeline_def.config.applications import APPLICATIONS, Pixels
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, ModelConfig, Pixels
 from pipeline_def.model.build_fn import build_own
 from pipeline_def.model.layers import Dropout, Standardization
 from pipeline_def.model.own_networks import BATCH_NORM_MOMENTUM, build_cnn, build_resnet9

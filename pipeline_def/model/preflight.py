@@ -11,9 +11,8 @@ import urllib.request
 
 from components.contract.errors import ConfigurationError, ModelError
 from components.contract.machine import available_memory, gib
-from pipeline_def.config.applications import APPLICATIONS, Application
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, Application, ModelConfig
 from pipeline_def.config.training import TrainingConfig
 
 _KERAS_SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"

@@ -10,8 +10,7 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.rules_of_thumb import OWN_NETWORKS
-from pipeline_def.config.applications import APPLICATIONS
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, ModelConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, weighted_layers
 from pipeline_def.model.weights_file import StoredWeights, read_weights

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.contract.errors import ModelError
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
-from pipeline_def.config.applications import APPLICATIONS
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, ModelConfig
 
 if TYPE_CHECKING:
     import numpy as np

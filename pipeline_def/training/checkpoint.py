@@ -21,7 +21,7 @@ import tf_keras
 from components.contract.configuration import from_dict
 from components.storage.object_store import SCHEMES
 from pipeline_def.code_digest import code_digest
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.model.weights_file import weights_version
 from pipeline_def.steps import TRAINER
 from pipeline_def.training.distribution.workers import (

@@ -14,7 +14,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.lookup_driver import LookupDriver
 from components.transform.component import ImageTransform
 from components.transform.config import TransformConfig, read_custom_config
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.training.lookup import look_up
 
 # A name, so that creating a pipeline does not import the training code.

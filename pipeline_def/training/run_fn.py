@@ -21,7 +21,7 @@ import tf_keras
 from components.contract.configuration import from_dict
 from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
 from pipeline_def.config.recipes import resolve
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.model.networks import build_model, precision

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.cache import resolve_cache
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder

@@ -10,8 +10,7 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from tests.config.command import parsed
 
 CHOSEN: dict[str, tuple[int, int, dict[str, Any], str]] = {

@@ -17,7 +17,7 @@ from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data import original_crops
 from pipeline_def.data.original_crops import CropRule, OriginalDecoder, scale_for
 from pipeline_def.data.preview import preview

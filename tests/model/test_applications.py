@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import tf_keras
 
-from pipeline_def.config.applications import APPLICATIONS
-from pipeline_def.config.model import ModelConfig
+from pipeline_def.config.model import APPLICATIONS, ModelConfig
 from pipeline_def.model.parts import Parts
 from tests.model.networks import IMAGES, build, generators
 

@@ -15,8 +15,7 @@ import tf_keras
 from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training import feature_cache
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.training_input import TrainingInput

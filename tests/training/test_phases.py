@@ -26,8 +26,7 @@ from components.transform.config import TransformConfig
 from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig, TransferConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig, TransferConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model

@@ -25,8 +25,7 @@ from components.contract.model_files import (
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.training_input import TrainingInput
 from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder, examples, write_shards
 

@@ -15,8 +15,7 @@ from components.contract.errors import ConfigurationError, WorkerError
 from components.contract.model_files import HISTORY_FILE, INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.trainer import TrainerConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.distribution.workers import (
     is_chief,
     mean_of_workers,

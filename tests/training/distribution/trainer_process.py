@@ -18,7 +18,7 @@ from typing import Any
 
 from components.contract.configuration import to_dict
 from components.contract.errors import UserError
-from pipeline_def.config.trainer import TrainerConfig
+from pipeline_def.config.training import TrainerConfig
 
 RUN_FN = "pipeline_def.training.run_fn.run_fn"
 
