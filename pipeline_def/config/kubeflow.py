@@ -146,21 +146,7 @@ class KubeflowConfig:
     workers: Positive = 1
     """Number of machines that train together, each with the resources of the step Trainer. 1: the
     step's own pod trains, with Kubeflow Pipelines alone. More: the step starts a TFJob, which needs
-    Kubeflow's training-operator in the cluster, or a custom job on Vertex AI."""
-
-    worker_machine: Text = "n1-standard-8"
-    """Machine type of each worker on Vertex AI, whose custom jobs do not choose it by cpu and
-    memory. N1 machines take every GPU that is attached by name, such as NVIDIA_TESLA_T4."""
-
-    worker_account: Text = ""
-    """Service account of the workers on Vertex AI; empty: its default. Elsewhere they use the
-    step's account."""
-
-    project: Text = ""
-    """Google Cloud project of the custom job for several workers; needed on Vertex AI only."""
-
-    region: Text = ""
-    """Region of Vertex AI for this job, such as europe-west4."""
+    Kubeflow's training-operator in the cluster. On Vertex AI use one machine with several GPUs."""
 
     def step(self, name: str) -> StepConfig:
         """Return the resources and settings of step `name`."""

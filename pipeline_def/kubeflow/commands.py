@@ -69,8 +69,7 @@ def compile_(arguments: list[str]) -> int:
     size = config.transform.size
     print(f"The model {config.model.title} takes images of {size} x {size} pixels.")
     if (workers := config.kubeflow.workers) > 1:
-        job = {"oss": "a TFJob", "vertex": "a custom job"}[own.target]
-        print(f"{workers} workers train together in {job}.")
+        print(f"{workers} workers train together in a TFJob.")
     print(f"Written: {own.output}, for {own.target}")
     return 0
 

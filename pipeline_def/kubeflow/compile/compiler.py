@@ -16,16 +16,21 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
-from pipeline_def.kubeflow.compile.platform import add_resources, platform_document
+from pipeline_def.kubeflow.compile.platform import (
+    add_resources,
+    check_workers,
+    platform_document,
+    worker_group,
+)
 from pipeline_def.kubeflow.compile.run_values import add_run_parameters
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
-from pipeline_def.kubeflow.compile.workers import add_workers, check_workers
 from pipeline_def.kubeflow.run_parameters import STORAGE
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
 from pipeline_def.kubeflow.specification import Spec, Target
 from pipeline_def.kubeflow.step_interface import Recipes
+from pipeline_def.steps import TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
 
@@ -69,6 +74,7 @@ def compile_documents(
         add_lookup(document, component)
     add_run_parameters(document, config, recipes)
     _check_steps(document, config)
+    workers = worker_group(config, image)
     for component in pipeline.components:
         replace_commands(
             document,
@@ -76,8 +82,8 @@ def compile_documents(
             recipes=recipes or {},
             direct=target == "vertex",
             beam_args=config.beam_pipeline_args,
+            workers=workers if component.id == TRAINER.id else None,
         )
-    add_workers(document, config, target=target, image=image)
     _name_system_types(document)
     _tidy(document, config)
     add_resources(document, config.kubeflow, target)

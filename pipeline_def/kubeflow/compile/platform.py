@@ -1,15 +1,19 @@
-"""Resources of each step: in the specification, and in the document only for Kubernetes."""
+"""Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
+from components.contract.configuration import require
+from components.contract.errors import ConfigurationError
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
 from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.step_interface import WorkerGroup
+from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
 
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0}
@@ -59,7 +63,7 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
     for task in sorted(document.tasks):
         step = _step(config.kubeflow, task)
         if target == "oss":
-            step = step.over(StepConfig(secrets=store_secrets(config, step_of(task))))
+            step = step.over(StepConfig(secrets=_store_secrets(config, step_of(task))))
         if settings := _kubernetes(step):
             executors[executor_label(task)] = settings
     if not executors:
@@ -67,7 +71,7 @@ def platform_document(document: SpecDocument, config: Config, target: Target) ->
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
 
 
-def store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
+def _store_secrets(config: Config, step: str) -> dict[str, dict[str, str]]:
     """Return the secret of the cluster's own object store, if the step itself opens it."""
     kubeflow = config.kubeflow
     places = {option: operator.attrgetter(option)(config) for option in STEPS[step].opens}
@@ -102,3 +106,44 @@ def _kubernetes(step: StepConfig) -> dict[str, Any]:
         "emptyDirMounts": [{**shm, "sizeLimit": size} for size in (step.shared_memory,) if size],
     }
     return {name: value for name, value in settings.items() if value}
+
+
+def check_workers(config: Config, target: Target) -> None:
+    """Raise ConfigurationError if several workers could not start or reach what they share."""
+    kubeflow, accelerator = config.kubeflow, config.training.accelerator
+    if kubeflow.workers == 1:
+        return
+    require(
+        target == "oss",
+        f"kubeflow.workers is {kubeflow.workers}: several workers need Kubeflow's training "
+        "operator; on Vertex AI use one machine with several GPUs.",
+    )
+    require(
+        accelerator in ("auto", "workers"),
+        f"kubeflow.workers is {kubeflow.workers}, but training.accelerator is {accelerator}, for "
+        "one machine only: leave it at auto.",
+    )
+    _check_shared(kubeflow)
+
+
+def _check_shared(kubeflow: KubeflowConfig) -> None:
+    """Make sure that workers share a folder for checkpoints and can reach artifacts."""
+    root, storage = kubeflow.pipeline_root or "", kubeflow.storage or kubeflow.pipeline_root
+    check_storage(storage, kubeflow.step(TRAINER.id))
+    if str(storage).startswith("gs://") and not root.startswith("gs://"):
+        place = root or "the cluster's own store"
+        raise ConfigurationError(
+            f"kubeflow.workers is {kubeflow.workers}, but artifacts are in "
+            f"{place}, which the workers cannot read: set "
+            "kubeflow.pipeline_root to gs://…, or kubeflow.storage to a folder on a ReadWriteMany "
+            "volume."
+        )
+
+
+def worker_group(config: Config, image: str) -> WorkerGroup | None:
+    """Return the workers that the Trainer step starts; None if it trains by itself."""
+    if config.kubeflow.workers == 1:
+        return None
+    step = config.kubeflow.step(TRAINER.id)
+    settings = step.over(StepConfig(secrets=_store_secrets(config, TRAINER.id)))
+    return WorkerGroup(config.kubeflow.workers, step.image or image, settings)

@@ -15,7 +15,13 @@ from components.contract.configuration import to_json
 from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
 from pipeline_def.kubeflow.run_parameters import RUN_PARAMETERS
 from pipeline_def.kubeflow.specification import Spec
-from pipeline_def.kubeflow.step_interface import COMMAND, RESOLVED_PARAMETER, Recipes, StepInterface
+from pipeline_def.kubeflow.step_interface import (
+    COMMAND,
+    RESOLVED_PARAMETER,
+    Recipes,
+    StepInterface,
+    WorkerGroup,
+)
 from pipeline_def.steps import TRAINER
 
 # Beam runners that work in the step's own process, where the launcher's copies are.
@@ -77,6 +83,7 @@ def replace_commands(
     recipes: Recipes,
     direct: bool,
     beam_args: list[str],
+    workers: WorkerGroup | None,
 ) -> None:
     """Start our entrypoint for `component` and its lookup.
 
@@ -93,6 +100,7 @@ def replace_commands(
         integers=_integers(document, component.id),
         recipes=recipes if component.id == TRAINER.id else {},
         direct=direct or (beam and uses_other_machines(beam_args)),
+        workers=workers,
     )
     _write(document, component.id, executor, ["--", *beam_args] if beam else [])
     if (lookup := lookup_of(component.id)) in document.tasks:

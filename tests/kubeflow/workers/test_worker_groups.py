@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler
-from pipeline_def.kubeflow.compile.workers import check_workers
+from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import Spec, Target
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 
@@ -84,21 +83,6 @@ def test_one_worker_is_the_step_itself(compiled: list[Spec]) -> None:
     assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
 
 
-def test_on_vertex_the_step_starts_a_custom_job() -> None:
-    choices = config(pipeline_root=ROOT, project="p", region="r")
-    [spec] = compiler.compile_documents(choices, target="vertex", image="i")
-    assert interface(spec).executor == "pipeline_def.kubeflow.workers.vertex_trainer.VertexTrainer"
-    assert interface(spec).workers is None
-    source = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"]["custom_config"]
-    custom = json.loads(source["runtimeValue"]["constant"])
-    assert custom["ai_platform_enable_vertex"] is True
-    assert custom["ai_platform_vertex_region"] == "r"
-    pools = custom["ai_platform_training_args"]["job_spec"]["worker_pool_specs"]
-    assert [pool["replica_count"] for pool in pools] == [1, 3]
-    # The run's parameters still find their places.
-    assert custom["training"]["epochs"] == choices.training.epochs
-
-
 SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
 
 
@@ -135,18 +119,15 @@ def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("kubeflow", "accelerator", "target", "message"),
+    ("accelerator", "target", "message"),
     [
-        ({}, "mirrored", "oss", "training.accelerator is mirrored, for one machine only"),
-        ({}, "auto", "vertex", "also needs kubeflow.project and kubeflow.region"),
-        ({"project": "p"}, "workers", "vertex", "also needs kubeflow.region."),
+        ("mirrored", "oss", "training.accelerator is mirrored, for one machine only"),
+        ("auto", "vertex", "on Vertex AI use one machine with several GPUs"),
     ],
 )
-def test_requirements_of_workers(
-    kubeflow: dict[str, Any], accelerator: Any, target: Target, message: str
-) -> None:
+def test_requirements_of_workers(accelerator: Any, target: Target, message: str) -> None:
     choices = dataclasses.replace(
-        config(pipeline_root=ROOT, **kubeflow), training=TrainingConfig(accelerator=accelerator)
+        config(pipeline_root=ROOT), training=TrainingConfig(accelerator=accelerator)
     )
     with pytest.raises(ConfigurationError, match=message):
         check_workers(choices, target)

@@ -1,4 +1,4 @@
-"""The executor of each worker, and the whole step with two workers, one after the other."""
+"""The whole step with two workers, one after the other."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfx.types import standard_artifacts
 
 from components.contract.configuration import to_json
-from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.compile.workers import custom_job
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.kubernetes_api import Cluster
 from pipeline_def.kubeflow.step import entrypoint
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
-from pipeline_def.kubeflow.workers.worker_trainer import WorkerTrainer
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer
 
 RUN_FN = f"{__name__}.train"
@@ -86,23 +83,6 @@ def step_arguments(folder: Path, examples: Path, parameters: dict[str, Any]) -> 
     }
     own = ("--step", "Trainer", "--interface", to_json(interface))
     return [*own, "--executor_input", json.dumps(given)]
-
-
-def test_run_fn_does_not_see_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", tf_config(0))
-    found, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
-    found.uri, found.split_names = str(examples(tmp_path)), '["train"]'
-    graph.uri = str(tmp_path / "graph")
-    model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
-    model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
-    job = custom_job(KubeflowConfig(workers=2), StepConfig(), image="i", name="n")
-    WorkerTrainer().Do(
-        {"examples": [found], "transform_graph": [graph]},
-        {"model": [model], "model_run": [run]},
-        properties(epochs=3, **job),
-    )
-    facts = json.loads((tmp_path / "model/Format-Serving/facts").read_text())
-    assert facts["config"] == {"epochs": 3}
 
 
 def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
