@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import hashlib
 import statistics
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from components.contract.errors import DataError
+from components.contract.example import TRAIN
 from components.images.check import estimate_stored, open_image
 from components.images.check_result import Category, Rejected, usable
 from components.ingest.config import IngestConfig
@@ -64,6 +66,41 @@ class Trial:
     """Bytes that ingest would write per byte of the files."""
     images_per_second: float
     """Images per second that one thread reads and checks."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Files whose content is in several of the splits that folders or a manifest give."""
+
+    pairs: tuple[tuple[ImageFile, ImageFile], ...]
+    """A file, and the first one with its content, which is in another split."""
+    compared: int
+    """Number of files of equal sizes that were compared."""
+    alike: int
+    """Number of files whose size occurs in several splits."""
+
+
+def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
+    """Compare files of equal size in different given splits, for about `seconds`."""
+    by_size: dict[int, list[ImageFile]] = {}
+    for file in listing.files:
+        if file.split is not None:
+            by_size.setdefault(file.size, []).append(file)
+    groups = [files for files in by_size.values() if len({file.split for file in files}) > 1]
+    # Name the image of train as the original.
+    alike = [file for files in groups for file in sorted(files, key=lambda one: one.split != TRAIN)]
+    first: dict[bytes, ImageFile] = {}
+    pairs = []
+    started, compared = time.monotonic(), 0
+    for file, content in read_files(listing.root, alike, config):
+        compared += 1
+        if isinstance(content, bytes):
+            other = first.setdefault(hashlib.sha256(content).digest(), file)
+            if other.split != file.split:
+                pairs.append((file, other))
+        if time.monotonic() - started > seconds:
+            break
+    return Copies(tuple(sorted(pairs)), compared, len(alike))
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.contract.example import TRAIN, sort_splits
+from components.contract.errors import DataError
+from components.contract.example import EVAL, TEST, TRAIN, sort_splits
+from components.evaluation.config import EvaluationConfig
 from components.ingest.labels import check_labels, find_look_alikes
 from components.ingest.listing import Listing
 from components.ingest.stratification import check_splits
@@ -24,6 +27,9 @@ _LAYOUTS = {
     "manifest": "labels and splits are from the manifest",
 }
 _MOST_LABELS = 10
+
+# Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
+_Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,29 @@ def look(listing: Listing, config: Config) -> FirstLook:
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
     check_splits(listing, config.ingest)
+    _check_judgeable(listing, config.evaluation)
     images = listing.expected(TRAIN)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(config.model)
     check_memory(config, images=images)
     return FirstLook(survey, config, recipe)
+
+
+def _check_judgeable(listing: Listing, config: EvaluationConfig) -> None:
+    """Raise `DataError` if no model can be blessed, however good, with so few images."""
+    evaluated = listing.expected(TEST) or listing.expected(EVAL)
+    others = len({file.label for file in listing.files}) - 1
+    # Wilson's interval of n right answers out of n starts at n / (n + Z²), and must lie above 1 /
+    # labels, the accuracy of guessing among balanced labels.
+    needed = math.floor(_Z**2 / others) + 1
+    # The hash may put one image more into the split.
+    if config.decide_by == "interval" and evaluated + 1 < needed:
+        raise DataError(
+            f"{listing.root} leaves about {evaluated:,} images to evaluate the model on, but even "
+            f"if it is always right, {needed:,} are needed to show that it is better than "
+            f"guessing: add images, or accept any measured accuracy with "
+            f"--evaluation.decide_by value."
+        )
 
 
 def describe(listing: Listing, *, examples: int = 0) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from components.ingest.ingest_report import check_usable
 from components.ingest.listing import Listing, list_source
 from components.ingest.shard_plan import plan_shards
 from components.ingest.splits import MIN_SPLIT_IMAGES
-from components.ingest.survey import Survey, Trial, try_images
+from components.ingest.survey import Copies, Survey, Trial, find_copies, try_images
 from pipeline_def.config.config import Config
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.first_look import FirstLook, describe, look
@@ -55,7 +55,8 @@ def inspect(config: Config) -> None:
         print_row(console, name, text)
     for advice in _advice(listing, survey, config):
         print_row(console, "Advice", advice)
-    for warning in _warnings(listing, survey, trial, config):
+    copies = find_copies(listing, config.ingest, seconds=_SECONDS)
+    for warning in (*_copy_warnings(copies), *_warnings(listing, survey, trial, config)):
         print_row(console, "Warning", warning, style="yellow")
     if trial.decoded == len(listing.files):
         check_usable([(s.path, s.category) for s in trial.suspects], listing, config.ingest)
@@ -136,6 +137,20 @@ def _bytes(size: float) -> str:
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
+
+
+def _copy_warnings(copies: Copies) -> Iterator[str]:
+    between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
+    examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
+    rest = copies.alike - copies.compared
+    more = f" ({rest:,} more files of equal sizes were not compared)" if rest else ""
+    for splits, count in between.items():
+        file, other = examples[splits]
+        yield (
+            f"{count:,} images of {file.split} are also in {other.split}, such as {file.path} and "
+            f"{other.path}: remove them from one of the splits, or the accuracy will be too "
+            f"high{more}"
+        )
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:

@@ -71,6 +71,18 @@ def test_what_would_go_wrong_is_said_before(
     assert "fewer than 20 images of 'blue'" in out
 
 
+def test_images_in_two_splits_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_path / "train", each=30)
+    shutil.copytree(tmp_path / "train" / "red", tmp_path / "test" / "red")
+    for label in ("blue", "green"):
+        write_folder(tmp_path / "test", each=5, labels=(label,), first_seed=500)
+    _, out, _ = inspect(capsys, tmp_path)
+    assert (
+        "30 images of eval are also in train, such as test/red/000.png and train/red/000.png: "
+        "remove them from one of the splits" in " ".join(out.split())
+    )
+
+
 def test_what_is_skipped_and_labels_that_look_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +135,18 @@ def test_status_2_when_a_run_would_not_start(
     assert status == 2
     assert "only one class" in err
     assert "red" in out
+
+
+def test_too_few_images_to_bless_any_model_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, each=4, labels=("blue", "red"))
+    status, _, err = inspect(capsys, tmp_path)
+    assert status == 2
+    assert (
+        "leaves about 2 images to evaluate the model on, but even if it is always right, 4 " in err
+    )
+    assert inspect(capsys, tmp_path, "--evaluation.decide_by", "value")[0] == 0
 
 
 def test_the_folder_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
