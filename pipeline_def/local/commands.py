@@ -49,8 +49,9 @@ def run(arguments: list[str]) -> int:
 
     with _opened(config) as (config, output):
         layout = Layout(config.output)
-        config = prepare(config, layout, new_task=options["new_task"])
-        record = execute(config, output=output)
+        seen = prepare(config, layout, new_task=options["new_task"])
+        config = seen.config
+        record = execute(config, output=output, classes=seen.classes)
         if record is None:
             return 1
         output.store()
@@ -137,7 +138,7 @@ def schema(arguments: list[str]) -> int:
     with _opened(config) as (config, output):
         layout = Layout(config.output)
         target = os.path.abspath(options["to"] or layout.schema)
-        config = prepare(config, layout, new_task=True)
+        config = prepare(config, layout, new_task=True).config
         record = execute(config, output=output, last=SCHEMA_GEN.id)
         if record is None:
             return 1

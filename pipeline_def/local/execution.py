@@ -25,7 +25,11 @@ from pipeline_def.steps import STEPS
 
 
 def execute(
-    config: Config, *, output: Output | None = None, last: str | None = None
+    config: Config,
+    *,
+    output: Output | None = None,
+    last: str | None = None,
+    classes: int | None = None,
 ) -> RunRecord | None:
     """Run the steps up to `last`; return the record, or None after printing an unexpected error.
 
@@ -33,6 +37,8 @@ def execute(
         config: with a local output folder.
         output: uploads that folder to a store; None: nothing does.
         last: name of the last step; None: run all.
+        classes: number of labels, to build a network of the user once before the first step; None:
+            do not.
 
     Raises:
         UserError: what stopped the run, if the user can fix it.
@@ -47,6 +53,8 @@ def execute(
         try:
             logging.basicConfig(level=logging.INFO)
             with explaining_full_disk(config.output), output.storing():
+                if config.model.build_fn and classes:
+                    _try_build_fn(config, classes)
                 return _run_recorded(config, output, display, last)
         except UserError:
             raise
@@ -57,6 +65,18 @@ def execute(
     for line in (f"local_runner.py: failed{where}: {reason}", f"Full log: {log_file}"):
         print(make_printable(line), file=sys.stderr)
     return None
+
+
+def _try_build_fn(config: Config, classes: int) -> None:
+    with quick_imports():
+        import tf_keras
+
+        from pipeline_def.model.networks import build_model
+
+    size, unused = config.transform.size or 0, (0.0, 0.0, 0.0)
+    build_model(config.model, size=size, classes=classes, mean=unused, variance=unused)
+    # The Trainer's layers get the same names as without this model.
+    tf_keras.backend.clear_session()
 
 
 def _run_recorded(

@@ -40,6 +40,7 @@ class FirstLook:
     config: Config
     """Complete configuration."""
     recipe: Recipe
+    classes: int
 
 
 def look(listing: Listing, config: Config) -> FirstLook:
@@ -64,7 +65,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(config.model)
     check_memory(config, images=images)
-    return FirstLook(survey, config, recipe)
+    return FirstLook(survey, config, recipe, len({file.label for file in listing.files}))
 
 
 def _check_judgeable(listing: Listing, config: EvaluationConfig) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -21,6 +22,9 @@ from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, locate
 from pipeline_def.local.output.repair import set_leftovers_aside
 from pipeline_def.local.pushed_model import find_labels
+
+if TYPE_CHECKING:
+    from pipeline_def.local.first_look import FirstLook
 
 _INDENT = 8
 _MOST_NAMED = 5
@@ -79,8 +83,8 @@ def lock_output(layout: Layout) -> Iterator[None]:
         yield
 
 
-def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> Config:
-    """Find the images, look at them for a second or two, and return the complete configuration.
+def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstLook:
+    """Find the images, look at them for a second or two, and make the choices that follow.
 
     Raises:
         UserError: the run would fail later, or be about other labels than the model in use, and
@@ -108,7 +112,7 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> Config
     )
     for title, text in (*describe(listing), *unknown, ("Recipe", str(seen.recipe))):
         print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
-    return config
+    return seen
 
 
 def _check_task(

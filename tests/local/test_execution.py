@@ -1,6 +1,7 @@
 """Runs of a pipeline of two small steps: what is shown, recorded, and taken from the cache."""
 
 import contextlib
+import dataclasses
 import shutil
 import sqlite3
 import sys
@@ -16,7 +17,9 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, DataError
+from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
 from pipeline_def.local.output.integrity import drop_incomplete, note_files
@@ -93,6 +96,17 @@ def test_a_run_and_the_same_again_from_the_cache(
     shown = capfd.readouterr()
     assert shown.out.count("unchanged, taken from the cache") == 2
     assert shown.err == ""
+
+
+def test_a_wrong_network_is_an_error_before_the_first_step(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_network.py").write_text("def build(size, classes):\n    return {}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    model, transform = ModelConfig(build_fn="my_network.build"), TransformConfig(size=32)
+    with pytest.raises(ConfigurationError, match="must return a model of tf_keras"):
+        execute(dataclasses.replace(config, model=model, transform=transform), classes=2)
+    assert not read_records(config.output)
 
 
 def lose_folder(folder: Path) -> None:
