@@ -54,7 +54,9 @@ def execute(
             logging.basicConfig(level=logging.INFO)
             with explaining_full_disk(config.output), output.storing():
                 if config.model.build_fn and classes:
-                    _try_build_fn(config, classes)
+                    with quick_imports():
+                        from pipeline_def.model.networks import check_build_fn
+                    check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
                 return _run_recorded(config, output, display, last)
         except UserError:
             raise
@@ -65,18 +67,6 @@ def execute(
     for line in (f"local_runner.py: failed{where}: {reason}", f"Full log: {log_file}"):
         print(make_printable(line), file=sys.stderr)
     return None
-
-
-def _try_build_fn(config: Config, classes: int) -> None:
-    with quick_imports():
-        import tf_keras
-
-        from pipeline_def.model.networks import build_model
-
-    size, unused = config.transform.size or 0, (0.0, 0.0, 0.0)
-    build_model(config.model, size=size, classes=classes, mean=unused, variance=unused)
-    # The Trainer's layers get the same names as without this model.
-    tf_keras.backend.clear_session()
 
 
 def _run_recorded(

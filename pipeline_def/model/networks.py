@@ -90,6 +90,13 @@ def build_model(
     return model
 
 
+def check_build_fn(config: ModelConfig, *, size: int, classes: int) -> None:
+    """Raise the errors of `build_model` for a network of the user, which is built and dropped."""
+    build_model(config, size=size, classes=classes, mean=(), variance=())
+    # The layers of the next model get the same names as without this one.
+    tf_keras.backend.clear_session()
+
+
 def _choose_pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float]) -> Pixels:
     application = APPLICATIONS.get(config.name)
     if application and config.weights != "none":
