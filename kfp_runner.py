@@ -1,7 +1,5 @@
 """Compile the pipeline for Kubeflow and run it there: `uv run kfp_runner.py --help`."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

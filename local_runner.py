@@ -1,7 +1,5 @@
 """Runs the whole image pipeline on this machine: `uv run local_runner.py --help`."""
 
-from __future__ import annotations
-
 import functools
 import io
 import sys

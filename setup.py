@@ -6,8 +6,6 @@ in strings by which TFX, Beam and Kubeflow find executors and functions. An alia
 the same modules, would not do: `from components…` within the wheel would find the user's own.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

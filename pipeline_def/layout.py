@@ -1,97 +1,63 @@
 """Paths of everything below the output folder."""
 
-from __future__ import annotations
-
 import os
-from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
 class Layout:
-    """Paths below `output`."""
+    """Paths below the folder `output`."""
 
-    output: str
+    def __init__(self, output: str) -> None:
+        """Join the names of all files and folders with `output`, a path or URL."""
+        self.output = output
 
-    @property
-    def lock(self) -> str:
+        self.lock = os.path.join(output, ".lock")
         """File that a run locks while it writes."""
-        return os.path.join(self.output, ".lock")
 
-    @property
-    def artifacts(self) -> str:
+        self.artifacts = os.path.join(output, "artifacts")
         """Artifacts of every step, as `<step>/<output>/<execution>`."""
-        return os.path.join(self.output, "artifacts")
 
-    @property
-    def files(self) -> str:
+        self.files = os.path.join(output, "artifacts", "files.jsonl")
         """List of the files of each artifact, one line of JSON per artifact."""
-        return os.path.join(self.output, "artifacts", "files.jsonl")
 
-    @property
-    def metadata(self) -> str:
+        self.metadata = os.path.join(output, "metadata.sqlite")
         """ML Metadata store, an SQLite file."""
-        return os.path.join(self.output, "metadata.sqlite")
 
-    @property
-    def runs(self) -> str:
+        self.runs = os.path.join(output, "runs")
         """Records of all runs, a folder each."""
-        return os.path.join(self.output, "runs")
+
+        self.pushed = os.path.join(output, "pushed")
+        """Pushed models, a folder per version, as TensorFlow Serving expects them."""
+
+        self.statistics = os.path.join(output, "statistics")
+        """Statistics of earlier runs, a folder each; the next run is compared with them."""
+
+        self.listings = os.path.join(output, "listings")
+        """Listings of the images of the last runs, a file each, which ImageExampleGen reads."""
+
+        self.checkpoints = os.path.join(output, "checkpoints")
+        """Checkpoints of interrupted training, a folder each."""
+
+        self.sample = os.path.join(output, "sample")
+        """Images of the built-in sample, if it is used."""
+
+        self.schema = os.path.join(output, "schema.pbtxt")
+        """Schema that `local_runner.py schema` writes for editing."""
+
+        self.summary = os.path.join(output, "summary.json")
+        """Results of the last run, JSON."""
+
+        self.report = os.path.join(output, "report.html")
+        """Report on the model in use, a copy of ImageReport's page."""
+
+        self.refused_report = os.path.join(output, "report-not-blessed.html")
+        """Report of the last run whose model did not replace the one in use."""
+
+        self.comparison = os.path.join(output, "comparison.html")
+        """Comparison that `local_runner.py runs --compare` wrote last."""
+
+        self.logs = os.path.join(output, "logs")
+        """Logs of TFX and its libraries, a file per run."""
 
     def record(self, run_id: str) -> str:
         """Return the path of a run's record, JSON."""
         return os.path.join(self.runs, run_id, "run.json")
-
-    @property
-    def pushed(self) -> str:
-        """Pushed models, a folder per version, as TensorFlow Serving expects them."""
-        return os.path.join(self.output, "pushed")
-
-    @property
-    def statistics(self) -> str:
-        """Statistics of earlier runs, a folder each; the next run is compared with them."""
-        return os.path.join(self.output, "statistics")
-
-    @property
-    def listings(self) -> str:
-        """Listings of the images of the last runs, a file each, which ImageExampleGen reads."""
-        return os.path.join(self.output, "listings")
-
-    @property
-    def checkpoints(self) -> str:
-        """Checkpoints of interrupted training, a folder each."""
-        return os.path.join(self.output, "checkpoints")
-
-    @property
-    def sample(self) -> str:
-        """Images of the built-in sample, if it is used."""
-        return os.path.join(self.output, "sample")
-
-    @property
-    def schema(self) -> str:
-        """Schema that `local_runner.py schema` writes for editing."""
-        return os.path.join(self.output, "schema.pbtxt")
-
-    @property
-    def summary(self) -> str:
-        """Results of the last run, JSON."""
-        return os.path.join(self.output, "summary.json")
-
-    @property
-    def report(self) -> str:
-        """Report on the model in use, a copy of ImageReport's page."""
-        return os.path.join(self.output, "report.html")
-
-    @property
-    def refused_report(self) -> str:
-        """Report of the last run whose model did not replace the one in use."""
-        return os.path.join(self.output, "report-not-blessed.html")
-
-    @property
-    def comparison(self) -> str:
-        """Comparison that `local_runner.py runs --compare` wrote last."""
-        return os.path.join(self.output, "comparison.html")
-
-    @property
-    def logs(self) -> str:
-        """Logs of TFX and its libraries, a file per run."""
-        return os.path.join(self.output, "logs")

@@ -1,7 +1,5 @@
 """The DAG: one `create_pipeline(config)` for every runner."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ when this module is imported. The ids in `pipeline.py` come from the rows, so a 
 without one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components import COMPONENTS

@@ -1,7 +1,5 @@
 """Runs the executors of single nodes, the way TFX's launcher would, without a metadata store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Image files made on the spot, so that the repository holds no binaries."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The processes that another one has started, whoever started them on its behalf."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """A copy of this repository, for tests that change its files or run it as a user does."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

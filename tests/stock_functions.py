@@ -1,7 +1,5 @@
 """What a user of TFX's own Transform and Trainer writes, for the records of ImageExampleGen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

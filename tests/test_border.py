@@ -1,7 +1,5 @@
 """What lies behind the border of each stage, where TFX is not installed: `.ci/without_tfx`."""
 
-from __future__ import annotations
-
 import fnmatch
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The docstrings and docs/reference/components.md agree with the components."""
 
-from __future__ import annotations
-
 import doctest
 import functools
 import inspect

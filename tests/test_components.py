@@ -1,7 +1,5 @@
 """The names that other pipelines import: `from components import …`."""
 
-from __future__ import annotations
-
 import ast
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """Break the most important lines in a copy of the code, and check that a test fails."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole pipelines, started as a user does, with a folder of images and an output folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """What is left out of imports, and how a process ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

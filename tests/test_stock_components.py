@@ -1,7 +1,5 @@
 """Our components mixed with TFX's own, under TFX's runners."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Build the wheel, unpack it, and use it without the repository."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ Kubeflow's user interface recognizes types by name, and checks their metadata be
 (`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from tfx import types

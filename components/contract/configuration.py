@@ -4,8 +4,6 @@ Every stage has one. It travels to its executor as one JSON property and is rebu
 same class; the command line, YAML files and run records are made from it too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

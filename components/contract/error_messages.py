@@ -1,7 +1,5 @@
 """Error messages for configuration: pydantic's errors as sentences, with suggestions for typos."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

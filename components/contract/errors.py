@@ -4,8 +4,6 @@ Runners print the sentence without a traceback, and exit with the status of the 
 distinguishes errors by class, never by text.
 """
 
-from __future__ import annotations
-
 
 class UserError(Exception):
     """A mistake that the user can fix; raise one of the classes below."""

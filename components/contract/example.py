@@ -1,7 +1,5 @@
 """What a record holds, and the splits that records belong to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import TypeVar

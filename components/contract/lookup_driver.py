@@ -1,7 +1,5 @@
 """A driver that resolves execution properties before TFX looks up its cache, which they key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Source: proc(5); "Memory" and "CPU" in the kernel's admin-guide/cgroup-v2, and c
 scheduler/sched-bwc for version 1. A group cannot exceed the limits of its parents.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator

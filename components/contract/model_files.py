@@ -1,7 +1,5 @@
 """The files that training leaves: its history in `model_run`, and versions for LiteRT."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 HISTORY_FILE = "history.json"

@@ -1,7 +1,5 @@
 """Format values for display: text from the user, such as file names, and durations."""
 
-from __future__ import annotations
-
 import codecs
 import reprlib
 from typing import Any

@@ -1,7 +1,5 @@
 """What code without TFX reads of artifacts: properties, and the inputs of lookups."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

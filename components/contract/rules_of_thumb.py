@@ -1,7 +1,5 @@
 """Limits that both the choice of a network and the report's advice use."""
 
-from __future__ import annotations
-
 OWN_NETWORKS = ("cnn", "resnet9")
 """Networks of this repository, for small images, which have no ImageNet weights."""
 

@@ -5,8 +5,6 @@ threads that never end; and an unfinished run must survive a kill in any case. T
 imported first, so it imports little.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

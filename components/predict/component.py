@@ -4,8 +4,6 @@ It replaces TFX's BulkInferrer, which takes examples. Converting a folder of new
 would lose the files that are not images.
 """
 
-from __future__ import annotations
-
 from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts

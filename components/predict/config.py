@@ -1,7 +1,5 @@
 """Configuration of prediction, for `local_runner.py predict` and ImagePredictor."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from annotated_types import Gt

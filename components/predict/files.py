@@ -3,8 +3,6 @@
 It imports neither TensorFlow nor TFX: Kubeflow's lookup does not start them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -4,8 +4,6 @@ While the model predicts one batch, other threads read and check the next ones. 
 bounded in files and bytes, so memory does not grow with the number of files.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools

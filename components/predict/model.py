@@ -1,7 +1,5 @@
 """A SavedModel in memory that takes image files and returns labels with probabilities."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

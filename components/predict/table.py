@@ -1,7 +1,5 @@
 """Write outcomes as a table with one row per file: Parquet, CSV or JSON Lines."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """ImagePusher: TFX's Pusher that adds the model card to the pushed model."""
 
-from __future__ import annotations
-
 from tfx import types
 from tfx.components.pusher import component
 from tfx.dsl.components.base import executor_spec

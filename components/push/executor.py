@@ -1,7 +1,5 @@
 """The executor of ImagePusher."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

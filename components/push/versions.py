@@ -1,7 +1,5 @@
 """Push a model as a version: atomically, and only once, despite kills and concurrent runs."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

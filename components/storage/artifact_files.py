@@ -1,7 +1,5 @@
 """Files of artifacts: TensorFlow, which takes seconds to load, is used for URLs only."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Google Cloud Storage, `gs://`, through gcsfs, with our own retries and checksums."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -26,27 +24,6 @@ _DAMAGED_ATTEMPTS = 3
 _TEMPORARY_STATUSES = (401, 408, 429)
 
 _Response = tuple[int, Any, Any, bytes]
-
-
-def open_cloud_storage(url: str) -> tuple[CloudStorage, str]:
-    """Return the file system of a URL, and the path within it, `bucket/name`."""
-    given: dict[str, Any] = fsspec.config.conf.get("gs", {})
-    fs = CloudStorage(
-        token=given.get("token") or _default_token(),
-        # aiohttp looks for proxies in threads, twice per request, which took half of all CPU time.
-        session_kwargs={"trust_env": bool(urllib.request.getproxies())},
-    )
-    return fs, url.partition("://")[2].rstrip("/")
-
-
-@functools.cache
-def _default_token() -> str:
-    """Choose gcsfs's credentials; left alone, it tries every kind for up to a minute."""
-    try:
-        google.auth.default()
-    except google.auth.exceptions.GoogleAuthError:
-        return "anon"
-    return "google_default"
 
 
 class _UnsettledError(Exception):
@@ -216,6 +193,27 @@ class CloudStorage(GCSFileSystem):
         # An earlier attempt may already have deleted it.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             await self._call("DELETE", "b/{}/o/{}", bucket, name, ifGenerationMatch=version)
+
+
+def open_cloud_storage(url: str) -> tuple[CloudStorage, str]:
+    """Return the file system of a URL, and the path within it, `bucket/name`."""
+    given: dict[str, Any] = fsspec.config.conf.get("gs", {})
+    fs = CloudStorage(
+        token=given.get("token") or _default_token(),
+        # aiohttp looks for proxies in threads, twice per request, which took half of all CPU time.
+        session_kwargs={"trust_env": bool(urllib.request.getproxies())},
+    )
+    return fs, url.partition("://")[2].rstrip("/")
+
+
+@functools.cache
+def _default_token() -> str:
+    """Choose gcsfs's credentials; left alone, it tries every kind for up to a minute."""
+    try:
+        google.auth.default()
+    except google.auth.exceptions.GoogleAuthError:
+        return "anon"
+    return "google_default"
 
 
 _CAUSES: tuple[tuple[tuple[type[Exception], ...], str | None], ...] = (

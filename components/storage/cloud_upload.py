@@ -1,7 +1,5 @@
 """Upload to Cloud Storage safely: bound to a generation, and verified by a checksum."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Read many files: from disk one by one, from a remote store with many requests at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import collections

@@ -1,7 +1,5 @@
 """List, read and write files of a folder on disk or in any store that fsspec supports."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import json

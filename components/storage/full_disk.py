@@ -1,7 +1,5 @@
 """Recognize a full disk in any library's error, and find out which disk it is."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """A lock between processes, which the system releases when its holder ends, even by SIGKILL."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -4,8 +4,6 @@ SQLite, and much of what TFX's libraries write with, needs a disk; and with one 
 transfers, one retry policy holds. Others read the store; this machine works on its local copy.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

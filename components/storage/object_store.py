@@ -3,8 +3,6 @@
 Kubeflow Pipelines names the objects in its own store `minio://bucket/key`.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import socket

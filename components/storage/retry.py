@@ -4,8 +4,6 @@ Source: "Retry strategy" in the documentation of Cloud Storage: truncated expone
 jitter, a deadline, and only for requests that may safely be made twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import itertools

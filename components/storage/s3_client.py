@@ -1,7 +1,5 @@
 """S3 and compatible stores through s3fs, with our own retries."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Find the complete versions in a folder of pushed models, and compare models."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -7,8 +7,6 @@ one; it stores a file even if writing it failed. `tests/storage/test_tfx_filesys
 for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

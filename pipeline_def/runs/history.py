@@ -1,7 +1,5 @@
 """What changed between runs, and where a pushed model comes from."""
 
-from __future__ import annotations
-
 import collections
 import os
 from collections.abc import Iterator, Sequence

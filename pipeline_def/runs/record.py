@@ -3,8 +3,6 @@
 Both runners write it. `local_runner.py runs`, the lineage of a model and the summary read it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

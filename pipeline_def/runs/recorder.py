@@ -1,7 +1,5 @@
 """Write the record of a run while it runs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import platform

@@ -1,7 +1,5 @@
 """Find the run that a user names: by its number in the list, id, pushed version or folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

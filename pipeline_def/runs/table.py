@@ -1,7 +1,5 @@
 """Print what `local_runner.py runs` shows: the runs of a folder, or the lineage of a model."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ A graph cannot catch an error, but a tf.data pipeline within it can skip element
 tell beforehand which files are too large or in another format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ gradients (Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365) explain 
 run the model `_STEPS` times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 

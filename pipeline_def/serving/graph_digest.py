@@ -5,8 +5,6 @@ counter, and traces the features of Transform in the order of a set. So the dige
 covers the operation, its attributes and the digests of its inputs, but no names.
 """
 
-from __future__ import annotations
-
 import functools
 import graphlib
 import hashlib

@@ -4,8 +4,6 @@ LiteRT has operations neither for decoding images nor for text: the application 
 does, and labels are in a separate file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

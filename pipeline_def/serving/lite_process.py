@@ -4,8 +4,6 @@ It is a process of its own because TensorFlow's converter aborts the process at 
 LiteRT lacks, which would end a training without a model.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

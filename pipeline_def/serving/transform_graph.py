@@ -1,7 +1,5 @@
 """Reads the output of TensorFlow Transform, which nothing else in training and serving imports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Processes that are stopped where a `KeyboardInterrupt` would be lost, wrapped or late."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Check a command of the documentation with the program's own parser, without running it."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

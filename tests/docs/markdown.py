@@ -5,8 +5,6 @@ block or paragraph, within a line for that line; `<!-- needs the internet: pip, 
 commands with one of these words. `<!-- tested by tests/test_wheel.py -->` names a test instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

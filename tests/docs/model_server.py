@@ -1,7 +1,5 @@
 """A gRPC server that answers `Predict` with a pushed model, as TensorFlow Serving does."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

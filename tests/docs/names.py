@@ -1,7 +1,5 @@
 """Finds options, fields, commands, files, tests and links in the docs that do not exist."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

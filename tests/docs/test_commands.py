@@ -1,7 +1,5 @@
 """Every command, option, file, test and link in the documentation exists."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages that are generated are current, and tables that repeat the code agree with it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 The runs make what other commands need: images, models, records.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

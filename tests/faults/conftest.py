@@ -1,7 +1,5 @@
 """An undisturbed run, to compare all others with."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass

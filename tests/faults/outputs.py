@@ -1,7 +1,5 @@
 """Describe an output folder so that it can be compared with another."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

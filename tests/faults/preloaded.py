@@ -1,7 +1,5 @@
 """Import everything that a run imports, for the server of `programs`."""
 
-from __future__ import annotations
-
 from pipeline_def.startup import quick_imports
 
 with quick_imports():

@@ -3,8 +3,6 @@
 Forks of a server that has imported everything start 7 s sooner.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

@@ -3,8 +3,6 @@
 The images are on another file system, which is read-only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import re

@@ -3,8 +3,6 @@
 `KILLS=N` sends every signal at every moment, and N more at random moments, which `SEED` chooses.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

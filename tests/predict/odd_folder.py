@@ -1,7 +1,5 @@
 """A folder of images as people have them: every format, turned, transparent, broken, hidden."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

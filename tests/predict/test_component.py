@@ -1,7 +1,5 @@
 """ImagePredictor with Beam, on a model that tells colours apart."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files through the flow, with models that record their batches."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Sequence

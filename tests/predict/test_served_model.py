@@ -1,7 +1,5 @@
 """SavedModels with and without the output `error`, and the command that asks them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predictions for a batch with files that the served model cannot decode."""
 
-from __future__ import annotations
-
 import functools
 import struct
 import zlib

@@ -4,8 +4,6 @@ The latter is the check of Adebayo et al. (2018), https://arxiv.org/abs/1810.032
 only finds the edges of an image draws the same with random weights.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

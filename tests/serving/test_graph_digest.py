@@ -1,7 +1,5 @@
 """Which exports count as the same model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small versions: converted, run by LiteRT's interpreter, and measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An HTTP proxy in a thread, which spoils a fraction of the responses."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """Point every `gs://` URL of this process to a test server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

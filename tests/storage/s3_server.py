@@ -1,7 +1,5 @@
 """moto's S3 server in a thread: the real protocol, with objects in memory."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Errors of a full disk, as several libraries raise them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Copies of a folder in Cloud Storage and S3, with and without faults."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket

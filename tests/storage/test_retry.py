@@ -1,7 +1,5 @@
 """Retries without a store: which errors, for how long, and what is logged."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What `.ci/audit.py` makes of the answers of pip-audit, which a program of its name gives here."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What uv says on a system without a Python that fits."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

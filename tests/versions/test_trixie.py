@@ -1,7 +1,5 @@
 """When `.ci/trixie` skips, fails and passes, with fake programs."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

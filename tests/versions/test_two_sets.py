@@ -3,8 +3,6 @@
 `.ci/trixie` runs the digits with each set, and then these tests with the newer one.
 """
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

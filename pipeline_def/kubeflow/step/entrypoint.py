@@ -26,7 +26,7 @@ from pipeline_def.kubeflow.executor_input import read_executor_input
 from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input, to_integer
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
-from pipeline_def.light_imports import import_libraries, stub_evaluator_module
+from pipeline_def.startup import import_libraries, stub_evaluator_module
 from pipeline_def.training.distribution.cluster import is_chief_process
 
 

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[3]
 
 # As run_step does: the libraries, the executor, then TFX's entrypoint.
 _EXECUTOR = """
-from pipeline_def import light_imports
-light_imports.import_libraries()
+from pipeline_def import startup
+startup.import_libraries()
 entrypoint.register_stores()
 import tfx
 entrypoint._import({path!r})
-light_imports.stub_evaluator_module()
+startup.stub_evaluator_module()
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 assert issubclass(kubeflow_v2_run_executor.evaluator_executor.Executor, object)
 """
@@ -72,8 +72,8 @@ def test_steps_skip_unused_libraries(compiled: list[Spec], name: str) -> None:
 @pytest.mark.slow
 def test_lazy_packages_still_provide_their_names() -> None:
     found = modules_after(
-        "from pipeline_def import light_imports\n"
-        "light_imports.import_libraries()\n"
+        "from pipeline_def import startup\n"
+        "startup.import_libraries()\n"
         "import tensorflow_model_analysis as tfma\n"
         "from tensorflow_model_analysis.proto import config_pb2\n"
         "assert tfma.EvalConfig is config_pb2.EvalConfig\n"
