@@ -113,23 +113,15 @@ def test_every_configuration_is_accepted(code: list[Code], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("`uv run local_runner.py --model.mirror true`", "Unknown option", id="option"),
-        pytest.param("`uv run local_runner.py --training.epochs x`", "whole number", id="value"),
-        pytest.param("`uv run local_runner.py inspct DIR`", "Did you mean 'inspect'", id="command"),
-        pytest.param("`uv run kfp_runner.py check`", "required: file", id="missing argument"),
-        pytest.param("`uv run -m benchmarks.training --data DIR`", "--part", id="benchmark"),
-        pytest.param("`uv run pytest tests/none/test_a.py`", "does not exist", id="no such test"),
-        pytest.param("`uv run pytest -m slowly`", "no mark slowly", id="no such mark"),
-        pytest.param("```sh\nuv run mypy\n```", "no test knows mypy", id="a command of no kind"),
-        pytest.param("`uv run local_runner.py --data gs://B/i`", "add <!-- needs", id="unmarked"),
-        pytest.param(
-            "<!-- tested by tests/none.py -->\n`uv build .`", "no tests/none.py", id="test"
-        ),
-        pytest.param(
-            "<!-- needs a cluster -->\n`uv run kfp_runner.py run --endpiont URL`",
-            "--endpiont",
-            id="an option of what is not run",
-        ),
+        ("`uv run local_runner.py --model.mirror true`", "Unknown option"),
+        ("`uv run local_runner.py inspct DIR`", "Did you mean 'inspect'"),
+        ("`uv run kfp_runner.py check`", "required: file"),
+        ("`uv run -m benchmarks.training --data DIR`", "--part"),
+        ("`uv run pytest tests/none/test_a.py`", "does not exist"),
+        ("```sh\nuv run mypy\n```", "no test knows mypy"),
+        ("`uv run local_runner.py --data gs://B/i`", "add <!-- needs"),
+        ("<!-- tested by tests/none.py -->\n`uv build .`", "no tests/none.py"),
+        ("<!-- needs a cluster -->\n`uv run kfp_runner.py run --endpiont URL`", "--endpiont"),
     ],
 )
 def test_a_wrong_command_is_found(text: str, message: str) -> None:
@@ -138,56 +130,9 @@ def test_a_wrong_command_is_found(text: str, message: str) -> None:
     assert any(message in mistake for mistake in mistakes), mistakes
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "`--model.mirror`",
-        "`model.mirror`",
-        "`docs/none.md`",
-        "`test_none`",
-        "`kfp_runner.py start`",
-    ],
-)
-def test_a_wrong_name_is_found(text: str) -> None:
-    [piece] = read_code(text)
-    assert list(find_unknown_names(piece))
-
-
-def test_a_broken_link_is_found() -> None:
-    text = "[a](README.md) [b](none.md) [c](#no-heading) # A\n"
-    assert len(list(find_broken_links(text, "README.md"))) == 2
-
-
-MARKDOWN = """
-Inline `uv run a.py
---b` and `./c d`, <!-- needs a bucket: c -->
-not `just code` nor `pip`, but `uv build` <!-- tested by a.py -->
-
-<!-- needs a cluster -->
-
-```sh
-kubectl get && docker build \\
-    . &   # a comment
-```
-
-```text
-uv run no.py --command
-```
-
-```yaml
-# a.yaml, for: uv run b.py --config a.yaml
-```
-"""
-
-
-def test_commands_are_found_with_their_lines_and_needs() -> None:
-    commands = list_commands(read_code(MARKDOWN))
-    found = [(c.text, c.where, c.needs or c.tested_by) for c in commands]
-    assert found == [
-        ("uv run a.py --b", "page.md:2", ""),
-        ("./c d", "page.md:3", "a bucket"),
-        ("uv build", "page.md:4", "a.py"),
-        ("kubectl get", "page.md:9", "a cluster"),
-        ("docker build .", "page.md:9", "a cluster"),
-        ("uv run b.py --config a.yaml", "page.md:18", ""),
-    ]
+def test_a_wrong_name_and_a_broken_link_are_found() -> None:
+    for text in ("`--model.mirror`", "`model.mirror`", "`docs/none.md`", "`test_none`"):
+        [piece] = read_code(text)
+        assert list(find_unknown_names(piece))
+    links = "[a](README.md) [b](none.md) [c](#no-heading) # A\n"
+    assert len(list(find_broken_links(links, "README.md"))) == 2
