@@ -26,13 +26,13 @@ from components.ingest.folder_layout import (
 from components.ingest.manifest import FORMATS, read_manifest
 from components.ingest.spans import find_span
 from components.ingest.splits import choose_splits, fill_splits
-from components.storage.folder import (
+from components.storage.folder import is_file
+from components.storage.folder_listing import (
     LINK_AGAIN,
     MISSING,
     Found,
     explain_ignored,
     find_files,
-    is_file,
 )
 
 _EXCLUDED = "excluded"

@@ -22,8 +22,9 @@ from components.ingest.config import IngestConfig
 from components.ingest.labels import check_labels
 from components.ingest.listing import ImageFile, Listing, Skipped, list_images
 from components.ingest.spans import find_span
-from components.storage.fetch import Unread, checksum_of, read_files
+from components.storage.fetch import Unread, read_files
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
+from components.storage.folder_listing import digest
 
 LISTING_PROPERTY = "listing"
 """Execution property: the file in which the driver leaves the listing for the executor."""
@@ -56,7 +57,9 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
 
     def add(files: Sequence[ImageFile]) -> list[ImageFile]:
         return [
-            file if isinstance(content, Unread) else file._replace(checksum=checksum_of(content))
+            file
+            if isinstance(content, Unread)
+            else file._replace(checksum=f"md5:{digest(content, 'md5')}")
             for file, content in read_files(listing.root, files, config)
         ]
 

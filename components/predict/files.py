@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from components.contract.errors import DataError
 from components.contract.properties import LookupInput
-from components.storage.folder import Found, explain_ignored, find_file, find_files
+from components.storage.folder_listing import Found, explain_ignored, find_file, find_files
 
 FOUND_KEY = "found_files"
 """The execution property that is looked up: a digest of the files of the folder."""

@@ -17,7 +17,8 @@ from google.auth.transport.requests import Request
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.cloud_upload import LostSessionError, crc32c_of, send
+from components.storage.cloud_upload import LostSessionError, send
+from components.storage.folder_listing import digest
 from components.storage.retry import Retrier
 
 _DAMAGED_ATTEMPTS = 3
@@ -71,20 +72,13 @@ class CloudStorage(GCSFileSystem):
         session._retry_connection = False
         await self._renew_token()
         silence = retry.RETRY_POLICY.silence
-        headers = self._get_headers(options.pop("headers", None))
-        body = options.pop("json", None)
-        async with session.request(
-            method,
-            url,
-            params=self._get_params(options),
-            headers=headers,
-            json=body,
-            data=data,
-            timeout=aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence),
-        ) as response:
+        timeout = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
+        sent = {"headers": self._get_headers(options.pop("headers", None)), "data": data}
+        sent |= {"json": options.pop("json", None), "params": self._get_params(options)}
+        async with session.request(method, url, timeout=timeout, **sent) as response:
             content = await response.read()
         if response.status in _TEMPORARY_STATUSES or response.status >= 500:
-            raise _StatusError(response.status, headers.get("authorization", ""))
+            raise _StatusError(response.status, sent["headers"].get("authorization", ""))
         try:
             validate_response(response.status, content, url)
         except TypeError as error:
@@ -100,10 +94,8 @@ class CloudStorage(GCSFileSystem):
 
         def renew() -> None:
             with requests.Session() as session:
-                timeout = retry.RETRY_POLICY.silence
-                credentials.credentials.refresh(
-                    functools.partial(Request(session), timeout=timeout)
-                )
+                request = functools.partial(Request(session), timeout=retry.RETRY_POLICY.silence)
+                credentials.credentials.refresh(request)
 
         # All waiting requests share one renewal.
         if self._renewal is None or self._renewal.done():
@@ -113,7 +105,7 @@ class CloudStorage(GCSFileSystem):
     def _find_cause(self, error: Exception) -> str | None:
         """Describe a temporary error in a few words; return None for others."""
         if not isinstance(error, _StatusError):
-            return next((cause for kinds, cause in _CAUSES if isinstance(error, kinds)), None)
+            return next((cause for kind, cause in _CAUSES.items() if isinstance(error, kind)), None)
         if error.code != 401:
             return str(error)
         credentials = self.credentials.credentials
@@ -168,7 +160,7 @@ class CloudStorage(GCSFileSystem):
         Raises:
             FileExistsError: somebody else has written the object meanwhile.
         """
-        crc32c = crc32c_of(data)
+        crc32c = digest(data, "crc32c")
 
         async def attempt() -> str:
             try:
@@ -216,22 +208,20 @@ def _default_token() -> str:
     return "google_default"
 
 
-_CAUSES: tuple[tuple[tuple[type[Exception], ...], str | None], ...] = (
-    ((aiohttp.ClientConnectorCertificateError,), None),
-    ((aiohttp.ClientConnectorError,), "no connection"),
-    ((aiohttp.ClientPayloadError,), "a truncated response"),
-    ((TimeoutError, requests.exceptions.Timeout), "a timeout"),
-    ((LostSessionError,), "a lost upload session"),
-    ((_UnsettledError,), "contradictory responses"),
-    ((ChecksumError,), "a wrong checksum"),
-    ((requests.exceptions.ProxyError,), "HTTP status 502"),
-    ((google.auth.exceptions.RefreshError,), "no token"),
-    ((google.auth.exceptions.TransportError,), "no connection for a token"),
-    (
-        (aiohttp.ClientError, ConnectionError, requests.exceptions.RequestException),
-        "a lost connection",
-    ),
-)
+_CAUSES: dict[type[Exception] | tuple[type[Exception], ...], str | None] = {
+    aiohttp.ClientConnectorCertificateError: None,
+    aiohttp.ClientConnectorError: "no connection",
+    aiohttp.ClientPayloadError: "a truncated response",
+    (TimeoutError, requests.exceptions.Timeout): "a timeout",
+    LostSessionError: "a lost upload session",
+    _UnsettledError: "contradictory responses",
+    ChecksumError: "a wrong checksum",
+    requests.exceptions.ProxyError: "HTTP status 502",
+    google.auth.exceptions.RefreshError: "no token",
+    google.auth.exceptions.TransportError: "no connection for a token",
+    (aiohttp.ClientError, ConnectionError): "a lost connection",
+    requests.exceptions.RequestException: "a lost connection",
+}
 
 
 def _is_intact(response: _Response) -> bool:
@@ -243,7 +233,7 @@ def _is_intact(response: _Response) -> bool:
     known = ",".join(headers.getall("x-goog-hash", []))
     if status != 200 or "Content-Encoding" in headers or "crc32c=" not in known:
         return True
-    return f"crc32c={crc32c_of(content)}" in known
+    return f"crc32c={digest(content, 'crc32c')}" in known
 
 
 def explain_error(url: str, error: Exception) -> StorageError | None:

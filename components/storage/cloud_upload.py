@@ -1,12 +1,12 @@
 """Upload to Cloud Storage safely: bound to a generation, and verified by a checksum."""
 
-import base64
 import json
 from typing import Any
 
-import google_crc32c
 from gcsfs.core import GCSFileSystem, quote
 from gcsfs.retry import ChecksumError, HttpError
+
+from components.storage.folder_listing import digest
 
 PIECE = 8 * 2**20
 """Larger uploads go in pieces of this many bytes, of which only the last one is ever resent."""
@@ -20,7 +20,7 @@ async def send(fs: GCSFileSystem, path: str, data: bytes, generation: str) -> di
     """Upload an object, whose checksum the store verifies; return its metadata."""
     bucket, _, name = path.partition("/")
     target = f"{fs._location}/upload/storage/v1/b/{quote(bucket)}/o"
-    properties = {"name": name, "crc32c": crc32c_of(data)}
+    properties = {"name": name, "crc32c": digest(data, "crc32c")}
     upload = _send_in_pieces if len(data) > PIECE else _send_at_once
     try:
         return await upload(fs, target, properties, data, generation)
@@ -34,7 +34,7 @@ async def _send_at_once(
     fs: GCSFileSystem, target: str, properties: dict[str, str], data: bytes, generation: str
 ) -> dict[str, Any]:
     # Contains the checksum of the content, so the content cannot contain it.
-    mark = f"part-{crc32c_of(data).encode().hex()}-{len(data)}"
+    mark = f"part-{digest(data, 'crc32c').encode().hex()}-{len(data)}"
     head = (
         f"--{mark}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
         f"{json.dumps(properties)}\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n"
@@ -81,8 +81,3 @@ async def _send_in_pieces(
             return found
         # The store may have received only a part of the piece.
         start = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
-
-
-def crc32c_of(data: bytes) -> str:
-    """Return the CRC32C of data in base64, as Cloud Storage writes it."""
-    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()

@@ -1,22 +1,20 @@
 """Read many files: from disk one by one, from a remote store with many requests at a time."""
 
 import asyncio
-import base64
 import collections
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol, TypeVar
 
 import fsspec
-import google_crc32c
 from fsspec import AbstractFileSystem
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from components.contract.errors import StorageError
 from components.storage import retry
-from components.storage.folder import MISSING, is_local, local_version, open_folder
+from components.storage.folder import is_local, open_folder
+from components.storage.folder_listing import MISSING, checksum_matches, local_version
 
 
 class ListedFile(Protocol):
@@ -238,20 +236,3 @@ async def _read_once(fs: AbstractFileSystem, path: str, file: ListedFile, size: 
     if len(data) == size and (size < file.size or checksum_matches(data, file.checksum)):
         return data
     return Unread(f"{_DAMAGED}: {len(data)} of {size} bytes")
-
-
-def checksum_matches(data: bytes, checksum: str) -> bool:
-    """Compare data with the checksum of a listing; one of an unknown kind always matches."""
-    kind, _, expected = checksum.partition(":")
-    return kind not in _DIGESTS or checksum_of(data, kind) == f"{kind}:{expected}"
-
-
-def checksum_of(data: bytes, kind: str = "md5") -> str:
-    """Return the checksum of data as a listing has it."""
-    return f"{kind}:{base64.b64encode(_DIGESTS[kind](data)).decode()}"
-
-
-_DIGESTS: dict[str, Callable[[bytes], bytes]] = {
-    "crc32c": lambda data: google_crc32c.value(data).to_bytes(4, "big"),
-    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
-}

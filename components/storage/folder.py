@@ -1,50 +1,21 @@
-"""List, read and write files of a folder on disk or in any store that fsspec supports."""
+"""Open a folder on disk or in any store that fsspec supports; read and write small files in it."""
 
 import contextlib
-import heapq
 import json
 import logging
 import os
-import stat
-from collections.abc import Iterator, Set
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from components.contract.errors import DataError, StorageError, UserError
+from components.contract.errors import StorageError, UserError
 from components.storage import object_store
 
 CLOUD_STORAGE = ("gs://", "gcs://")
 """URL prefixes of Google Cloud Storage."""
-
-MISSING = "missing"
-"""Version of an entry without a file, such as a broken link."""
-
-_IRREGULAR = "not a regular file"
-_LINK_UP = "a link to a folder above the images"
-LINK_AGAIN = "a link to a folder that is listed already"
-"""Why a link is skipped: below a folder at the top, each folder is read once."""
-
-_LEFT_BY_SYSTEMS = frozenset({"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"})
-
-
-class Found(NamedTuple):
-    """One entry of a listing."""
-
-    path: str
-    """Path relative to the folder, with "/" between its parts."""
-    problem: str
-    """Why it cannot be read; empty for a file."""
-    size: int
-    """Bytes."""
-    version: str
-    """Changes when the content does: `local_version`, or the store's own tag."""
-    checksum: str
-    """"crc32c:" or "md5:" and base64, or "etag:" and S3's; empty if the listing has none."""
-
 
 # gcsfs logs every error with its traceback before it raises it.
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
@@ -74,54 +45,6 @@ def open_folder(folder: str) -> tuple[AbstractFileSystem, str]:
 def is_local(fs: AbstractFileSystem) -> bool:
     """Return whether `fs` is the local file system."""
     return isinstance(fs, LocalFileSystem)
-
-
-def find_files(folder: str) -> list[Found]:
-    """List everything below `folder`, sorted by path.
-
-    Raises:
-        DataError: the folder does not exist, or is a file.
-        StorageError: the folder cannot be listed.
-    """
-    fs, root = open_folder(folder)
-    if not is_local(fs):
-        return sorted(_find_remote(fs, root, folder))
-    if not os.path.exists(root):
-        raise DataError(f"{folder} does not exist: give a folder of label/image files.")
-    if not os.path.isdir(root):
-        raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
-    return sorted(_find_local(root))
-
-
-def find_file(path: str) -> Found | None:
-    """Describe the file at a path or URL; return None if it is a folder.
-
-    Raises:
-        DataError: there is neither a file nor a folder of this name.
-        StorageError: the store does not respond.
-    """
-    fs, place = open_folder(path)
-    name = place.rsplit("/", 1)[-1]
-    with explaining_errors("read", path):
-        try:
-            if is_local(fs):
-                status = os.stat(path)
-                return None if stat.S_ISDIR(status.st_mode) else _describe_file(name, status)
-            fs.invalidate_cache()
-            info = fs.info(place)
-        except FileNotFoundError as error:
-            raise DataError(f"There is no file or folder {path}.") from error
-    return None if info["type"] == "directory" else _describe_object(name, info)
-
-
-def explain_ignored(entry: Found) -> str:
-    """Return why an entry of an image folder is ignored, or "" if it may be an image."""
-    parts = entry.path.split("/")
-    if entry.problem:
-        return entry.problem
-    if any(part.startswith(".") for part in parts):
-        return "hidden"
-    return "left by the system" if not _LEFT_BY_SYSTEMS.isdisjoint(parts) else ""
 
 
 def list_folders(folder: str) -> list[str]:
@@ -216,100 +139,3 @@ def storage_error(task: str, url: str, error: Exception) -> StorageError:
 def reason_of(error: Exception) -> str:
     """Return the first line of an error's text, without a period."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-
-
-def _find_remote(fs: AbstractFileSystem, root: str, folder: str) -> Iterator[Found]:
-    """Yield the objects below `root`, with one request per page of the listing."""
-    with explaining_errors("list", folder):
-        try:
-            # A cached listing would hide recent changes.
-            fs.invalidate_cache()
-            objects: dict[str, dict[str, Any]] = fs.find(root, detail=True)
-        except FileNotFoundError as error:
-            if not folder.startswith(CLOUD_STORAGE):
-                raise
-            bucket = root.partition("/")[0]
-            raise StorageError(f"Cannot list {folder}: there is no bucket {bucket}.") from error
-    for path, info in objects.items():
-        yield _describe_object(path.removeprefix(root).removeprefix("/"), info)
-
-
-def _describe_object(path: str, info: dict[str, Any]) -> Found:
-    is_file = info["type"] == "file" and not path.endswith("/")
-    problem = "" if is_file else _IRREGULAR
-    etag = info.get("etag") or info.get("ETag")
-    version = info.get("generation") or etag or info.get("mtime") or info.get("LastModified") or ""
-    checksums = {"crc32c": info.get("crc32c"), "md5": info.get("md5Hash"), "etag": etag}
-    checksum = next((f"{kind}:{value}" for kind, value in checksums.items() if value), "")
-    return Found(path, problem, int(info["size"] or 0), str(version), checksum)
-
-
-def _find_local(root: str) -> Iterator[Found]:
-    """Yield everything below `root`, and follow links.
-
-    fsspec's own walk follows no links and leaves out unreadable folders.
-    """
-    real = Path(os.path.realpath(root))
-    above = set()
-    for folder in (real, *real.parents):
-        with contextlib.suppress(PermissionError):
-            above.add(_identify(os.stat(folder)))
-    for name, _ in _list_folder(root):
-        yield from _find_below(root, name, above)
-
-
-def _find_below(root: str, name: str, above: Set[tuple[int, int]]) -> Iterator[Found]:
-    """Yield the file, or everything in the folder, that is called `name` in `root`.
-
-    Links that lead to each other have no end of paths, so each folder is read once: at its own
-    path, or else at that of the first link. A loop, as folders may be nested more deeply than
-    Python's stack.
-    """
-    read: set[tuple[int, int]] = set()
-    unread, links = [name], list[str]()
-    while unread or links:
-        path = unread.pop() if unread else heapq.heappop(links)
-        try:
-            status = os.stat(f"{root}/{path}")
-        except OSError:
-            # Broken links stay in the listing, so that ingest rejects them with a reason.
-            yield Found(path, "", 0, MISSING, "")
-            continue
-        if not stat.S_ISDIR(status.st_mode):
-            yield _describe_file(path, status)
-        elif (folder := _identify(status)) in above or folder in read:
-            yield Found(path, _LINK_UP if folder in above else LINK_AGAIN, 0, "", "")
-        else:
-            read.add(folder)
-            for child, is_link in _list_folder(f"{root}/{path}"):
-                if is_link:
-                    heapq.heappush(links, f"{path}/{child}")
-                else:
-                    unread.append(f"{path}/{child}")
-
-
-def _list_folder(folder: str) -> list[tuple[str, bool]]:
-    """Return the name of each entry, and whether it is a link."""
-    try:
-        with os.scandir(folder) as entries:
-            return [(entry.name, entry.is_symlink()) for entry in entries]
-    except OSError as error:
-        raise StorageError(f"Cannot list {folder}: {error.strerror}.") from error
-
-
-def _identify(status: os.stat_result) -> tuple[int, int]:
-    """Return what identifies a folder, whatever link leads to it."""
-    return status.st_dev, status.st_ino
-
-
-def _describe_file(path: str, status: os.stat_result) -> Found:
-    problem = "" if stat.S_ISREG(status.st_mode) else _IRREGULAR
-    return Found(path, problem, status.st_size, local_version(status), "")
-
-
-def local_version(status: os.stat_result) -> str:
-    """Return the times at which a local file's content and its name or owner last changed.
-
-    Archives restore the first time, so files that are swapped differ only in the second.
-    """
-    return f"{status.st_mtime_ns} {status.st_ctime_ns}"

@@ -18,8 +18,9 @@ import fsspec
 
 from components.contract.errors import StorageError
 from components.storage.artifact_files import move_paths
-from components.storage.fetch import Unread, checksum_matches, read_remote
-from components.storage.folder import Found, find_files, open_folder, storage_error
+from components.storage.fetch import Unread, read_remote
+from components.storage.folder import open_folder, storage_error
+from components.storage.folder_listing import Found, checksum_matches, find_files
 
 _LEDGER = ".mirror.json"
 _UNFINISHED = ".unfinished"

@@ -10,13 +10,8 @@ from collections.abc import Iterator
 from components.contract.errors import DataError
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
-from components.storage.folder import (
-    explaining_errors,
-    find_files,
-    is_file,
-    list_folders,
-    read_bytes,
-)
+from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
+from components.storage.folder_listing import find_files
 
 GRAPH = "saved_model.pb"
 WEIGHTS = os.path.join("variables", "variables.index")

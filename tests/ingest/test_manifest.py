@@ -17,7 +17,7 @@ from components.ingest.labels import check_labels
 from components.ingest.listing import Listing, list_images
 from components.ingest.manifest import read_manifest
 from components.ingest.stratification import stratify
-from components.storage.folder import MISSING
+from components.storage.folder_listing import MISSING
 
 ROWS: list[dict[str, str | None]] = [
     {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},

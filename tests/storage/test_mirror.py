@@ -13,7 +13,8 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import StorageError
 from components.storage import cloud_upload, object_store, retry
-from components.storage.folder import find_files, open_folder
+from components.storage.folder import open_folder
+from components.storage.folder_listing import find_files
 from components.storage.mirror import Mirror
 from components.storage.retry import RetryPolicy
 from tests.storage.faulty_proxy import spoil

@@ -17,7 +17,8 @@ from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import FOUND_KEY, find_baseline
 from components.storage import retry
-from components.storage.folder import find_files, list_folders
+from components.storage.folder import list_folders
+from components.storage.folder_listing import find_files
 from components.storage.retry import RetryPolicy
 from components.storage.tfx_filesystem import register_object_stores
 from tests.evaluation.saved_model_sample import saved_model
