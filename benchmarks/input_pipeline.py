@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError, measure
-from benchmarks.measuring.progress import say
+from benchmarks.measuring.process import QUIET, MeasurementError, measure, say
 from benchmarks.measuring.results import write_results
 from components.contract.errors import ConfigurationError
 

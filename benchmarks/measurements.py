@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.measuring.progress import say
+from benchmarks.measuring.process import say
 
 _ROOT = Path(__file__).parents[1]
 RESULTS = _ROOT / "benchmarks" / "results"

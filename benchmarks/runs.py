@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, MeasurementError
-from benchmarks.measuring.progress import Progress
-from benchmarks.measuring.results import Figures, write_results
-from benchmarks.measuring.spread import Spread
+from benchmarks.measuring.process import QUIET, MeasurementError, Progress
+from benchmarks.measuring.results import Figures, Spread, write_results
 from pipeline_def.layout import Layout
 from pipeline_def.local.sample import write_digits
 

@@ -28,9 +28,8 @@ from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
 from benchmarks.measuring import options
-from benchmarks.measuring.progress import Progress
-from benchmarks.measuring.results import Figures, write_results
-from benchmarks.measuring.spread import Spread, ratio
+from benchmarks.measuring.process import Progress
+from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
 from components.contract.errors import DataError, ModelError
 from pipeline_def.local.server.model import SavedModel

@@ -23,10 +23,8 @@ import tempfile
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import QUIET, measure
-from benchmarks.measuring.progress import Progress
-from benchmarks.measuring.results import Figures, write_results
-from benchmarks.measuring.spread import Spread, ratio
+from benchmarks.measuring.process import QUIET, Progress, measure
+from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from components.contract.errors import ConfigurationError
 
 _MODULE = "benchmarks.training"

@@ -14,7 +14,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.measuring.spread import Spread
+from benchmarks.measuring.results import Spread
 
 # Matplotlib warns about every missing mathematical font, which no text here needs.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)

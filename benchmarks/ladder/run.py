@@ -26,7 +26,7 @@ from benchmarks.measuring.limits import (
     on_every_core,
     process_per_core,
 )
-from benchmarks.measuring.progress import Progress, say
+from benchmarks.measuring.process import Progress, say
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus
 from components.storage.artifact_files import on_disk

@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from benchmarks.measuring.limits import COPY_LIMIT, DECODE_LIMIT
-from benchmarks.measuring.results import Figures
-from benchmarks.measuring.spread import NOISE, Spread, ratio
+from benchmarks.measuring.results import NOISE, Figures, Spread, ratio
 from components.contract.machine import available_memory, fits_in_memory, gib
 from components.storage.artifact_files import on_disk
 

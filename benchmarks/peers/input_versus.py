@@ -19,10 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.measuring import options
-from benchmarks.measuring.process import MeasurementError, measure
-from benchmarks.measuring.progress import Progress, say
-from benchmarks.measuring.results import Figures, write_results
-from benchmarks.measuring.spread import Spread, ratio
+from benchmarks.measuring.process import MeasurementError, Progress, measure, say
+from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.peers.readers import PEERS
 from components.contract.errors import ConfigurationError
 

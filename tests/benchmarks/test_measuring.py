@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.measuring import options, progress, spread
+from benchmarks.measuring import options, process, results
 from benchmarks.measuring.process import MeasurementError, explain, measure
-from benchmarks.measuring.spread import Spread, ratio
+from benchmarks.measuring.results import Spread, ratio
 from components.contract.errors import DataError
 
 
@@ -67,7 +67,7 @@ def test_ratios_say_what_lies_within_the_noise(
     assert ratio(Spread.of(new), Spread.of(old)) == said
 
 
-@pytest.mark.parametrize("module", [spread, progress])
+@pytest.mark.parametrize("module", [results, process])
 def test_the_examples_of_docstrings(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted
@@ -75,7 +75,7 @@ def test_the_examples_of_docstrings(module: Any) -> None:
 
 
 def test_progress_says_how_long_it_will_take(capsys: pytest.CaptureFixture[str]) -> None:
-    of_two = progress.Progress(2)
+    of_two = process.Progress(2)
     of_two.report("a: 10 images/s")
     of_two.report("b: 20 images/s")
     second, last = capsys.readouterr().err.splitlines()
@@ -140,4 +140,4 @@ def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) ->
 
 def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no JPEG in a folder of its label"):
-        load("ingest_images").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
+        load("ingest").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
