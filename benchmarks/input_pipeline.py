@@ -79,8 +79,9 @@ def _parser() -> argparse.ArgumentParser:
         "--epochs",
         type=options.at_least_one,
         default=2,
-        help="of each repeat, which lasts 1 to 10 s",
+        help="of each repeat, which lasts --seconds to 10 s",
     )
+    parser.add_argument("--seconds", type=float, default=1, help="of each measurement, at least")
     parser.add_argument("--output", default="input_benchmark", help="folder for the results")
     parser.add_argument("--rungs", help="only those whose name has one of these words, a,b,…")
     parser.add_argument(
@@ -106,9 +107,7 @@ def _measure(arguments: argparse.Namespace, folder: str) -> dict[str, Any]:
         "folder": folder,
         "root": folder,
         "batch": arguments.batch,
-        "epochs": arguments.epochs,
-        "repeats": arguments.repeats,
-        "rungs": arguments.rungs,
+        **{key: getattr(arguments, key) for key in ("epochs", "seconds", "repeats", "rungs")},
         "target": arguments.target_images_per_second,
         "profile": arguments.profile and os.path.abspath(arguments.profile),
     }

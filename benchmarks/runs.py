@@ -135,11 +135,18 @@ def _run(
             said.seek(0)
             last = said.read()[-500:].decode(errors="replace")
             raise MeasurementError(f"a run failed: {last}")
-    summary = json.loads(Path(Layout(str(output)).summary).read_text())
     return {
         "seconds": time.monotonic() - started,
         "cpu": used.ru_utime + used.ru_stime,
         "mib": used.ru_maxrss / 1024,
+        **read_results(output),
+    }
+
+
+def read_results(output: Path) -> Figure:
+    """Return accuracy, step times and size of the report of the last run in a folder."""
+    summary = json.loads(Path(Layout(str(output)).summary).read_text())
+    return {
         "accuracy": summary["metrics"]["accuracy"],
         "nodes": summary["nodes"],
         "report_mb": (output / "report.html").stat().st_size / 1e6,

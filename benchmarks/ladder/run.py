@@ -12,11 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.ladder.data import Material
 from benchmarks.ladder.rung import RungMeasurement, RungProcess
 from benchmarks.measuring.limits import (
     COPY_LIMIT,
@@ -31,21 +30,28 @@ from components.contract.errors import ConfigurationError
 from components.contract.machine import available_cpus
 from components.storage.artifact_files import on_disk
 
+if TYPE_CHECKING:
+    # It loads TensorFlow, which the processes of the limits would do, too.
+    from benchmarks.ladder.data import Material
+
 Processes = dict[str, RungProcess]
 
 
 def main() -> None:
     """Measure the task in the only argument, which is JSON."""
+    from benchmarks.ladder.data import Material
+
     options = json.loads(sys.argv[1])
     material = Material.load(options["folder"], options["root"])
     local = Material.load(options["folder"], options["folder"])
     rungs = choose(options["rungs"], remote=not on_disk(material.root))
-    measurements = [RungMeasurement(rung, material, local, options["batch"]) for rung in rungs]
+    batch, seconds = options["batch"], options["seconds"]
+    measurements = [RungMeasurement(rung, material, local, batch, seconds) for rung in rungs]
     with _processes(measurements) as processes:
         facts = _start(measurements, processes)
-        steps = options["epochs"] * material.images // options["batch"]
+        steps = options["epochs"] * material.images // batch
         # After all rounds, each rung feeds a simulated accelerator once.
-        limits = _limits(local)
+        limits = _limits(local, seconds)
         turns = options["repeats"] * (len(rungs) + len(limits)) + len(rungs)
         progress = Progress(turns)
         rates, times = _measure_all(processes, limits, steps, options["repeats"], progress)
@@ -117,12 +123,12 @@ def _start(measurements: list[RungMeasurement], processes: Processes) -> dict[st
     return facts
 
 
-def _limits(material: Material) -> dict[str, Callable[[], float]]:
+def _limits(material: Material, seconds: float) -> dict[str, Callable[[], float]]:
     """Return a function that measures each limit on one core."""
     files = tuple(material.files("files")[: material.different])
     return {
-        DECODE_LIMIT: functools.partial(decode_limit, files, material.size),
-        COPY_LIMIT: functools.partial(copy_limit, material.size),
+        DECODE_LIMIT: functools.partial(decode_limit, files, material.size, seconds),
+        COPY_LIMIT: functools.partial(copy_limit, material.size, seconds),
     }
 
 

@@ -29,8 +29,8 @@ _CAN_STOP = sys.platform == "linux"
 # From prctl(2): the signal a process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
 
-# An epoch takes milliseconds from memory, too little to time, and minutes one by one from a bucket.
-_LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
+# An epoch takes minutes one by one from a bucket.
+_MOST_SECONDS = 10.0
 
 # Batches that a reader may have prefetched before the clock started.
 _BUFFERED = 4
@@ -114,6 +114,8 @@ class RungMeasurement:
     local: Material
     """The same images, in a local folder."""
     batch: int
+    seconds: float
+    """Least time of a measurement: an epoch takes milliseconds from memory, too little to time."""
 
     def prepare(self) -> Answers:
         """Start TensorFlow and the rung; return the requests it serves."""
@@ -128,8 +130,8 @@ class RungMeasurement:
             "first batch": lambda: seconds,
             "expected": lambda: _hashes(_canonical_pixels(self.local)),
             "pixels": lambda expected: self._check_pixels(batches, expected),
-            "rate": lambda steps: _rate(batches, steps, self.batch),
-            "wait share": lambda steps, rate: _wait_share(batches, steps, self.batch, rate),
+            "rate": lambda steps: self._rate(batches, steps),
+            "wait share": lambda steps, rate: self._wait_share(batches, steps, rate),
             "profile": lambda folder: _profile(batches, folder),
         }
 
@@ -145,6 +147,33 @@ class RungMeasurement:
         if not _hashes(_take(batches, count // self.batch)) <= expected:
             raise ValueError("its pixels differ from the canonical files")
         return f"the same, {count} images compared"
+
+    def _rate(self, batches: Batches, steps: int) -> tuple[float, float]:
+        """Return images per second and CPU microseconds per image, of about `steps` batches."""
+        _drain(batches)
+        done, started, cpu = 0, time.perf_counter(), time.process_time()
+        while not self._is_over(done, steps, time.perf_counter() - started):
+            next(batches)
+            done += 1
+        images, used = done * self.batch, time.process_time() - cpu
+        return images / (time.perf_counter() - started), used / images * 1e6
+
+    def _wait_share(self, batches: Batches, steps: int, rate: float) -> float:
+        """Return the fraction of the time that an accelerator at `rate` images/s waits."""
+        pause = self.batch / rate
+        _drain(batches)
+        done, waited, started = 0, 0.0, time.perf_counter()
+        while not self._is_over(done, steps, time.perf_counter() - started):
+            asked = time.perf_counter()
+            next(batches)
+            waited += time.perf_counter() - asked
+            # While an accelerator works, the processor sleeps.
+            time.sleep(pause)
+            done += 1
+        return waited / (time.perf_counter() - started)
+
+    def _is_over(self, done: int, steps: int, seconds: float) -> bool:
+        return seconds > _MOST_SECONDS or (done >= steps and seconds > self.seconds)
 
 
 def _few_if_slow(batches: Batches) -> int:
@@ -172,46 +201,13 @@ def _canonical_pixels(material: Material) -> Iterator[Any]:
         yield decode(tf.constant([Path(path).read_bytes()]), material.config()).numpy()[0]
 
 
-def _rate(batches: Batches, steps: int, batch: int) -> tuple[float, float]:
-    """Return images per second of `steps` batches, or as many as `_is_over` allows.
-
-    And the CPU time of an image, microseconds.
-    """
-    _drain(batches)
-    done, started, cpu = 0, time.perf_counter(), time.process_time()
-    while not _is_over(done, steps, time.perf_counter() - started):
-        next(batches)
-        done += 1
-    images, used = done * batch, time.process_time() - cpu
-    return images / (time.perf_counter() - started), used / images * 1e6
-
-
 def _drain(batches: Batches) -> None:
     """Take prefetched batches; a rung that needs seconds per batch has none."""
     started = time.perf_counter()
     for _ in range(_BUFFERED):
         next(batches)
-        if time.perf_counter() - started > _LEAST_SECONDS:
+        if time.perf_counter() - started > 1:
             break
-
-
-def _is_over(done: int, steps: int, seconds: float) -> bool:
-    return seconds > _MOST_SECONDS or (done >= steps and seconds > _LEAST_SECONDS)
-
-
-def _wait_share(batches: Batches, steps: int, batch: int, rate: float) -> float:
-    """Return the fraction of the time that an accelerator at `rate` images/s waits."""
-    pause = batch / rate
-    _drain(batches)
-    done, waited, started = 0, 0.0, time.perf_counter()
-    while not _is_over(done, steps, time.perf_counter() - started):
-        asked = time.perf_counter()
-        next(batches)
-        waited += time.perf_counter() - asked
-        # While an accelerator works, the processor sleeps.
-        time.sleep(pause)
-        done += 1
-    return waited / (time.perf_counter() - started)
 
 
 def _profile(batches: Batches, folder: str) -> None:

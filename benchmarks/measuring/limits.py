@@ -23,7 +23,6 @@ Pixels = npt.NDArray[np.uint8]
 # More than the processor's caches hold.
 _COPIED_BYTES = 256 * 2**20
 _BATCH = 128
-_SECONDS = 1.0
 
 
 def measure(work: Callable[[], int], seconds: float) -> float:
@@ -45,10 +44,10 @@ def on_every_core(pool: ProcessPoolExecutor, limit: Callable[[], float]) -> floa
     return sum(process.result() for process in running)
 
 
-def decode_limit(paths: tuple[str, ...], size: int) -> float:
+def decode_limit(paths: tuple[str, ...], size: int, seconds: float) -> float:
     """Decode canonical files from memory, and nothing else."""
     files, out = _in_memory(paths), np.empty((1, size, size, 3), np.uint8)
-    return measure(lambda: decode_files(files, out, decode_jpeg), _SECONDS)
+    return measure(lambda: decode_files(files, out, decode_jpeg), seconds)
 
 
 @functools.cache
@@ -70,11 +69,11 @@ def decode_jpeg(file: bytes, out: Pixels) -> None:
     simplejpeg.decode_jpeg(file, "RGB", buffer=out)
 
 
-def copy_limit(size: int) -> float:
+def copy_limit(size: int, seconds: float) -> float:
     """Copy batches of pixels in memory, and nothing else."""
     pixels = _pixels(_BATCH * max(1, _COPIED_BYTES // (_BATCH * size**2 * 3)), size)
     out = np.empty_like(pixels[:_BATCH])
-    return measure(lambda: copy_batches(pixels, out), _SECONDS)
+    return measure(lambda: copy_batches(pixels, out), seconds)
 
 
 @functools.cache

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ladder.data import canonical_images, sample_images, write_shards
 from benchmarks.measuring.cpu import cpu_seconds
 from benchmarks.measuring.limits import (
     decode_files,
@@ -30,7 +29,6 @@ from benchmarks.peers.readers import (
     measure_epochs,
 )
 from components.transform.config import TransformConfig
-from pipeline_def.data.sampler import TrainingOrder
 
 OURS = {
     "ours": {"reader": "indexed", "cache": "none"},
@@ -44,6 +42,8 @@ _SECONDS = 2.0
 
 def prepare(data: str, folder: str, *, size: int, images: int) -> None:
     """Write a sample of the images at `data` into a new `folder`: packed, and as our own shards."""
+    from benchmarks.ladder.data import canonical_images, sample_images, write_shards
+
     Path(folder).mkdir(parents=True)
     _, sample = sample_images(data, images)
     stored = canonical_images(sample, _describe(size))
@@ -78,6 +78,7 @@ def _epochs(contender: str, job: Job) -> Epoch:
     from benchmarks.ladder.rungs import FEATURE_SPEC
     from pipeline_def.config.input import InputConfig
     from pipeline_def.data.dataset import make_dataset
+    from pipeline_def.data.sampler import TrainingOrder
     from pipeline_def.data.shards import Shards
 
     dataset = make_dataset(

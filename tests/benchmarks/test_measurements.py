@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measurements
+from benchmarks import measurements, runs
+from pipeline_def.config.command_line import parse
 from tests.pictures import write_folder
 
 RESULT = {
@@ -51,7 +52,26 @@ def test_every_command_and_option_exists() -> None:
 def test_measurements_work_on_a_few_images(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are in test_input_benchmark.py, test_training_benchmark.py and tests/server."""
+    """The others are in the other files of this folder and in tests/server."""
     photos = write_folder(tmp_path / "photos", each=10)
-    arguments = ["--tiny", "--photos", str(photos), "--only", "many,ingest,peers"]
+    arguments = ["--tiny", "--photos", str(photos), "--only", "ingest,peers"]
     assert measurements.main(arguments) == 0, capfd.readouterr().err
+
+
+def test_whole_runs_are_tabulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real run's results are read in tests/test_pipeline.py."""
+
+    def pretend(options: list[str], output: Path) -> runs.Figure:
+        [_, data, *_] = options
+        assert len(list(Path(data).glob("class */*.jpg"))) == 8
+        parse(options, prog="", usage="")
+        results = {"accuracy": 0.5, "report_mb": 1.0, "nodes": {"Trainer": {"seconds": 7.0}}}
+        return {"seconds": 9.0, "cpu": 12.0, "mib": 900.0, **results}
+
+    monkeypatch.setattr(runs, "_run", pretend)
+    words = ["--part", "many", "--images", "8", "--classes", "4", "--work", str(tmp_path)]
+    runs._measure(runs._parser().parse_args(words))
+    row = " ".join(capsys.readouterr().out.splitlines()[-2].split())
+    assert row == "│ many │ 9.0 │ 12.0 │ 900 MiB │ 0.500 │ 1.0 MB │ Trainer 7.0 s │"
