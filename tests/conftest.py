@@ -31,7 +31,7 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 
 
-# Folders whose tests take longest; the others fill the gaps at the end.
+# Folders whose slow tests take longest. Others, and then the fast tests, fill the gaps at the end.
 _LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
 
 # Without byte code, which some shells keep Python from writing, each process rewrites all
@@ -67,9 +67,9 @@ def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0]
 
 
-def _rank(item: pytest.Item) -> int:
-    folder = _folder(item)
-    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+def _rank(item: pytest.Item) -> tuple[bool, int]:
+    folder, is_slow = _folder(item), any(item.iter_markers("slow"))
+    return not is_slow, _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 @pytest.fixture(scope="session")
