@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,20 +39,14 @@ from components.contract.properties import (
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite_measurement import measure_lite
-from components.evaluation.metrics.counts import ModelCounts
-from components.evaluation.metrics.predictions import Evaluated
-from components.evaluation.metrics.slice_metrics import measure_slice_areas
+from components.evaluation.metrics.metric_table import AUC
+from components.evaluation.metrics.predictions import Predictions, PredictionStats
+from components.evaluation.metrics.slice_metrics import OVERALL, SliceKey, find_rows
 from components.evaluation.prediction_file import read_prediction_batches, read_predictions
 from components.evaluation.prediction_parts import join_parts
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
-from components.evaluation.tfma.eval_config import make_eval_config, measures_auc
-from components.evaluation.tfma.result_files import (
-    MeasuredModel,
-    measure_values,
-    resolve_config,
-    write_results,
-)
+from components.evaluation.tfma_files import make_eval_config, measure_model, write_results
 from components.evaluation.thresholds import SliceValues, check_thresholds, describe_thresholds
 from components.evaluation.verdict import (
     Verdict,
@@ -98,15 +92,15 @@ class Executor(BaseBeamExecutor):
         smoke_failure = self._predict(
             Job(paths, evaluation.uri, total), examples.uri, split=split, config=config
         )
-        counts = ModelCounts.of(_read_batches(evaluation.uri, config))
-        with_auc = total * len(labels[TRAIN]) <= _MOST_SCORES
+        stats, slices = _read_stats(evaluation.uri, config)
+        with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
         candidate, *baselines = _write_results(
-            evaluation.uri, config, counts, paths=paths, with_auc=with_auc
+            evaluation.uri, config, stats, slices, paths=paths, with_auc=with_auc
         )
         check = check_thresholds(
             config, candidate, next(iter(baselines), None), majority_accuracy=majority_accuracy
         )
-        measured = measure_accuracy(counts, majority_accuracy)
+        measured = measure_accuracy(*(model.right for model in stats), guess=majority_accuracy)
         verdict = decide(measured, config, check, smoke_failure=smoke_failure)
         write_verdict(evaluation.uri, verdict)
         write_thresholds(evaluation.uri, describe_thresholds(config))
@@ -134,6 +128,11 @@ class Executor(BaseBeamExecutor):
 def require_majority_accuracy(config: EvaluationConfig, accuracy: float) -> EvaluationConfig:
     """Raise the required accuracy to `accuracy`, that of the majority class, if it is lower."""
     return replace(config, min_accuracy=max(config.min_accuracy, accuracy))
+
+
+def measures_auc(config: EvaluationConfig, *, scores: int) -> bool:
+    """Say whether to measure the AUC, for which all `scores` are held in memory."""
+    return scores <= _MOST_SCORES or any(of.metric == AUC for of in config.thresholds)
 
 
 def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Artifact]:
@@ -172,40 +171,45 @@ def _start_smoke_test(
     return SmokeTest(model, images, seconds=config.smoke_seconds)
 
 
-def _read_batches(evaluation_uri: str, config: EvaluationConfig) -> Iterator[Evaluated]:
-    """Yield the predictions with readable names of the configured slices."""
+def _read_stats(
+    evaluation_uri: str, config: EvaluationConfig
+) -> tuple[list[PredictionStats], dict[SliceKey, list[int]]]:
+    """Return statistics of the predictions of each model, and the rows of each slice.
+
+    The predictions are read in batches, so that memory does not grow with examples × classes.
+    """
+    stats: list[list[PredictionStats]] = []
+    slices: dict[str, list[str]] = {name: [] for name in config.slices}
     for batch in read_prediction_batches(evaluation_uri):
-        yield replace(
-            batch, slices={name: make_readable(batch.slices[name]) for name in config.slices}
-        )
+        stats.append([model.stats for model in (batch.candidate, batch.baseline) if model])
+        for name, values in slices.items():
+            values += make_readable(batch.slices[name])
+    models = [PredictionStats.concatenate(parts) for parts in zip(*stats, strict=True)]
+    return models, {OVERALL: list(range(len(models[0].truth))), **find_rows(slices)}
 
 
 def _write_results(
     evaluation_uri: str,
     config: EvaluationConfig,
-    counts: ModelCounts,
+    stats: list[PredictionStats],
+    slices: dict[SliceKey, list[int]],
     *,
     paths: list[str],
     with_auc: bool,
 ) -> list[SliceValues]:
     """Write TFMA's files; return the metrics of each model."""
-    wanted = make_eval_config(config, with_auc=with_auc)
-    resolved = resolve_config(wanted, compared=len(paths) > 1)
-    areas: list[Any] = [None] * len(paths)
-    if measures_auc(config, with_auc=with_auc):
+    eval_config = make_eval_config(config, with_auc=with_auc, compared=len(paths) > 1)
+    predictions: list[Predictions | None] = [None, None]
+    if with_auc:
         evaluated = read_predictions(evaluation_uri)
-        predictions = filter(None, (evaluated.candidate, evaluated.baseline))
-        slices: dict[str, tuple[str, ...]] = {
-            name: make_readable(evaluated.slices[name]) for name in config.slices
-        }
-        areas = [measure_slice_areas(of_model, slices) for of_model in predictions]
+        predictions = [evaluated.candidate, evaluated.baseline]
     models = [
-        MeasuredModel(spec.name, path, of_model, measure_values(of_model, area))
-        for spec, path, of_model, area in zip(
-            resolved.model_specs, paths, counts.models, areas, strict=True
+        measure_model(spec, path, of_model, slices, predicted)
+        for spec, path, of_model, predicted in zip(
+            eval_config.model_specs, paths, stats, predictions, strict=False
         )
     ]
-    write_results(evaluation_uri, resolved, models)
+    write_results(evaluation_uri, eval_config, models)
     return [model.values for model in models]
 
 

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.counts import ModelCounts
 from components.evaluation.metrics.intervals import (
     Interval,
     Z,
-    paired_interval_of_counts,
+    paired_interval,
     proportion_interval,
 )
+from components.evaluation.metrics.predictions import Flags
 from components.evaluation.thresholds import ROUNDING, ThresholdCheck
 from components.storage.artifact_files import open_file
 
@@ -84,23 +84,25 @@ class MeasuredAccuracy:
     """Fraction of the images that exactly one of the two models is right about."""
 
 
-def measure_accuracy(counts: ModelCounts, majority_accuracy: float) -> MeasuredAccuracy:
-    """Return the accuracy of the candidate, compared with the model in use if there is one."""
-    of_candidate = counts.models[0].select(0)
-    examples, right = of_candidate.examples, int(of_candidate.per_class[2].sum())
-    measured = MeasuredAccuracy(
-        images=examples,
-        accuracy=right / examples,
-        interval=proportion_interval(right, examples),
-        majority_accuracy=majority_accuracy,
-    )
-    if len(counts.models) == 1:
+def measure_accuracy(
+    right: Flags, baseline: Flags | None = None, *, guess: float
+) -> MeasuredAccuracy:
+    """Measure the accuracy of a model, and compare it with the model in use if there is one.
+
+    Args:
+        right: whether the model is right, [examples].
+        baseline: whether the model in use is right.
+        guess: accuracy of always predicting the most frequent class.
+    """
+    images, hits = len(right), int(right.sum())
+    measured = MeasuredAccuracy(images, hits / images, proportion_interval(hits, images), guess)
+    if baseline is None:
         return measured
     return replace(
         measured,
-        change=(counts.gained - counts.lost) / examples,
-        change_interval=paired_interval_of_counts(examples, counts.gained, counts.lost),
-        disagreement=(counts.gained + counts.lost) / examples,
+        change=(hits - int(baseline.sum())) / images,
+        change_interval=paired_interval(right, baseline),
+        disagreement=float((right != baseline).mean()),
     )
 
 

@@ -12,103 +12,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.counts import OVERALL, Counts, ModelCounts, SlicedCounts
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import paired_interval, paired_interval_of_counts
-from components.evaluation.metrics.predictions import Evaluated, Predictions, PredictionStats
-from components.evaluation.metrics.slice_metrics import measure_slice_areas
+from components.evaluation.metrics.counts import Counts, count_confusion
+from components.evaluation.metrics.predictions import PredictionStats
+from components.evaluation.metrics.slice_metrics import find_rows
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.prediction_parts import join_parts, open_part
 from components.evaluation.slices import SLICINGS
-from tests.evaluation.predictions_sample import TABLE, as_evaluated, draw_predictions
+from tests.evaluation.predictions_sample import TABLE
 
 
-def make_slices(examples: int) -> dict[str, list[str]]:
-    rows = np.arange(examples)
-    return {
-        "size": [f"{number} px" for number in rows % 3],
-        # A slice of one example, named like a value of another slicing.
-        "folder": ["0 px", *map(str, rows[1:] // 40)],
-    }
-
-
-def stats_of(predictions: Predictions, rows: slice = slice(None)) -> PredictionStats:
-    """Every seventh label is unknown to the model."""
+def test_batches_and_slices_have_the_metrics_of_their_examples() -> None:
+    predictions = TABLE["skewed"]
+    # Every seventh label is unknown to the model.
     ids = np.where(np.arange(len(predictions.ids)) % 7, predictions.ids, -1)
-    return PredictionStats.of(ids[rows], predictions.probabilities[rows])
-
-
-KINDS = ("skewed", "a class without examples", "two classes")
-
-
-@pytest.mark.parametrize("predictions", [TABLE[kind] for kind in KINDS], ids=KINDS)
-@pytest.mark.parametrize("batch", [1000, 17, 1], ids=["one batch", "batches", "single examples"])
-def test_each_slice_has_the_metrics_of_its_examples(predictions: Predictions, batch: int) -> None:
-    examples = len(predictions.ids)
-    slices = make_slices(examples)
-    parts = []
-    for start in range(0, examples, batch):
-        rows = slice(start, start + batch)
-        of_batch = {name: texts[rows] for name, texts in slices.items()}
-        parts.append(SlicedCounts.of(stats_of(predictions, rows), of_batch))
-    counts = SlicedCounts.add_up(parts)
-    assert list(counts.slices) == sorted(counts.slices)
-    assert len(counts.slices) == 1 + 3 + len({*slices["folder"]})
-    ids = np.where(np.arange(examples) % 7, predictions.ids, -1)
-    for index, (slicing, value) in enumerate(counts.slices):
-        texts = np.array(slices.get(slicing, [""] * examples))
-        there = texts == value
-        expected = Counts.of(PredictionStats.of(ids[there], predictions.probabilities[there]))
-        found = counts.select(index)
-        assert found.examples == there.sum()
-        np.testing.assert_array_equal(found.classes, expected.classes)
-        np.testing.assert_array_equal(found.per_class, expected.per_class)
-        assert found.scalars() == pytest.approx(expected.scalars(), abs=1e-12, nan_ok=True)
-        predicted = predictions.probabilities[there].argmax(axis=1)
-        cells, number = np.unique([ids[there], predicted], axis=1, return_counts=True)
-        np.testing.assert_array_equal(counts.confusion(index), [*cells, number])
+    scores = predictions.probabilities
+    batches = [slice(start, start + 17) for start in range(0, len(ids), 17)]
+    stats = PredictionStats.concatenate([PredictionStats.of(ids[b], scores[b]) for b in batches])
+    slices = {"size": [f"{row % 3} px" for row in range(len(ids))], "folder": ["0 px", *"a" * 436]}
+    for (slicing, value), rows in find_rows(slices).items():
+        assert rows == [row for row, text in enumerate(slices[slicing]) if text == value]
+        found, expected = stats.take(rows), PredictionStats.of(ids[rows], scores[rows])
+        assert Counts.of(found).scalars() == pytest.approx(
+            Counts.of(expected).scalars(), abs=1e-12, nan_ok=True
+        )
+        pairs = np.stack([ids[rows], scores[rows].argmax(axis=1)])
+        cells, number = np.unique(pairs, axis=1, return_counts=True)
+        np.testing.assert_array_equal(count_confusion(found), [*cells, number])
 
 
 def test_no_examples_have_no_scalars() -> None:
     empty = PredictionStats.of(np.empty(0, np.int64), np.empty((0, 3), np.float32))
     assert np.isnan(list(Counts.of(empty).scalars().values())).all()
-
-
-def test_counts_of_two_models_in_batches() -> None:
-    candidate, baseline = (draw_predictions([30, 20, 10], seed=0, sureness=s) for s in (2, 1))
-    slices = {name: tuple(texts) for name, texts in make_slices(60).items()}
-    whole = as_evaluated(candidate, baseline, slices)
-    batches = [
-        Evaluated(
-            whole.filenames[rows],
-            {name: texts[rows] for name, texts in slices.items()},
-            *(
-                Predictions(model.labels, model.ids[rows], model.probabilities[rows])
-                for model in (candidate, baseline)
-            ),
-        )
-        for rows in (slice(0, 50), slice(50, 60))
-    ]
-    found, expected = ModelCounts.of(batches), ModelCounts.of([whole])
-    interval = paired_interval(candidate.stats.right, baseline.stats.right)
-    for counts in (found, expected):
-        assert paired_interval_of_counts(60, counts.gained, counts.lost) == interval
-    for model, wanted in zip(found.models, expected.models, strict=True):
-        assert model.slices == wanted.slices
-        for name in ("cells", "bins", "top", "loss"):
-            np.testing.assert_allclose(getattr(model, name), getattr(wanted, name), rtol=1e-12)
-
-
-def test_areas_of_slices() -> None:
-    predictions = TABLE["a class without examples"]
-    slices = make_slices(len(predictions.ids))
-    areas = measure_slice_areas(predictions, slices)
-    assert areas.keys() == {*SlicedCounts.of(predictions.stats, slices).slices}
-    rows = np.arange(len(predictions.ids)) % 3 == 1
-    area = mean_auc(predictions.ids[rows], predictions.probabilities[rows])
-    assert areas["size", "1 px"] == area
-    assert np.isnan(areas["folder", "0 px"])
-    assert areas[OVERALL] == mean_auc(predictions.ids, predictions.probabilities)
 
 
 @contextlib.contextmanager

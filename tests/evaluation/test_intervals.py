@@ -12,7 +12,7 @@ from components.evaluation.metrics.intervals import (
     Interval,
     f1_interval,
     paired_interval,
-    wilson_interval,
+    proportion_interval,
 )
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Evaluated
@@ -42,7 +42,7 @@ few_resamples = pytest.mark.usefixtures("few_resamples")
 def test_intervals_of_proportions_are_as_published(
     hits: int, examples: int, low: float, high: float
 ) -> None:
-    found = wilson_interval(flags(hits, examples))
+    found = proportion_interval(hits, examples)
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
 
 

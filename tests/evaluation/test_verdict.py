@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.counts import OVERALL
-from components.evaluation.metrics.intervals import paired_interval, wilson_interval
+from components.evaluation.metrics.slice_metrics import OVERALL
 from components.evaluation.thresholds import (
     ThresholdCheck,
     check_thresholds,
     explain_failures,
 )
-from components.evaluation.verdict import MeasuredAccuracy, Verdict, decide
+from components.evaluation.verdict import MeasuredAccuracy, Verdict, decide, measure_accuracy
 
 
 def measured(
@@ -33,18 +31,12 @@ def measured(
         lost: images that only the model in use is right about.
     """
     hits = np.arange(images) < right
-    of = MeasuredAccuracy(images, right / images, wilson_interval(hits), guess)
     if gained is None:
-        return of
+        return measure_accuracy(hits, guess=guess)
     before = hits.copy()
     before[:gained] = False
     before[right : right + lost] = True
-    return replace(
-        of,
-        change=(gained - lost) / images,
-        change_interval=paired_interval(hits, before),
-        disagreement=(gained + lost) / images,
-    )
+    return measure_accuracy(hits, before, guess=guess)
 
 
 def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdict:

@@ -113,12 +113,11 @@ def measure(predictions: Predictions) -> ModelMetrics:
     columns = sorted(range(len(labels)), key=labels.__getitem__)
     auc, average_precision = measure_areas(predictions.ids, predictions.probabilities)
     scalars = {**counts.scalars(), AUC: mean_known(auc)}
-    rates = (counts.precision, counts.recall, counts.f1)
-    precision, recall, f1 = (_spread(counts.classes, of, len(labels)) for of in rates)
+    precision, recall, f1 = (of[1:] for of in (counts.precision, counts.recall, counts.f1))
     return ModelMetrics(
         labels=tuple(labels[column] for column in columns),
         scalars={metric: scalars[metric] for metric in METRICS},
-        confusion=_confuse(stats, len(labels))[np.ix_(columns, columns)],
+        confusion=_confuse(stats)[np.ix_(columns, columns)],
         precision=precision[columns],
         recall=recall[columns],
         f1=f1[columns],
@@ -130,17 +129,10 @@ def measure(predictions: Predictions) -> ModelMetrics:
     )
 
 
-def _spread(seen: Ints, values: Floats, classes: int) -> Floats:
-    """Return values [seen] as [classes], with NaN for the others; -1 is dropped."""
-    spread = np.full(classes, np.nan)
-    spread[seen[seen >= 0]] = values[seen >= 0]
-    return spread
-
-
-def _confuse(stats: PredictionStats, classes: int) -> Ints:
-    truth, predicted = stats.classes[stats.truth], stats.classes[stats.predicted]
-    cells = (truth * classes + predicted)[truth >= 0]
-    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+def _confuse(stats: PredictionStats) -> Ints:
+    cells = (stats.truth * stats.classes + stats.predicted)[stats.truth >= 0]
+    shape = (stats.classes, stats.classes)
+    return np.bincount(cells, minlength=stats.classes**2).reshape(shape)
 
 
 def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:

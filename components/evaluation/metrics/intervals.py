@@ -39,11 +39,6 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def wilson_interval(hits: Flags) -> Interval:
-    """Return Wilson's interval of the fraction of hits, [examples], at least one."""
-    return proportion_interval(int(np.count_nonzero(hits)), len(hits))
-
-
 def proportion_interval(hits: int, examples: int) -> Interval:
     """Return Wilson's interval of `hits` out of `examples`, at least one."""
     test = stats.binomtest(hits, examples)
@@ -66,25 +61,19 @@ def f1_interval(right: int, either: int) -> Interval:
 
 
 def paired_interval(hits: Flags, baseline: Flags) -> Interval:
-    """Return `paired_interval_of_counts` of hits, [examples] each, at least one."""
-    gained, lost = np.count_nonzero(hits & ~baseline), np.count_nonzero(baseline & ~hits)
-    return paired_interval_of_counts(len(hits), int(gained), int(lost))
-
-
-def paired_interval_of_counts(examples: int, gained: int, lost: int) -> Interval:
-    """Return the interval of the difference of two accuracies on the same examples.
+    """Return the interval of the difference of two accuracies on the same examples, at least one.
 
     Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
     Proportions Based on Paired Data". It adds one disagreement in each direction, so the interval
     has a width even if the models agree on every example.
 
     Args:
-        examples: at least one.
-        gained: examples that only this model is right about.
-        lost: examples that only the other model is right about.
+        hits: whether this model is right, [examples].
+        baseline: whether the other model is.
     """
-    pairs = examples + 2
-    more, less = (gained + 1) / pairs, (lost + 1) / pairs
+    pairs = len(hits) + 2
+    more = (int((hits & ~baseline).sum()) + 1) / pairs
+    less = (int((baseline & ~hits).sum()) + 1) / pairs
     half = Z * math.sqrt((more + less - (more - less) ** 2) / pairs)
     return Interval(low=max(-1.0, more - less - half), high=min(1.0, more - less + half))
 
@@ -94,9 +83,9 @@ def estimate_intervals(
 ) -> tuple[dict[str, Interval], dict[str, Interval]]:
     """Return intervals of the candidate's metrics, and of their differences to the baseline's.
 
-    Accuracies use `wilson_interval` and `paired_interval`, other metrics `bootstrap`. Left out are
-    ece, auc above 10 classes or 10,000 examples × classes, top-k accuracy of at most k classes, and
-    metrics for which `bootstrap` returns NaN.
+    Accuracies use `proportion_interval` and `paired_interval`, other metrics `bootstrap`. Left out
+    are ece, auc above 10 classes or 10,000 examples × classes, top-k accuracy of at most k classes,
+    and metrics for which `bootstrap` returns NaN.
 
     Returns:
         Metric → interval of its value, and of its change; no changes without a baseline.
@@ -109,7 +98,7 @@ def estimate_intervals(
 
     low, high = bootstrap(estimate, len(candidate.ids), seed=seed)
     hits = _find_hits(candidate)
-    intervals = {metric: wilson_interval(of) for metric, of in hits.items()}
+    intervals = {name: proportion_interval(int(of.sum()), len(of)) for name, of in hits.items()}
     intervals |= _name(low[0], high[0], least=0)
     if not baseline:
         return intervals, {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,12 +34,12 @@ _NEVER = np.iinfo(np.int64).max
 class PredictionStats:
     """Per-example statistics of a model's predictions, from which metrics are computed."""
 
-    classes: Ints
-    """[seen], ascending: columns that are the true or predicted class of any example, and -1."""
+    classes: int
+    """Number of classes that the model knows."""
     truth: Ints
-    """[examples], index into `classes`."""
+    """[examples], column of the true class; -1 for a label unknown to the model."""
     predicted: Ints
-    """[examples], index into `classes`."""
+    """[examples], column of the predicted class."""
     rank: Ints
     """[examples], number of classes ranked before the true one."""
     bins: Ints
@@ -66,19 +66,31 @@ class PredictionStats:
         """
         examples = np.arange(len(ids))
         predicted = probabilities.argmax(axis=1)
-        classes, columns = np.unique(np.concatenate([ids, predicted]), return_inverse=True)
         sums = probabilities.sum(axis=1, dtype=np.float64)
         confidence = probabilities[examples, predicted] / sums
         of_truth = np.where(ids >= 0, probabilities[examples, ids] / sums, 0)
         return cls(
-            classes=classes,
-            truth=columns[: len(ids)],
-            predicted=columns[len(ids) :],
+            classes=probabilities.shape[1],
+            truth=ids,
+            predicted=predicted,
             rank=_rank(ids, probabilities),
             bins=(EDGES.searchsorted(confidence) - 1).clip(0, len(EDGES) - 2),
             confidence=confidence,
             loss=-np.log(of_truth.clip(_LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)),
         )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[PredictionStats]) -> PredictionStats:
+        """Join the statistics of at least one set of examples, all of the same model."""
+        arrays = {name: np.concatenate([vars(part)[name] for part in parts]) for name in _ARRAYS}
+        return cls(classes=parts[0].classes, **arrays)
+
+    def take(self, rows: Sequence[int]) -> PredictionStats:
+        """Return the statistics of some of the examples."""
+        return replace(self, **{name: vars(self)[name][rows] for name in _ARRAYS})
+
+
+_ARRAYS = ("truth", "predicted", "rank", "bins", "confidence", "loss")
 
 
 def _rank(ids: Ints, probabilities: Scores) -> Ints:

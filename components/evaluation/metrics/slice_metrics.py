@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from components.evaluation.metrics.counts import OVERALL, SliceKey
-from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.intervals import Interval, paired_interval, wilson_interval
-from components.evaluation.metrics.predictions import Flags, Ints, Predictions
+from components.evaluation.metrics.intervals import Interval, paired_interval, proportion_interval
+from components.evaluation.metrics.predictions import Flags, Ints
+
+SliceKey: TypeAlias = tuple[str, str]
+"""Slicing and value, such as ("format", "png")."""
+
+OVERALL: SliceKey = ("", "")
+"""The slice of all examples."""
 
 _MOST_CONFUSED = 20
 
@@ -44,28 +49,34 @@ class ConfusedPair:
     """Fraction of the examples of `label`, 0 to 1."""
 
 
+def find_rows(slices: Mapping[str, Sequence[str]]) -> dict[SliceKey, list[int]]:
+    """Return the rows of the examples in each slice; `slices` is slicing → value of each."""
+    rows: dict[SliceKey, list[int]] = {}
+    for slicing, values in slices.items():
+        for row, value in enumerate(values):
+            rows.setdefault((slicing, value), []).append(row)
+    return rows
+
+
 def measure_slices(
-    slices: Mapping[str, tuple[str, ...]], right: Flags, baseline: Flags | None
+    slices: Mapping[str, Sequence[str]], right: Flags, baseline: Flags | None
 ) -> tuple[SliceMetrics, ...]:
     """Measure the accuracy on every slice, in the order of slicings, then of values."""
-    measured: list[SliceMetrics] = []
-    for slicing, texts in slices.items():
-        rows: dict[str, list[int]] = {}
-        for row, value in enumerate(texts):
-            rows.setdefault(value, []).append(row)
-        for value in sorted(rows, key=_order):
-            hits = right[rows[value]]
-            before = None if baseline is None else baseline[rows[value]]
-            of_slice = SliceMetrics(
-                slicing=slicing,
-                value=value,
-                examples=len(hits),
-                accuracy=float(hits.mean()),
-                interval=wilson_interval(hits),
-                baseline=None if before is None else float(before.mean()),
-                change=None if before is None else paired_interval(hits, before),
-            )
-            measured.append(of_slice)
+    slicings, measured = list(slices), []
+    found = find_rows(slices)
+    for slicing, value in sorted(found, key=lambda key: (slicings.index(key[0]), _order(key[1]))):
+        rows = found[slicing, value]
+        hits, before = right[rows], None if baseline is None else baseline[rows]
+        of_slice = SliceMetrics(
+            slicing=slicing,
+            value=value,
+            examples=len(hits),
+            accuracy=float(hits.mean()),
+            interval=proportion_interval(int(hits.sum()), len(hits)),
+            baseline=None if before is None else float(before.mean()),
+            change=None if before is None else paired_interval(hits, before),
+        )
+        measured.append(of_slice)
     return tuple(measured)
 
 
@@ -73,20 +84,6 @@ def _order(value: str) -> tuple[list[tuple[str, int]], str]:
     """Sort by number: 64 to 127 comes before 128 to 255, and under 64 before both."""
     parts = re.findall(r"(\D*)(\d*)", value.removeprefix("under "))
     return [(text, int(digits) if digits else -1) for text, digits in parts], value
-
-
-def measure_slice_areas(
-    predictions: Predictions, slices: Mapping[str, Sequence[str]]
-) -> dict[SliceKey, float]:
-    """Return `mean_auc`, which does not follow from counts, overall and on each slice."""
-    areas = {OVERALL: mean_auc(predictions.ids, predictions.probabilities)}
-    for slicing, texts in slices.items():
-        values, of_example = np.unique(np.array(texts, object), return_inverse=True)
-        order = np.argsort(of_example, kind="stable")
-        ends = np.searchsorted(of_example[order], np.arange(1, len(values)))
-        for value, rows in zip(values, np.split(order, ends), strict=True):
-            areas[slicing, value] = mean_auc(predictions.ids[rows], predictions.probabilities[rows])
-    return areas
 
 
 def find_confused(labels: tuple[str, ...], confusion: Ints) -> tuple[ConfusedPair, ...]:

@@ -1,1 +1,0 @@
-"""The border to TensorFlow Model Analysis: its configuration and its files."""
