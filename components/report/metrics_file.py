@@ -58,7 +58,7 @@ def write_metrics(facts: ReportFacts) -> str:
         "confusion": _confusion(facts.metrics),
         "calibration": [
             {"from": low, "to": high, "examples": examples, "confidence": sure, "accuracy": right}
-            for low, high, examples, sure, right in facts.metrics.reliability.bins
+            for low, high, examples, sure, right in facts.metrics.reliability
         ],
         "temperature_scaling": asdict(facts.scaling) if facts.scaling else None,
     }

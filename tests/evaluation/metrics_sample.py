@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from components.evaluation.metrics.calibration import Reliability
+from components.evaluation.metrics.calibration import Bins, ConfidenceBin
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.curves import ClassCurves, PrecisionRecall, Roc
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Ints
+from components.evaluation.metrics.predictions import Floats, Ints
 from components.evaluation.metrics.slice_metrics import ConfusedPair, SliceMetrics
 
 
@@ -56,20 +56,22 @@ def make_metrics(labels: tuple[str, ...], confusion: Ints, *, shift: float = 0) 
     )
 
 
-def make_reliability(examples: int) -> Reliability:
-    edges = np.linspace(0, 1, 16)
+def make_reliability(examples: int) -> Bins:
     shares = np.linspace(0, 1, 15) ** 3
     counts = np.round(shares / shares.sum() * examples).astype(np.int64)
-    middle = np.where(counts > 0, (edges[:-1] + edges[1:]) / 2, np.nan)
-    return Reliability(edges, counts, middle, middle**1.3)
+    return make_bins(np.linspace(0, 1, 16), counts)
 
 
-def make_calibration(examples: int) -> Reliability:
+def make_calibration(examples: int) -> Bins:
     """Bins of equal size, of an overconfident model."""
-    bins = 8 if examples else 0
-    edges = np.linspace(0, 1, bins + 1) ** 0.4
-    middle = (edges[:-1] + edges[1:]) / 2
-    return Reliability(edges, np.full(bins, examples // 8), middle, middle**1.3)
+    edges = np.linspace(0, 1, 8 + 1) ** 0.4
+    return make_bins(edges, np.full(8, examples // 8)) if examples else ()
+
+
+def make_bins(edges: Floats, examples: Ints) -> Bins:
+    middle = np.where(examples > 0, (edges[:-1] + edges[1:]) / 2, np.nan)
+    columns = (edges[:-1], edges[1:], examples, middle, middle**1.3)
+    return tuple(ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True))
 
 
 def make_roc(area: float, positive: str | None = None) -> Roc:

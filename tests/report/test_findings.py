@@ -333,11 +333,7 @@ def test_each_finding_alone(changes: dict[str, Any], text: str, advice: str) -> 
 def test_calibration(confidence: float, training: dict[str, Any], text: str, advice: str) -> None:
     facts = healthy(header=header(training=training))
     metrics = facts.comparison.metrics
-    bins = replace(
-        metrics.reliability,
-        confidence=np.full_like(metrics.reliability.confidence, confidence),
-        accuracy=np.full_like(metrics.reliability.accuracy, 0.8),
-    )
+    bins = tuple(of._replace(confidence=confidence, accuracy=0.8) for of in metrics.reliability)
     scalars = {**metrics.scalars, "ece": 0.2}
     changed = replace(metrics, reliability=bins, scalars=scalars)
     [finding] = examine(

@@ -39,7 +39,7 @@ def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None
     assert sum(counts) == found["examples"] == measures.confusion.sum()
     assert sum(count for _, _, count in found["confusion"]) == found["examples"]
     bins = [entry["examples"] for entry in found["calibration"]]
-    assert bins == measures.reliability.examples.tolist()
+    assert bins == [of.examples for of in measures.reliability]
     assert len(found["slices"]) == len(make_facts().comparison.slices)
 
 

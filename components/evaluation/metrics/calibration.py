@@ -11,7 +11,6 @@ from components.evaluation.metrics.counts import Counts, divide
 from components.evaluation.metrics.predictions import (
     EDGES,
     Floats,
-    Ints,
     Predictions,
     PredictionStats,
 )
@@ -33,24 +32,8 @@ class ConfidenceBin(NamedTuple):
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """A reliability diagram: confidence and accuracy in bins of confidence."""
-
-    edges: Floats
-    """[bins + 1], 0 to 1, never falling."""
-    examples: Ints
-    """[bins]."""
-    confidence: Floats
-    """[bins], mean; NaN for an empty bin."""
-    accuracy: Floats
-    """[bins], NaN for an empty bin."""
-
-    @property
-    def bins(self) -> list[ConfidenceBin]:
-        """The bins, from low to high confidence."""
-        columns = (self.edges[:-1], self.edges[1:], self.examples, self.confidence, self.accuracy)
-        return [ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True)]
+Bins = tuple[ConfidenceBin, ...]
+"""A reliability diagram: bins from low to high confidence."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +61,12 @@ def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -
     return Scaling(temperature, images, scalars["ece"], scalars["loss"])
 
 
-def bin_by_width(counts: Counts) -> Reliability:
+def bin_by_width(counts: Counts) -> Bins:
     """Return the bins of equal width that define the expected calibration error."""
-    examples, confidence, right = counts.bins
-    return Reliability(
-        edges=EDGES.copy(),
-        examples=examples.astype(np.int64),
-        confidence=divide(confidence, examples),
-        accuracy=divide(right, examples),
-    )
+    return _make_bins(EDGES, *counts.bins)
 
 
-def bin_by_count(stats: PredictionStats) -> Reliability:
+def bin_by_count(stats: PredictionStats) -> Bins:
     """Divide the examples into up to 10 bins of about equal size, at least 10 examples each.
 
     Bins of equal width would hold next to no examples where the model is rarely that confident.
@@ -98,12 +75,18 @@ def bin_by_count(stats: PredictionStats) -> Reliability:
     known = np.isfinite(stats.confidence)
     confidence, right = stats.confidence[known], stats.right[known]
     if not len(confidence):
-        return Reliability(np.zeros(1), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        return ()
     bins = int(np.clip(len(confidence) // _LEAST_IN_BIN, 1, _MOST_BINS))
     edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)))
     edges = edges if len(edges) > 1 else edges.repeat(2)
     columns = edges[1:-1].searchsorted(confidence)
-    examples = np.bincount(columns, minlength=len(edges) - 1)
-    sums = (np.bincount(columns, of, len(examples)) for of in (confidence, right))
-    means = (divide(of.astype(np.float64), examples.astype(np.float64)) for of in sums)
-    return Reliability(edges, examples, *means)
+    sums = (np.bincount(columns, of, len(edges) - 1) for of in (None, confidence, right))
+    return _make_bins(edges, *sums)
+
+
+def _make_bins(edges: Floats, examples: Floats, confidence: Floats, right: Floats) -> Bins:
+    """Make bins of [bins + 1] edges, and of [bins] examples and sums over them."""
+    whole = examples.astype(np.float64)
+    means = divide(confidence, whole), divide(right, whole)
+    columns = (edges[:-1], edges[1:], examples.astype(np.int64), *means)
+    return tuple(ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.evaluation.metrics.calibration import Reliability, bin_by_count, bin_by_width
+from components.evaluation.metrics.calibration import Bins, bin_by_count, bin_by_width
 from components.evaluation.metrics.counts import Counts, mean_known
 from components.evaluation.metrics.curves import (
     ClassCurves,
@@ -58,9 +58,9 @@ class ModelMetrics:
     """[classes], one-vs-rest; NaN if the split has no example of the class, or no other."""
     average_precision: Floats
     """[classes], NaN likewise."""
-    reliability: Reliability
+    reliability: Bins
     """In bins of equal width, which define the calibration error."""
-    calibration: Reliability
+    calibration: Bins
     """In bins of about equal numbers of examples."""
     roc: Roc | None
     """Micro-average, or of the second of two classes; None if the split has only one class."""

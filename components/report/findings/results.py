@@ -86,7 +86,7 @@ def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
         raise UnknownError
     if error <= _LARGE_ECE or images < _ENOUGH_FOR_ECE:
         return
-    bins = [bin_ for bin_ in facts.metrics.reliability.bins if bin_.examples]
+    bins = [bin_ for bin_ in facts.metrics.reliability if bin_.examples]
     over = sum(bin_.examples * (bin_.confidence - bin_.accuracy) for bin_ in bins) > 0
     yield Finding(
         "calibration",

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from components.evaluation.metrics.calibration import ConfidenceBin, Reliability
+from components.evaluation.metrics.calibration import Bins
 from components.evaluation.metrics.curves import ClassCurves, Roc
 from components.evaluation.metrics.intervals import Interval, proportion_interval
 from components.report.facts import ReportFacts
@@ -21,7 +21,7 @@ _LARGEST, _SMALLEST = 220, 12
 
 def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
     """Draw the reliability diagram, and list its bins with their intervals."""
-    metrics, bins = facts.metrics, facts.metrics.calibration.bins
+    metrics, bins = facts.metrics, facts.metrics.calibration
     if not bins:
         return {"drawing": None}
     intervals = [proportion_interval(round(of.accuracy * of.examples), of.examples) for of in bins]
@@ -36,17 +36,16 @@ def describe_calibration(facts: ReportFacts) -> dict[str, Any]:
 
 
 def _draw_reliability(
-    bins: list[ConfidenceBin], intervals: list[Interval], histogram: Reliability, error: float
+    bins: Bins, intervals: list[Interval], histogram: Bins, error: float
 ) -> Drawing:
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         _paint_dots(above, bins, intervals)
         above.set(ylabel="accuracy", xlim=WHOLE, ylim=WHOLE)
-        edges = histogram.edges
-        fractions = histogram.examples / max(1, histogram.examples.sum())
-        below.bar(
-            edges[:-1], fractions, np.diff(edges) * 0.9, align="edge", color=FIRST, edgecolor="none"
-        )
+        low, high, examples, _, _ = np.array(histogram).T
+        fractions = examples / max(1, examples.sum())
+        width = 0.9 * (high - low)
+        below.bar(low, fractions, width, align="edge", color=FIRST, edgecolor="none")
         below.set(xlabel="confidence", ylabel="fraction\nof images")
         below.locator_params(axis="y", nbins=3)
 
@@ -59,7 +58,7 @@ def _draw_reliability(
     )
 
 
-def _paint_dots(axes: Axes, bins: list[ConfidenceBin], intervals: list[Interval]) -> None:
+def _paint_dots(axes: Axes, bins: Bins, intervals: list[Interval]) -> None:
     axes.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
     confidence = [of.confidence for of in bins]
     axes.vlines(
