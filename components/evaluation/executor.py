@@ -42,8 +42,11 @@ from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.metric_table import AUC
 from components.evaluation.metrics.predictions import Predictions, PredictionStats
 from components.evaluation.metrics.slice_metrics import OVERALL, SliceKey, find_rows
-from components.evaluation.prediction_file import read_prediction_batches, read_predictions
-from components.evaluation.prediction_parts import join_parts
+from components.evaluation.prediction_file import (
+    join_parts,
+    read_prediction_batches,
+    read_predictions,
+)
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
 from components.evaluation.tfma_files import make_eval_config, measure_model, write_results

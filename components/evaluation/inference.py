@@ -29,7 +29,7 @@ from components.contract.example import (
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.contract.progress import add_progress
 from components.evaluation.metrics.predictions import Scores
-from components.evaluation.prediction_parts import open_part
+from components.evaluation.prediction_file import open_part
 from components.evaluation.slices import describe_slices, encode_text
 
 BATCH = 64

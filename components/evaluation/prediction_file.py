@@ -1,35 +1,168 @@
-"""Reads the Parquet file of an evaluation with the models' predictions for each example.
+"""The Parquet file of an evaluation with the models' predictions for each example.
 
 TFMA keeps no predictions, and running the models again for the report would cost as much as the
-evaluation. `prediction_parts` writes the file.
+evaluation. Workers write a part per shard, and the executor joins them. A part is two files: rows
+of float32, read one by one when the parts are joined, so that memory does not grow with the images;
+and a table of the texts, written last.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+import shutil
+import tempfile
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions
+from components.evaluation.metrics.predictions import Evaluated, Ints, Predictions, Scores
 from components.evaluation.slices import SLICINGS, decode_text, encode_text
-from components.storage.artifact_files import on_disk, open_file
+from components.storage.artifact_files import (
+    list_names,
+    make_folders,
+    move,
+    on_disk,
+    open_file,
+    remove,
+)
 
 PREDICTIONS_FILE = "predictions.parquet"
 
-PROBABILITIES, BASELINE_PROBABILITIES = "probabilities", "baseline_probabilities"
-"""Columns of arrays of float32, [classes]; all other columns are bytes."""
+# Folder of the parts in an evaluation, removed when they are joined.
+_PARTS = "prediction_parts"
+_ROWS, _TEXTS = ".rows", ".parquet"
 
-LABELS, BASELINE_LABELS = b"labels", b"baseline_labels"
-"""Keys of the metadata: the label of each column of probabilities, JSON."""
+# Columns of arrays of float32, [classes]; all other columns are bytes.
+_PROBABILITIES = ("probabilities", "baseline_probabilities")
+# Keys of the metadata: the label of each column of probabilities, JSON.
+_LABELS = (b"labels", b"baseline_labels")
+# Probabilities do not compress, and hardly repeat.
+_WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
 
-WRITE_OPTIONS = {"compression": "NONE", "use_dictionary": False}
-"""Probabilities do not compress, and hardly repeat."""
+# Rows encoded at once: 4,096 x 1,000 classes are 16 MB.
+_ROW_GROUP = 4096
+_COPY_BYTES = 2**24
+
+
+@dataclass
+class PartWriter:
+    """Writes the predictions of a shard, batch by batch."""
+
+    _rows: Any
+    _texts: dict[str, list[bytes]] = field(default_factory=dict)
+
+    def add(self, texts: Mapping[str, Sequence[bytes]], probabilities: Sequence[Scores]) -> None:
+        """Add a batch.
+
+        Args:
+            texts: column → value of each example: `filename`, `label` and the slicings.
+            probabilities: of each model, [examples, classes].
+        """
+        for name, values in texts.items():
+            self._texts.setdefault(name, []).extend(values)
+        self._rows.write(np.concatenate(probabilities, axis=1, dtype=np.float32).tobytes())
+
+    def table(self) -> Any:
+        """Return the texts of all batches."""
+        return pa.table({name: pa.array(of, pa.binary()) for name, of in self._texts.items()})
+
+
+@contextmanager
+def open_part(
+    evaluation_uri: str, name: str, labels: Sequence[Sequence[bytes]]
+) -> Iterator[PartWriter]:
+    """Open the part of a shard, which appears whole or not at all.
+
+    If a distributed runner gives the same shard to two workers, the last one wins.
+    """
+    path = os.path.join(evaluation_uri, _PARTS, name)
+    unfinished = f"{path}.{uuid.uuid4().hex}"
+    make_folders(os.path.dirname(path))
+    with open_file(unfinished, "wb") as rows:
+        writer = PartWriter(rows)
+        yield writer
+    move(unfinished, path + _ROWS)
+    facts = zip(_LABELS, map(_dump, labels), strict=False)
+    buffer = pa.BufferOutputStream()
+    pq.write_table(writer.table().replace_schema_metadata(dict(facts)), buffer)
+    with open_file(unfinished, "wb") as texts:
+        texts.write(buffer.getvalue().to_pybytes())
+    move(unfinished, path + _TEXTS)
+
+
+def _dump(labels: Iterable[bytes]) -> bytes:
+    return json.dumps([decode_text(label) for label in labels]).encode()
+
+
+def join_parts(evaluation_uri: str) -> None:
+    """Join the parts into one file, sorted by image name, and remove them.
+
+    Its bytes do not depend on how the work was divided. Memory holds the texts and 4,096 rows. Only
+    one part is open at a time, as most systems let a process open 1,024 files.
+    """
+    folder = os.path.join(evaluation_uri, _PARTS)
+    with tempfile.TemporaryDirectory(dir=folder if on_disk(folder) else None) as scratch:
+        names = [n.removesuffix(_TEXTS) for n in list_names(folder) if n.endswith(_TEXTS)]
+        tables = [_open(os.path.join(folder, name + _TEXTS)).read() for name in names]
+        joined = os.path.join(scratch, PREDICTIONS_FILE)
+        with open(os.path.join(scratch, _ROWS), "w+b") as rows:
+            for name in names:
+                path = os.path.join(folder, name + _ROWS)
+                _append_file(path, rows)
+                # The disk needs no space for two copies.
+                remove(path)
+            rows.flush()
+            _write_sorted(joined, pa.concat_tables(tables).combine_chunks(), rows.fileno())
+        target = os.path.join(evaluation_uri, PREDICTIONS_FILE)
+        if on_disk(target):
+            move(joined, target)
+        else:
+            with open_file(target, "wb") as uploaded:
+                _append_file(joined, uploaded)
+    remove(folder)
+
+
+def _append_file(path: str, target: Any) -> None:
+    with open_file(path, "rb") as file:
+        shutil.copyfileobj(file, target, _COPY_BYTES)
+
+
+def _write_sorted(path: str, texts: Any, rows: int) -> None:
+    """Write the table `texts` with its rows, a file descriptor, in the order of the file names."""
+    schema, widths = texts.schema, []
+    for name, key in zip(_PROBABILITIES, _LABELS, strict=True):
+        if key in schema.metadata:
+            widths.append(len(json.loads(schema.metadata[key])))
+            schema = schema.append(pa.field(name, pa.list_(pa.float32(), widths[-1])))
+    order = np.argsort(np.array(texts["filename"].to_pylist(), object), kind="stable")
+    with pq.ParquetWriter(path, schema, **_WRITE_OPTIONS) as writer:
+        for start in range(0, len(order), _ROW_GROUP):
+            group = order[start : start + _ROW_GROUP]
+            models = np.split(_read_rows(rows, group, sum(widths)), np.cumsum(widths)[:-1], axis=1)
+            scores = [
+                pa.FixedSizeListArray.from_arrays(pa.array(of.ravel()), of.shape[1])
+                for of in models
+            ]
+            columns = [*texts.take(pa.array(group)).columns, *scores]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _read_rows(file: int, numbers: Ints, width: int) -> NDArray[np.float32]:
+    """Read single rows of `width` from a file, by their numbers."""
+    rows = np.empty((len(numbers), width), np.float32)
+    size = rows.itemsize * width
+    for index, number in enumerate(numbers.tolist()):
+        os.preadv(file, [rows[index].data], number * size)
+    return rows
 
 
 def read_predictions(evaluation_uri: str, only: Collection[str] | None = None) -> Evaluated:
@@ -44,7 +177,7 @@ def read_prediction_batches(evaluation_uri: str) -> Iterator[Evaluated]:
 
 def _read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[Any]:
     """Yield the row groups of the file, with the images named in `only` if it is not None."""
-    parquet = pq.ParquetFile(_source(os.path.join(evaluation_uri, PREDICTIONS_FILE)))
+    parquet = _open(os.path.join(evaluation_uri, PREDICTIONS_FILE))
     groups = map(parquet.read_row_group, range(parquet.num_row_groups))
     if only is None:
         return groups
@@ -52,28 +185,25 @@ def _read_groups(evaluation_uri: str, only: Collection[str] | None) -> Iterator[
     return (group.filter(pc.is_in(group["filename"], value_set=names)) for group in groups)
 
 
-def _source(path: str) -> Any:
-    """Return what pyarrow can read by row groups; files in object stores are read whole."""
+def _open(path: str) -> Any:
+    """Open a Parquet file by row groups; files in object stores are read whole."""
     if on_disk(path):
         # pyarrow's own error has no `filename`.
         os.stat(path)
-        return path
+        return pq.ParquetFile(path)
     with open_file(path, "rb") as file:
-        return pa.BufferReader(file.read())
+        return pq.ParquetFile(pa.BufferReader(file.read()))
 
 
 def _parse(table: Any) -> Evaluated:
-    facts = table.schema.metadata
-    texts = _texts(table, "label")
-    baseline = None
-    if BASELINE_LABELS in facts:
-        baseline = _predictions(table, BASELINE_PROBABILITIES, facts[BASELINE_LABELS], texts)
-    return Evaluated(
-        filenames=_texts(table, "filename"),
-        slices={name: _texts(table, name) for name in SLICINGS},
-        candidate=_predictions(table, PROBABILITIES, facts[LABELS], texts),
-        baseline=baseline,
-    )
+    labels, texts = table.schema.metadata, _texts(table, "label")
+    models = [
+        _predictions(table, column, labels[key], texts)
+        for column, key in zip(_PROBABILITIES, _LABELS, strict=True)
+        if key in labels
+    ]
+    slices = {name: _texts(table, name) for name in SLICINGS}
+    return Evaluated(_texts(table, "filename"), slices, *models)
 
 
 def _texts(table: Any, name: str) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ import pytest
 from components.evaluation.metrics.counts import Counts, count_confusion
 from components.evaluation.metrics.predictions import PredictionStats
 from components.evaluation.metrics.slice_metrics import find_rows
-from components.evaluation.prediction_file import read_predictions
-from components.evaluation.prediction_parts import join_parts, open_part
+from components.evaluation.prediction_file import join_parts, open_part, read_predictions
 from components.evaluation.slices import SLICINGS
 from tests.evaluation.predictions_sample import TABLE
 

@@ -28,8 +28,7 @@ from components.contract.properties import FOLDER_PROPERTY, MAJORITY_PROPERTY, S
 from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Predictions
-from components.evaluation.prediction_file import read_predictions
-from components.evaluation.prediction_parts import join_parts, open_part
+from components.evaluation.prediction_file import join_parts, open_part, read_predictions
 from components.evaluation.slices import SLICINGS
 from components.evaluation.verdict import Verdict, write_thresholds, write_verdict
 from components.images.thumbnails import make_thumbnail

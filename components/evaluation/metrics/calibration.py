@@ -80,13 +80,12 @@ def bin_by_count(stats: PredictionStats) -> Bins:
     edges = np.unique(np.quantile(confidence, np.linspace(0, 1, bins + 1)))
     edges = edges if len(edges) > 1 else edges.repeat(2)
     columns = edges[1:-1].searchsorted(confidence)
-    sums = (np.bincount(columns, of, len(edges) - 1) for of in (None, confidence, right))
-    return _make_bins(edges, *sums)
+    weights = np.ones(len(right)), confidence, right
+    return _make_bins(edges, *(np.bincount(columns, of, len(edges) - 1) for of in weights))
 
 
 def _make_bins(edges: Floats, examples: Floats, confidence: Floats, right: Floats) -> Bins:
     """Make bins of [bins + 1] edges, and of [bins] examples and sums over them."""
-    whole = examples.astype(np.float64)
-    means = divide(confidence, whole), divide(right, whole)
+    means = divide(confidence, examples), divide(right, examples)
     columns = (edges[:-1], edges[1:], examples.astype(np.int64), *means)
     return tuple(ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True))

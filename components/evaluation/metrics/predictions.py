@@ -127,4 +127,4 @@ class Evaluated:
     slices: Mapping[str, tuple[str, ...]]
     """Slicing, such as "class" or "size" → value of each example."""
     candidate: Predictions
-    baseline: Predictions | None
+    baseline: Predictions | None = None
