@@ -63,7 +63,7 @@ def undo_scaling(predictions: Predictions, *, temperature: float, images: int) -
 
 def bin_by_width(counts: Counts) -> Bins:
     """Return the bins of equal width that define the expected calibration error."""
-    return _make_bins(EDGES, *counts.bins)
+    return _make_bins(EDGES, counts.bins)
 
 
 def bin_by_count(stats: PredictionStats) -> Bins:
@@ -81,11 +81,13 @@ def bin_by_count(stats: PredictionStats) -> Bins:
     edges = edges if len(edges) > 1 else edges.repeat(2)
     columns = edges[1:-1].searchsorted(confidence)
     weights = np.ones(len(right)), confidence, right
-    return _make_bins(edges, *(np.bincount(columns, of, len(edges) - 1) for of in weights))
+    sums = np.stack([np.bincount(columns, of, len(edges) - 1) for of in weights])
+    return _make_bins(edges, sums)
 
 
-def _make_bins(edges: Floats, examples: Floats, confidence: Floats, right: Floats) -> Bins:
-    """Make bins of [bins + 1] edges, and of [bins] examples and sums over them."""
+def _make_bins(edges: Floats, sums: Floats) -> Bins:
+    """Make bins from their edges, [bins + 1], and sums, [3, bins] as in `Counts.bins`."""
+    examples, confidence, right = sums
     means = divide(confidence, examples), divide(right, examples)
     columns = (edges[:-1], edges[1:], examples.astype(np.int64), *means)
     return tuple(ConfidenceBin(*row) for row in zip(*(of.tolist() for of in columns), strict=True))
