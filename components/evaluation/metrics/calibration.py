@@ -82,7 +82,7 @@ def bin_by_count(stats: PredictionStats) -> Bins:
     columns = edges[1:-1].searchsorted(confidence)
     weights = np.ones(len(right)), confidence, right
     sums = np.stack([np.bincount(columns, of, len(edges) - 1) for of in weights])
-    return _make_bins(edges, sums)
+    return _make_bins(edges, sums.astype(np.float64))
 
 
 def _make_bins(edges: Floats, sums: Floats) -> Bins:

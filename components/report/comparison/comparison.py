@@ -9,12 +9,14 @@ from typing import Literal
 from components.contract.example import EVAL
 from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.verdict import TOO_FEW, estimate_images_needed
-from components.report.comparison.evaluations import Evaluation, Overlap, pair
 from components.report.comparison.paired import (
+    Evaluation,
     MetricPair,
+    Overlap,
     Paired,
     ReadPictures,
     measure_pairs,
+    pair,
     pair_metrics,
 )
 from components.report.comparison.runs import ComparedRun
@@ -57,16 +59,16 @@ def compare_runs(
     read_pictures: ReadPictures,
 ) -> ComparisonFacts:
     """Compare the second run with the first, on the images that both evaluated."""
-    pairs = pair(*evaluations)
+    *shared, overlap = pair(*evaluations)
     paired = None
-    if pairs.overlap.shared:
-        paired = measure_pairs(evaluations, pairs, most, read_pictures)
-    outcome, headline, reasons = _judge(runs, pairs.overlap, paired)
+    if overlap.shared:
+        paired = measure_pairs(*shared, most=most, read_pictures=read_pictures)
+    outcome, headline, reasons = _judge(runs, overlap, paired)
     first, second = (measure(evaluation.predictions) for evaluation in evaluations)
     return ComparisonFacts(
         first=runs[0],
         second=runs[1],
-        overlap=pairs.overlap,
+        overlap=overlap,
         paired=paired,
         whole=pair_metrics(first, second, {}),
         outcome=outcome,

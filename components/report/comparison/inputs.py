@@ -12,7 +12,7 @@ from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
-from components.report.comparison.evaluations import Evaluation
+from components.report.comparison.paired import Evaluation
 
 _NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
 
@@ -32,7 +32,8 @@ def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evalu
     if missing := [name for name in evaluated.filenames if name not in keys]:
         raise StorageError(f"{examples_uri} does not hold {missing[0]!r}, which was evaluated.")
     digests = tuple(keys[name] for name in evaluated.filenames)
-    return Evaluation(evaluated, digests, examples_uri, split)
+    labels, predictions = evaluated.slices["class"], evaluated.candidate
+    return Evaluation(evaluated.filenames, labels, predictions, digests, examples_uri, split)
 
 
 def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:

@@ -1,25 +1,100 @@
-"""The models of two runs on the images that both evaluated."""
+"""The models of two runs on the images that both evaluated.
+
+Images are paired by content: files may have been renamed or moved.
+"""
 
 from __future__ import annotations
 
+import collections
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from components.evaluation.metrics.classification_metrics import ModelMetrics, measure
-from components.evaluation.metrics.intervals import (
-    Interval,
-    estimate_intervals,
-    paired_interval,
-)
+from components.evaluation.metrics.intervals import Interval, estimate_intervals, paired_interval
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Flags, Ints, Predictions
+from components.evaluation.metrics.predictions import Flags, Predictions
 from components.evaluation.metrics.slice_metrics import SliceMetrics, measure_slices
 from components.images.picture import Picture
-from components.report.comparison.evaluations import Evaluation, Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The predictions of a run for its images."""
+
+    filenames: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The true label of each image."""
+    predictions: Predictions
+    keys: tuple[str, ...]
+    """Digest of the content of each image."""
+    examples: str
+    """URI of ImageExampleGen's examples."""
+    split: str
+
+    def take(self, rows: Sequence[int]) -> Evaluation:
+        """Return the evaluation of some of the images."""
+        model = self.predictions
+        return Evaluation(
+            filenames=tuple(self.filenames[row] for row in rows),
+            labels=tuple(self.labels[row] for row in rows),
+            predictions=Predictions(model.labels, model.ids[rows], model.probabilities[rows]),
+            keys=tuple(self.keys[row] for row in rows),
+            examples=self.examples,
+            split=self.split,
+        )
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of the images that the runs share or not."""
+
+    shared: int
+    """In both runs with the same label."""
+    relabelled: int
+    """In both runs with different labels."""
+    only_first: int
+    """In the first run only."""
+    only_second: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both runs evaluated the same images with the same labels."""
+        return not (self.relabelled or self.only_first or self.only_second)
+
+
+def pair(first: Evaluation, second: Evaluation) -> tuple[Evaluation, Evaluation, Overlap]:
+    """Return both evaluations of the images with the same content and label, row by row.
+
+    Copies of an image pair one by one. Images with different labels are only counted.
+    """
+    rows, others = _number(first), _number(second)
+    both = sorted(rows.keys() & others.keys())
+    # Keys left on both sides differ in the label.
+    left = collections.Counter(key for key, *_ in rows.keys() - others.keys())
+    right = collections.Counter(key for key, *_ in others.keys() - rows.keys())
+    relabelled = (left & right).total()
+    overlap = Overlap(
+        shared=len(both),
+        relabelled=relabelled,
+        only_first=left.total() - relabelled,
+        only_second=right.total() - relabelled,
+    )
+    return first.take([rows[of] for of in both]), second.take([others[of] for of in both]), overlap
+
+
+def _number(evaluation: Evaluation) -> dict[tuple[str, str, int], int]:
+    """Return the row of each image by content, label, and number of the copy."""
+    seen: collections.Counter[tuple[str, str]] = collections.Counter()
+    rows = {}
+    for row, image in enumerate(zip(evaluation.keys, evaluation.labels, strict=True)):
+        rows[*image, seen[image]] = row
+        seen[image] += 1
+    return rows
+
 
 ReadPictures = Callable[[Evaluation, Collection[str]], Mapping[str, Picture | None]]
 """Maps file names of an evaluation to thumbnails of its images."""
@@ -36,11 +111,10 @@ class MetricPair(NamedTuple):
 
 
 class PredictedLabel(NamedTuple):
-    """The prediction of a model for an image."""
+    """The prediction of a model for an image, and its probability, 0 to 1."""
 
     label: str
     probability: float
-    """0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +159,16 @@ class Paired:
 
 
 def measure_pairs(
-    evaluations: tuple[Evaluation, Evaluation], pairs: Pairs, most: int, read: ReadPictures
+    first: Evaluation, second: Evaluation, *, most: int, read_pictures: ReadPictures
 ) -> Paired:
-    """Measure both models on the shared images."""
-    first, second = evaluations
-    before, after = _take(first.predictions, pairs.first), _take(second.predictions, pairs.second)
+    """Measure both models on the same images, of which up to `most` are shown each way."""
+    before, after = first.predictions, second.predictions
     right, now_right = before.stats.right, after.stats.right
     _, changes = estimate_intervals(after, before, seed=0)
-    names = tuple(second.labels[row] for row in pairs.second.tolist())
-    recalls = measure_slices({"class": names}, now_right, right)
+    recalls = measure_slices({"class": second.labels}, now_right, right)
 
     def show(changed: Flags) -> Changes:
-        return _show_changes(evaluations, pairs, changed, most, read)
+        return _show_changes(first, second, changed, most, read_pictures)
 
     return Paired(
         accuracies=(float(right.mean()), float(now_right.mean())),
@@ -106,10 +178,6 @@ def measure_pairs(
         lost=show(right & ~now_right),
         won=show(now_right & ~right),
     )
-
-
-def _take(predictions: Predictions, rows: Ints) -> Predictions:
-    return Predictions(predictions.labels, predictions.ids[rows], predictions.probabilities[rows])
 
 
 def pair_metrics(
@@ -126,38 +194,26 @@ def pair_metrics(
 
 
 def _show_changes(
-    evaluations: tuple[Evaluation, Evaluation],
-    pairs: Pairs,
-    changed: Flags,
-    most: int,
-    read: ReadPictures,
+    first: Evaluation, second: Evaluation, changed: Flags, most: int, read_pictures: ReadPictures
 ) -> Changes:
     """Show the images for which the less confident of both models is most confident."""
-    first, second = evaluations
-    [places] = np.nonzero(changed)
-    rows = pairs.first[places], pairs.second[places]
-    sure = np.minimum(
-        first.predictions.stats.confidence[rows[0]], second.predictions.stats.confidence[rows[1]]
-    )
-    order = np.argsort(-sure, kind="stable")[:most]
-    chosen = list(zip(*(of[order].tolist() for of in rows), strict=True))
-    pictures = read(second, [second.evaluated.filenames[row] for _, row in chosen])
-    return Changes(
-        len(places),
-        tuple(
-            ChangedImage(
-                filename=(name := second.evaluated.filenames[after]),
-                label=second.labels[after],
-                first=_predict(first, before),
-                second=_predict(second, after),
-                picture=pictures.get(name),
-            )
-            for before, after in chosen
-        ),
-    )
+    [rows] = np.nonzero(changed)
+    sure = np.minimum(*(of.predictions.stats.confidence[rows] for of in (first, second)))
+    chosen = rows[np.argsort(-sure, kind="stable")[:most]].tolist()
+    pictures = read_pictures(second, [second.filenames[row] for row in chosen])
+    shown = [
+        ChangedImage(
+            filename=second.filenames[row],
+            label=second.labels[row],
+            first=_predict(first.predictions, row),
+            second=_predict(second.predictions, row),
+            picture=pictures.get(second.filenames[row]),
+        )
+        for row in chosen
+    ]
+    return Changes(len(rows), tuple(shown))
 
 
-def _predict(evaluation: Evaluation, row: int) -> PredictedLabel:
-    predictions = evaluation.predictions
-    column = int(predictions.probabilities[row].argmax())
-    return PredictedLabel(predictions.labels[column], float(predictions.stats.confidence[row]))
+def _predict(model: Predictions, row: int) -> PredictedLabel:
+    label = model.labels[model.stats.predicted[row]]
+    return PredictedLabel(label, float(model.stats.confidence[row]))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics.predictions import Evaluated, Predictions
+from components.evaluation.metrics.predictions import Predictions
 from components.images.picture import Picture
 from components.report.comparison.comparison import ComparisonFacts, compare_runs
-from components.report.comparison.evaluations import Evaluation
+from components.report.comparison.paired import Evaluation
 from components.report.comparison.runs import ComparedRun
 from tests.pictures import encode, picture
 
@@ -50,11 +50,9 @@ def answer(
     probabilities[np.arange(len(said)), [columns[label] for label in said]] = sureness
     ids = np.array([columns.get(label, -1) for label in truth], np.int64)
     names = tuple(f"{label}/{row:04d}.jpg" for row, label in enumerate(truth))
-    evaluated = Evaluated(
-        names, {"class": tuple(truth)}, Predictions(labels, ids, probabilities), None
-    )
+    predictions = Predictions(labels, ids, probabilities)
     keys = tuple(keys or (f"key {row}" for row in range(len(truth))))
-    return Evaluation(evaluated, keys, "/examples", "test")
+    return Evaluation(names, tuple(truth), predictions, keys, "/examples", "test")
 
 
 def draw_answers(accuracy: float, *, images: int = 200, seed: int = 0) -> Evaluation:
