@@ -17,8 +17,7 @@ from components.evaluation.metrics.predictions import Evaluated, Predictions
 from components.images.picture import Picture
 from components.images.thumbnails import make_thumbnail, picture_of
 from components.report.facts import PredictedImage
-from components.report.pictures.class_samples import sample_classes
-from components.report.pictures.gathering import keep_within
+from components.report.pictures.gathering import keep_within, sample_classes
 from components.report.pictures.predicted_images import choose, show
 from tests.report.samples.records import LABELS, make_records, write_splits
 

@@ -22,51 +22,13 @@ from components.report.comparison.runs import (
 )
 from components.report.page import formatting
 from components.report.page.document import FILTERS
-from components.report.page.drawing import Drawing
-from components.report.page.interval_plot import IntervalRow, draw_intervals
+from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
 from components.report.page.sections.metrics import judge
 from components.report.templates import load_templates
 
-_TITLES = {
-    "summary": "Summary",
-    "metrics": "Metrics",
-    "classes": "Per-class recall",
-    "images": "Changed predictions",
-    "data": "Data",
-    "settings": "Configuration",
-    "code": "Code and versions",
-}
 _DRAWN = 20
 # Longer tables are collapsed.
-_OPEN = 20
-_MOST = 100
-
-
-def render(facts: ComparisonFacts) -> str:
-    """Write the page; the same facts give the same text."""
-    sections = [
-        (key, title, _render_section(key, facts))
-        for key, title in _TITLES.items()
-        if facts.paired or key not in ("classes", "images")
-    ]
-    template = _templates().get_template("comparison.html.j2")
-    return template.render(facts=facts, sections=sections)
-
-
-def _render_section(key: str, facts: ComparisonFacts) -> Markup:
-    described = _DESCRIBE[key](facts) if key in _DESCRIBE else {}
-    return Markup(_templates().get_template(f"{key}.html.j2").render(facts=facts, **described))
-
-
-@functools.cache
-def _templates() -> Environment:
-    folders = (Path(__file__).parent / "templates", Path(page.__path__[0]) / "templates")
-    filters: dict[str, Callable[..., Any]] = {
-        **FILTERS,
-        "judge": judge,
-        "metric": lambda name: METRICS[name].title,
-    }
-    return load_templates(folders, formatting.escape, filters)
+_OPEN, _MOST = 20, 100
 
 
 def _describe_metrics(facts: ComparisonFacts) -> dict[str, Any]:
@@ -127,11 +89,36 @@ def _describe_code(facts: ComparisonFacts) -> dict[str, Any]:
     }
 
 
-_DESCRIBE: Mapping[str, Callable[[ComparisonFacts], dict[str, Any]]] = {
-    "summary": lambda facts: {"parts": list_parts(facts.first, facts.second)},
-    "metrics": _describe_metrics,
-    "classes": _describe_classes,
-    "data": _describe_data,
-    "settings": _describe_settings,
-    "code": _describe_code,
+# Name of the template → title, and the values that it needs besides the facts.
+_SECTIONS: Mapping[str, tuple[str, Callable[[ComparisonFacts], dict[str, Any]]]] = {
+    "summary": ("Summary", lambda facts: {"parts": list_parts(facts.first, facts.second)}),
+    "metrics": ("Metrics", _describe_metrics),
+    "classes": ("Per-class recall", _describe_classes),
+    "images": ("Changed predictions", lambda facts: {}),
+    "data": ("Data", _describe_data),
+    "settings": ("Configuration", _describe_settings),
+    "code": ("Code and versions", _describe_code),
 }
+
+
+def render(facts: ComparisonFacts) -> str:
+    """Write the page; the same facts give the same text."""
+    sections = []
+    for key, (title, describe) in _SECTIONS.items():
+        if facts.paired or key not in ("classes", "images"):
+            template = _templates().get_template(f"{key}.html.j2")
+            content = Markup(template.render(facts=facts, **describe(facts)))
+            sections.append((key, title, content))
+    page_template = _templates().get_template("comparison.html.j2")
+    return page_template.render(facts=facts, sections=sections)
+
+
+@functools.cache
+def _templates() -> Environment:
+    folders = (Path(__file__).parent / "templates", Path(page.__path__[0]) / "templates")
+    filters: dict[str, Callable[..., Any]] = {
+        **FILTERS,
+        "judge": judge,
+        "metric": lambda name: METRICS[name].title,
+    }
+    return load_templates(folders, formatting.escape, filters)

@@ -1,16 +1,132 @@
 """Findings: what stands out in a run, why it matters, and what to do about it.
 
-Limits without a source are rules of thumb.
+Here are the checks of the predictions, and the examination, which runs all checks. Limits without a
+source are rules of thumb.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from components.report.facts import ReportFacts
-from components.report.findings import data, results, training
-from components.report.findings.finding import Finding, UnknownError
+from components.report.findings import data, training
+from components.report.findings.finding import Finding, UnknownError, is_balanced, name_labels
+
+# With fewer images, noise alone causes such a calibration error.
+_LARGE_ECE, _ENOUGH_FOR_ECE = 0.05, 200
+
+
+def check_baseline(facts: ReportFacts) -> Iterator[Finding]:
+    """Compare the model with the one in use."""
+    change = facts.comparison.changes.get("accuracy")
+    if change and change.high < 0:
+        yield Finding(
+            "metrics",
+            f"accuracy is {-change.high:.3f} to {-change.low:.3f} below that of the model in use",
+            "this is more than chance",
+            "compare both runs with `local_runner.py runs`: what changed in data, options or code?",
+        )
+
+
+def check_certainty(facts: ReportFacts) -> Iterator[Finding]:
+    """Look at what limits the meaning of the scores."""
+    if facts.verdict.outcome == "undecided":
+        yield Finding(
+            "metrics",
+            facts.verdict.headline.removeprefix("Not blessed: ").rstrip("."),
+            "another set of as many images may show the opposite",
+            f"evaluate on more images: {facts.verdict.reasons[-1]}"
+            if facts.verdict.reasons
+            else "evaluate on more images",
+        )
+    if facts.is_optimistic:
+        yield Finding(
+            "metrics",
+            f"the {facts.split} split is used both to pick and to score the model",
+            "the scores are slightly optimistic",
+            "add a test/ folder, or collect 1,000 images so that 10 % can be held out",
+        )
+
+
+def check_classes(facts: ReportFacts) -> Iterator[Finding]:
+    """Look for classes that are always wrong or cannot be judged."""
+    metrics, labels = facts.metrics, np.array(facts.metrics.labels, object)
+    if not metrics.support.sum():
+        raise UnknownError
+    never = metrics.confusion.sum(axis=0) == 0
+    if never.any():
+        yield Finding(
+            "classes",
+            f"the model never predicts {name_labels(labels[never].tolist())}",
+            "every image of such a class is misclassified",
+            "look at the images of these classes; if they are rare, "
+            + ("add some" if is_balanced(facts) else "use --training.balance weights"),
+        )
+    missed = (metrics.support > 0) & (np.diag(metrics.confusion) == 0) & ~never
+    if missed.any():
+        yield Finding(
+            "classes",
+            f"no image of {name_labels(labels[missed].tolist())} is classified correctly",
+            "the model is useless for these classes",
+            "see the confusion matrix below: labels may be mixed up",
+        )
+    absent = metrics.support == 0
+    if absent.any():
+        yield Finding(
+            "classes",
+            f"the {facts.split} split has no images of {name_labels(labels[absent].tolist())}",
+            "the accuracy on these classes is unknown",
+            "add images of these classes",
+        )
+
+
+def check_calibration(facts: ReportFacts) -> Iterator[Finding]:
+    """Look at how well probabilities match accuracy."""
+    images, error = int(facts.metrics.support.sum()), facts.metrics.scalars.get("ece", math.nan)
+    if not images or not math.isfinite(error):
+        raise UnknownError
+    if error <= _LARGE_ECE or images < _ENOUGH_FOR_ECE:
+        return
+    bins = [bin_ for bin_ in facts.metrics.reliability if bin_.examples]
+    over = sum(bin_.examples * (bin_.confidence - bin_.accuracy) for bin_ in bins) > 0
+    yield Finding(
+        "calibration",
+        f"the calibration error is {error:.3f}: the model is "
+        f"{'overconfident' if over else 'underconfident'}",
+        "its probabilities are unreliable, for example when compared with a threshold",
+        _advise_calibration(facts.header.config.get("training", {}), over=over),
+    )
+
+
+def _advise_calibration(training: Mapping[str, Any], *, over: bool) -> str:
+    if not training.get("calibrate"):
+        return "fit a temperature on the eval split: --training.calibrate true"
+    smoothing = training.get("label_smoothing", 0)
+    if over or not smoothing:
+        return "it is already calibrated on the eval split, which should have more images"
+    return f"it is already calibrated: lower --training.label_smoothing, now {smoothing:g}"
+
+
+_CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
+    "model in use": check_baseline,
+    "divergence": training.check_divergence,
+    "pretrained weights": training.check_start,
+    "statistical certainty": check_certainty,
+    "classes without correct predictions": check_classes,
+    "overfitting": training.check_fit,
+    "training length": training.check_length,
+    "image sizes": data.check_sizes,
+    "calibration": check_calibration,
+    "class balance": data.check_balance,
+    "rejected and duplicate files": data.check_files,
+    "anomalies and drift": data.check_anomalies,
+    "input wait": training.check_waiting,
+}
 
 
 @dataclass(frozen=True)
@@ -36,20 +152,3 @@ def examine(facts: ReportFacts) -> Examination:
         except UnknownError:
             unknown.append(name)
     return Examination(tuple(findings), tuple(looked_at), tuple(unknown))
-
-
-_CHECKS: dict[str, Callable[[ReportFacts], Iterator[Finding]]] = {
-    "model in use": results.check_baseline,
-    "divergence": training.check_divergence,
-    "pretrained weights": training.check_start,
-    "statistical certainty": results.check_certainty,
-    "classes without correct predictions": results.check_classes,
-    "overfitting": training.check_fit,
-    "training length": training.check_length,
-    "image sizes": data.check_sizes,
-    "calibration": results.check_calibration,
-    "class balance": data.check_balance,
-    "rejected and duplicate files": data.check_files,
-    "anomalies and drift": data.check_anomalies,
-    "input wait": training.check_waiting,
-}

@@ -29,35 +29,22 @@ from components.report.page.sections.summary import describe_summary
 from components.report.page.sections.training import describe_training
 from components.report.templates import load_templates
 
-_TITLES = {
-    "summary": "Summary",
-    "metrics": "Metrics",
-    "classes": "Per-class metrics",
-    "confusion": "Confusion matrix",
-    "images": "Predictions",
-    "mistakes": "Worst mistakes",
-    "slices": "Slices",
-    "calibration": "Calibration",
-    "curves": "ROC and precision-recall",
-    "training": "Training",
-    "balance": "Class balance",
-    "samples": "Training samples",
-    "files": "Files and anomalies",
-    "run": "Run",
-}
-
-# Values that templates need besides the facts.
-_DESCRIBE: Mapping[str, Callable[[ReportFacts], dict[str, Any]]] = {
-    "summary": describe_summary,
-    "metrics": describe_metrics,
-    "classes": describe_classes,
-    "confusion": describe_confusion,
-    "images": describe_images,
-    "slices": describe_slices,
-    "calibration": describe_calibration,
-    "curves": describe_curves,
-    "training": describe_training,
-    "balance": describe_balance,
+# Name of the template → title, and the values that it needs besides the facts.
+_SECTIONS: Mapping[str, tuple[str, Callable[[ReportFacts], dict[str, Any]]]] = {
+    "summary": ("Summary", describe_summary),
+    "metrics": ("Metrics", describe_metrics),
+    "classes": ("Per-class metrics", describe_classes),
+    "confusion": ("Confusion matrix", describe_confusion),
+    "images": ("Predictions", describe_images),
+    "mistakes": ("Worst mistakes", lambda facts: {}),
+    "slices": ("Slices", describe_slices),
+    "calibration": ("Calibration", describe_calibration),
+    "curves": ("ROC and precision-recall", describe_curves),
+    "training": ("Training", describe_training),
+    "balance": ("Class balance", describe_balance),
+    "samples": ("Training samples", lambda facts: {}),
+    "files": ("Files and anomalies", lambda facts: {}),
+    "run": ("Run", lambda facts: {}),
 }
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -83,15 +70,15 @@ FILTERS: dict[str, Callable[..., Any]] = {
 
 def render(facts: ReportFacts) -> str:
     """Write the page; the same facts give the same text."""
-    sections = [(key, title, render_section(key, facts)) for key, title in _TITLES.items()]
+    sections = [(key, title, render_section(key, facts)) for key, (title, _) in _SECTIONS.items()]
     return _templates().get_template("page.html.j2").render(facts=facts, sections=sections)
 
 
 def render_section(key: str, facts: ReportFacts) -> Markup:
     """Write one section, without its title."""
-    described = _DESCRIBE[key](facts) if key in _DESCRIBE else {}
+    _, describe = _SECTIONS[key]
     template = _templates().get_template(f"{key}.html.j2")
-    return Markup(template.render(facts=facts, **described))
+    return Markup(template.render(facts=facts, **describe(facts)))
 
 
 @functools.cache

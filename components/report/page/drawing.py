@@ -7,10 +7,12 @@ a figure; the runtimes of Plotly or Vega take megabytes.
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 from markupsafe import Markup
@@ -18,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from components.evaluation.metrics.intervals import Interval
 from components.report.page.formatting import shorten
 
 WIDTH = 4.4
@@ -65,6 +68,8 @@ _SETTINGS = {
     "ytick.labelcolor": INK,
 }
 _LONGEST = 18
+# A narrower axis would exaggerate tiny differences.
+_NARROWEST = 0.04
 
 
 @dataclass(frozen=True)
@@ -132,3 +137,62 @@ def place_legend(figure: Figure, axes: Axes) -> None:
     """Put the legend of `axes` above the figure."""
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=3, borderpad=0)
+
+
+@dataclass(frozen=True)
+class IntervalRow:
+    """A row of the plot; NaN is left out."""
+
+    label: str
+    value: float
+    interval: Interval | None
+    baseline: float = math.nan
+
+
+def draw_intervals(
+    rows: Sequence[IntervalRow], *, axis: str, zero: bool = False, **words: str
+) -> Drawing:
+    """Draw rows from the top down.
+
+    Args:
+        rows: values and intervals.
+        axis: label of the axis.
+        zero: draw a line at 0, for differences; other values are fractions, on an axis of 0 to 1.
+        words: caption, name and table, as for `draw`.
+    """
+    compared = any(math.isfinite(row.baseline) for row in rows)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot(xlabel=axis)
+        _paint_rows(axes, rows, compared)
+        name_rows(axes, [row.label for row in rows])
+        if zero:
+            axes.axvline(0, color=SOFT, linewidth=1, linestyle="--")
+            left, right = axes.get_xlim()
+            lack = max(0.0, _NARROWEST - (right - left))
+            axes.set_xlim(left - lack / 2, right + lack / 2)
+        else:
+            axes.set_xlim(*WHOLE)
+        axes.locator_params(axis="x", nbins=5)
+        if compared:
+            place_legend(figure, axes)
+
+    return draw(paint, height=0.75 + 0.25 * len(rows) + 0.25 * compared, **words)
+
+
+def _paint_rows(axes: Axes, rows: Sequence[IntervalRow], compared: bool) -> None:
+    spans = [(place, row.interval) for place, row in enumerate(rows)]
+    whole = [(place, span) for place, span in spans if span and math.isfinite(span.low + span.high)]
+    axes.hlines(
+        [place for place, _ in whole],
+        [span.low for _, span in whole],
+        [span.high for _, span in whole],
+        color=FIRST,
+        linewidth=2,
+    )
+    places, values = range(len(rows)), [row.value for row in rows]
+    axes.plot(values, places, "o", color=FIRST, label="this model")
+    if compared:
+        style: dict[str, Any] = {"markerfacecolor": BACK, "markersize": 5, "markeredgewidth": 1.3}
+        baseline = [row.baseline for row in rows]
+        axes.plot(baseline, places, "D", color=SECOND, label="model in use", zorder=1.9, **style)

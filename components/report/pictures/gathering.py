@@ -5,18 +5,27 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from components.contract.example import TRAIN
 from components.contract.properties import FOLDER_PROPERTY, PropertiesLike
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Evaluated
 from components.images.picture import Picture
 from components.images.thumbnails import SIDE, lay_over, picture_of, read_png
+from components.images.transcode import Pixels
+from components.records.record_index import read_rows
+from components.records.shard_files import read_index
 from components.report.facts import MATRIX_CLASSES, ClassSample, PredictedImage
-from components.report.pictures.class_samples import sample_classes
 from components.report.pictures.predicted_images import Explain, choose, show
 from components.report.pictures.source_pictures import show_duplicates, show_rejects
+from components.storage.artifact_files import open_file
+
+PreviewImages = Callable[[Sequence[bytes]], tuple[Pixels, Pixels]]
+"""Maps canonical images to what the model sees, and to what a training step may see: uint8 [images,
+height, width, 3] each, the same array twice if training does not augment."""
 
 MOST_BYTES = 5_500_000
 """Limit of all pictures of a page: 7.3 MB in base64, of the 10 MB that a page may have."""
@@ -94,6 +103,66 @@ def _sample(
         each=_SAMPLES_EACH,
         preview_images=lambda encoded: preview(encoded, config),
     )
+
+
+def sample_classes(
+    examples_uri: str,
+    vocabulary: Sequence[str],
+    *,
+    shown: Sequence[str],
+    each: int,
+    preview_images: PreviewImages,
+) -> tuple[ClassSample, ...]:
+    """Show the first images of some classes; records are in the order of a hash.
+
+    Args:
+        examples_uri: URI of ImageTransform's examples; only the images shown are read.
+        vocabulary: label of each label id.
+        shown: labels of the classes to show.
+        each: images of each class, or as many as there are.
+        preview_images: decodes the images; called once, with all of them.
+
+    Returns:
+        The classes that have images, in the order of `shown`. None if the examples were not written
+        by ImageTransform.
+    """
+    ids = {label: number for number, label in enumerate(vocabulary)}
+    known = {label: ids[label] for label in shown if label in ids}
+    try:
+        found = _find_images(examples_uri, known.values(), each)
+    except FileNotFoundError:
+        return ()
+    files = {label: found[number] for label, number in known.items() if found[number]}
+    if not files:
+        return ()
+    seen, augmented = preview_images(list(itertools.chain.from_iterable(files.values())))
+    pictures = [picture_of(image) for image in seen]
+    changed = pictures if augmented is seen else [picture_of(image) for image in augmented]
+    ends = list(itertools.accumulate(map(len, files.values()), initial=0))
+    return tuple(
+        ClassSample(label, tuple(pictures[start:end]), tuple(changed[start:end]))
+        for label, (start, end) in zip(files, itertools.pairwise(ends), strict=True)
+    )
+
+
+def _find_images(examples_uri: str, ids: Collection[int], each: int) -> dict[int, list[bytes]]:
+    """Read up to `each` training images of every label id, shard by shard.
+
+    Raises:
+        FileNotFoundError: a shard has no index of its images.
+    """
+    found: dict[int, list[bytes]] = {number: [] for number in ids}
+    for shard in sorted(read_index(examples_uri)["splits"].get(TRAIN, {})):
+        if all(len(files) >= each for files in found.values()):
+            break
+        [rows] = read_rows(examples_uri, TRAIN, [shard])
+        with open_file(os.path.join(examples_uri, f"Split-{TRAIN}", shard), "rb") as file:
+            for number, files in found.items():
+                wanted = rows[rows[:, 2] == number][: each - len(files)]
+                for offset, length, _ in wanted.tolist():
+                    file.seek(offset)
+                    files.append(file.read(length))
+    return found
 
 
 def explain_images(saved_model: str, files: Mapping[str, bytes]) -> dict[str, Picture]:

@@ -12,8 +12,7 @@ import numpy as np
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.predictions import Ints
 from components.report.facts import MATRIX_CLASSES, PredictedImage, ReportFacts
-from components.report.page.drawing import Drawing
-from components.report.page.interval_plot import IntervalRow, draw_intervals
+from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
 
 # Longer tables are collapsed.
 _OPEN = 20

@@ -13,8 +13,7 @@ from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS, Metric
 from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.facts import ReportFacts
-from components.report.page.drawing import Drawing
-from components.report.page.interval_plot import IntervalRow, draw_intervals
+from components.report.page.drawing import Drawing, IntervalRow, draw_intervals
 
 _DRAWN_SLICES, _MOST_SLICES = 20, 100
 
