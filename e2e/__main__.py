@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--release", default=RELEASES[-1], help=f"Of Kubeflow Pipelines: {RELEASES[-1]}.")
     add("--kubeconfig", help="A cluster that is there already, instead of one of kind's.")
     add("--image", default="tfx-images:e2e", help="Name of the image: tfx-images:e2e.")
-    add("--output", type=Path, default=Path("output-e2e"), help="Records and pictures: output-e2e.")
+    add("--output", type=Path, default=Path("output-e2e"), help="Folder for pictures: output-e2e.")
     add("--keep", action="store_true", help="Leave kind's cluster for a look at it.")
     add("--no-browser", dest="browser", action="store_false", help="Make no pictures.")
     return parser

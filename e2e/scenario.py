@@ -12,9 +12,16 @@ from pathlib import Path
 
 from e2e import cluster
 from e2e.commands import Commands, Failure
-from e2e.runs import STAGES, Runner, check_all_cached, check_all_ran, check_failed, check_ran
+from e2e.runs import (
+    STAGES,
+    Runner,
+    RunOutput,
+    check_all_cached,
+    check_all_ran,
+    check_failed,
+    check_ran,
+)
 from e2e.store import DATA, Store
-from pipeline_def.runs.record import RunRecord
 from tests.report.browser import Page, browse, find_chromium
 
 # Seconds for the page to load its data.
@@ -107,22 +114,17 @@ def play(options: Options, runner: Runner, store: Store) -> None:
     store.mend_images()
     if options.browser:
         photograph(first.url, options.output, words=STAGES, name="graph")
-    print(f"Everything passed; pictures and records are in {options.output}.")
+    print(f"Everything passed; pictures are in {options.output}.")
 
 
-def _check_results(record: RunRecord, store: Store, *, pushed: int) -> None:
+def _check_results(run: RunOutput, store: Store, *, pushed: int) -> None:
     """Check a run's accuracy and the number of pushed models."""
-    metrics = store.read_metrics(run_id(record))
+    metrics = store.read_metrics(run.run_id)
     accuracy = metrics["metrics"]["accuracy"]["value"]
     if not accuracy > 0.5:
         raise Failure(f"The accuracy is {accuracy}: the model has learned nothing.")
     if len(versions := store.pushed_versions()) < pushed:
         raise Failure(f"{len(versions)} models are pushed, not {pushed}.")
-
-
-def run_id(record: RunRecord) -> str:
-    """Return the id of a run, the end of its page's URL."""
-    return record.url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def photograph(url: str, folder: Path, *, words: list[str], name: str) -> Path:

@@ -38,7 +38,6 @@ def run(arguments: list[str]) -> int:
     add_request(parser)
     add = parser.add_argument
     add("--run-name", help="Name of the run. Default: pipeline and time.")
-    add("--output", default="output", metavar="DIR", help="Folder for its record. Default: output.")
     add("--wait", action="store_true", help="Follow the run; the exit status says how it ended.")
     add_connection(parser, required=False)
     vertex = parser.add_argument_group("Vertex AI")
@@ -69,16 +68,12 @@ def _run(
     start: Callable[[RunRequest], StartedRun],
     follow: Callable[[str, RunFollower], str],
 ) -> int:
-    """Start a run, record it, and follow it if asked to; return 1 if it failed."""
-    from pipeline_def.kubeflow.client.run_record import RunWriter, check_output
-
-    check_output(own.output)
+    """Start a run, and follow it if asked to; return 1 if it failed."""
     started = start(request)
-    writer = RunWriter(own.output, request, started)
     print(f"Run: {started.run_id}\n{started.url}", flush=True)
     if not own.wait:
         return 0
-    state = follow(started.run_id, RunFollower(functools.partial(print, flush=True), writer.see))
+    state = follow(started.run_id, RunFollower(functools.partial(print, flush=True)))
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1

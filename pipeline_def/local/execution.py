@@ -84,7 +84,6 @@ def _run_recorded(
     names = [component.id for component in pipeline.components]
     recorder = Recorder(
         config.output,
-        runner="local",
         pipeline=config.name,
         configuration=to_dict(config),
         code={name: code_digest(name, config.model.build_fn) for name in names if name in STEPS},

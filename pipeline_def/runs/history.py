@@ -32,7 +32,7 @@ class ComparedRun:
 
     record: RunRecord
     changes: tuple[Change, ...]
-    """Changes since the previous run of the same pipeline by the same runner."""
+    """Changes since the previous run of the same pipeline."""
     accuracy_change: float | None
     """Change since the last run that was evaluated on the same images and split."""
 
@@ -55,15 +55,14 @@ class Origin:
 
 def compare(records: Sequence[RunRecord]) -> list[ComparedRun]:
     """Compare each record with those before it."""
-    facts: dict[tuple[str, str], dict[str, Any]] = {}
+    facts: dict[str, dict[str, Any]] = {}
     accuracies: dict[tuple[Any, ...], float] = {}
     compared = []
     for record in records:
-        key = (record.runner, record.pipeline)
-        before = facts.get(key, {})
+        before = facts.get(record.pipeline, {})
         # A run that failed in ingest has no fingerprint.
         new = {IMAGES: before.get(IMAGES), **_list_facts(record)}
-        facts[key] = new
+        facts[record.pipeline] = new
         accuracy = record.metrics.get("accuracy")
         same = (
             record.pipeline,

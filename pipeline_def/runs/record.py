@@ -1,6 +1,6 @@
 """The record of a run, `runs/<id>/run.json`, rewritten after every step.
 
-Both runners write it. `local_runner.py runs`, the lineage of a model and the summary read it.
+`local_runner.py runs`, the lineage of a model and the summary read it.
 """
 
 import dataclasses
@@ -90,24 +90,21 @@ class RunRecord:
 
     id: str
     """Start time in the local time zone."""
-    runner: Literal["local", "kubeflow"]
     pipeline: str
     started: str
     """ISO 8601, UTC."""
     configuration: dict[str, Any]
-    """Section → field → value, as users set them; on Kubeflow, the parameters of the run."""
+    """Section → field → value, as users set them."""
     code: dict[str, str]
     """Step → digest of its code, for our own steps."""
     versions: dict[str, str]
-    """Versions of Python and the main libraries; on Kubeflow, the image of the steps."""
+    """Versions of Python and the main libraries."""
     host: str = ""
-    """Machine that runs the pipeline, or follows it on Kubeflow."""
+    """Machine that runs the pipeline."""
     state: Literal["running", "done", "failed", "stopped"] = "running"
     ended: str | None = None
     error: str = ""
     """Reason of a failure, in one sentence."""
-    url: str = ""
-    """Page of a run on Kubeflow."""
     steps: dict[str, Step] = field(default_factory=dict)
     """Steps in the order in which they started."""
     data: Data = field(default_factory=Data)
@@ -171,8 +168,7 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
 
 
 def _may_be_killed(record: RunRecord) -> bool:
-    is_ours = record.runner == "local" and record.host == socket.gethostname()
-    return is_ours and record.state == "running"
+    return record.state == "running" and record.host == socket.gethostname()
 
 
 def _read_record(path: str) -> RunRecord:
@@ -183,7 +179,7 @@ def _read_record(path: str) -> RunRecord:
             raise StorageError(f"{path} was written by a later version of this program.")
         record = TypeAdapter(RunRecord).validate_json(text)
         former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
-        if record.runner == "local" and os.path.isabs(former):
+        if os.path.isabs(former):
             moved = move_paths(text, former, os.path.abspath(output))
             record = TypeAdapter(RunRecord).validate_json(moved)
         for time in (record.started, record.ended):

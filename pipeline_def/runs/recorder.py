@@ -40,11 +40,9 @@ class Recorder:
         self,
         output: str,
         *,
-        runner: Literal["local", "kubeflow"],
         pipeline: str,
         configuration: dict[str, Any],
         code: dict[str, str],
-        versions: dict[str, str] | None = None,
     ) -> None:
         """Start the record of a run in the folder `output`.
 
@@ -59,12 +57,11 @@ class Recorder:
         self._producers = find_producers(earlier)
         self.record = RunRecord(
             id=_new_id(),
-            runner=runner,
             pipeline=pipeline,
             started=now(),
             configuration=configuration,
             code=code,
-            versions=versions or _installed_versions(),
+            versions=_installed_versions(),
             host=socket.gethostname(),
         )
         write_record(self.record, output)

@@ -133,7 +133,7 @@ def _describe_state(record: RunRecord) -> str:
         begun, ended = map(datetime.fromisoformat, (record.started, record.ended or record.started))
         return f"done, {(ended - begun).total_seconds():.0f} s"
     if record.state == "running":
-        return f"{last}\nrunning or killed" if record.runner == "local" else "started\non Kubeflow"
+        return f"{last}\nrunning or killed"
     where = "at" if last and record.steps[last].state == record.state else "after"
     return f"{record.state} {where}\n{last}" if last else record.state
 

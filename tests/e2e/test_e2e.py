@@ -17,8 +17,6 @@ from e2e import __main__ as command_line
 from e2e import cluster, runs, scenario
 from e2e.commands import Commands, Failure
 from e2e.store import Store
-from pipeline_def.runs.record import RunRecord, Step
-from pipeline_def.runs.recorder import Recorder
 from tests.nodes import NODES
 from tests.storage.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 
@@ -145,61 +143,60 @@ def scenario_store() -> Any:
     return open_store(DATA)
 
 
-def record(state: str = "done", error: str = "", **states: str) -> RunRecord:
-    """A run whose steps are all done but those that are named."""
-    steps: dict[str, Any] = dict.fromkeys(runs.STEPS, "done")
-    steps |= {name.replace("_", "-"): one for name, one in states.items()}
-    return RunRecord(
-        id="1",
-        runner="kubeflow",
-        pipeline="images",
-        started="",
-        configuration={},
-        code={},
-        versions={},
-        host="here",
-        state=state,  # type: ignore[arg-type]
-        error=error,
-        url="http://localhost/#/runs/details/abc",
-        steps={name: Step(one) for name, one in steps.items()},
-    )
+URL = "http://localhost/#/runs/details/abc"
+DONE = f"Run SUCCEEDED: {URL}"
+FAILED = f"Run FAILED in the task ImageExampleGen: 5 of 9 files are not usable; see {URL}"
+CACHED = dict.fromkeys(NODES, "CACHED")
 
 
-CACHED = dict.fromkeys(NODES, "cached")
+def output(end: str = DONE, **states: str) -> runs.RunOutput:
+    """A run whose steps have all succeeded but those that are named."""
+    found = dict.fromkeys(runs.STEPS, "SUCCEEDED") | states
+    return runs.RunOutput("abc", URL, found, end)
 
 
-def test_a_run_that_did_not_start_is_not_taken_for_an_earlier_one(tmp_path: Path) -> None:
-    class Failing(Commands):
-        def follow(self, *words: str) -> tuple[int, str]:
-            return 2, "cannot reach it"
+class Printed(Commands):
+    """Prints the same for every command."""
 
-    runner = runs.Runner(Failing(), tmp_path, "http://e", "mine")
-    Recorder(str(tmp_path / "first"), runner="kubeflow", pipeline="mine", configuration={}, code={})
+    said = "cannot reach it"
+
+    def follow(self, *words: str) -> tuple[int, str]:
+        return 0, self.said
+
+
+def test_a_run_is_read_from_what_the_runner_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = runs.Runner(Printed(), tmp_path, "http://e", "mine")
     with pytest.raises(Failure, match="first did not start: cannot reach it"):
         runner.run("first")
+    lines = ["Run: abc", URL, "Pusher: RUNNING", "ImageExampleGen-lookup: SUCCEEDED after 10 s"]
+    lines += ["Trainer: CACHED", "Pusher: FAILED after 2 s", FAILED]
+    monkeypatch.setattr(Printed, "said", "\n".join(lines))
+    assert runner.run("first") == runs.RunOutput(
+        "abc",
+        URL,
+        {"Pusher": "FAILED", "ImageExampleGen-lookup": "SUCCEEDED", "Trainer": "CACHED"},
+        FAILED,
+    )
 
 
 def test_what_came_of_a_run_is_checked() -> None:
     assert {*NODES, *runs.LOOKUPS} == runs.STEPS
-    assert scenario.run_id(record()) == "abc"
-    runs.check_all_ran(record())
-    runs.check_all_cached(record(**CACHED))
-    runs.check_ran(record(**{**CACHED, "Trainer": "done"}), "Trainer")
-    text = "5 files are not usable"
-    runs.check_failed(record("failed", text, Trainer="failed"), "Trainer", "not usable")
+    runs.check_all_ran(output())
+    runs.check_all_cached(output(**CACHED))
+    runs.check_ran(output(**{**CACHED, "Trainer": "SUCCEEDED"}), "Trainer")
+    runs.check_failed(output(FAILED), "ImageExampleGen", "not usable")
 
 
 @pytest.mark.parametrize(
     ("check", "message"),
     [
-        (lambda: runs.check_all_ran(record(Trainer="cached")), "Trainer is cached, not done"),
-        (lambda: runs.check_all_cached(record(**{**CACHED, "Pusher": "done"})), "Pusher is done"),
-        (lambda: runs.check_ran(record(**CACHED), "Trainer"), "Trainer is cached, not done"),
-        (lambda: runs.check_failed(record(), "Trainer", ""), "it is done"),
-        (
-            lambda: runs.check_failed(record("failed", "x", Trainer="failed"), "Trainer", "usable"),
-            "it should say 'usable'",
-        ),
+        (lambda: runs.check_all_ran(output(Trainer="CACHED")), "Trainer is CACHED, not SUCC"),
+        (lambda: runs.check_all_cached(output(**{**CACHED, "Pusher": "RUNNING"})), "Pusher is RUN"),
+        (lambda: runs.check_ran(output(**CACHED), "Trainer"), "Trainer is CACHED, not SUCCEEDED"),
+        (lambda: runs.check_failed(output(), "Trainer", ""), "not: Run SUCCEEDED"),
+        (lambda: runs.check_failed(output(FAILED), "ImageExampleGen", "epochs"), "with 'epochs'"),
     ],
 )
 def test_what_came_out_otherwise_is_named(check: Callable[[], None], message: str) -> None:
@@ -213,11 +210,11 @@ class Played(runs.Runner):
     def compile(self, image: str, data: str) -> None:
         PLAYED.append(f"compile {image} {data}")
 
-    def run(self, name: str, **parameters: object) -> RunRecord:
+    def run(self, name: str, **parameters: object) -> runs.RunOutput:
         PLAYED.append(" ".join([name, *map(str, parameters)]))
         if name == "broken-images":
-            return record("failed", "400 of 2197 files are not usable", ImageExampleGen="failed")
-        return record(**CACHED) if name == "second" else record()
+            return output(FAILED)
+        return output(**CACHED) if name == "second" else output()
 
 
 class Kept(Store):

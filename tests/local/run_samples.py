@@ -56,7 +56,6 @@ def write_run(output: Path, number: int, **changes: Any) -> RunRecord:
     names = names[: names.index(until) + 1]
     record = RunRecord(
         id=str(number),
-        runner="local",
         pipeline="images",
         started=f"2026-11-22T10:{number:02d}:00.000+00:00",
         ended=f"2026-11-22T10:{number:02d}:42.000+00:00",

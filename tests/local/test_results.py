@@ -39,7 +39,7 @@ def metrics(baseline: float | None) -> dict[str, Any]:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(str(tmp_path), runner="local", pipeline="images", configuration={}, code={})
+    return Recorder(str(tmp_path), pipeline="images", configuration={}, code={})
 
 
 def end(recorder: Recorder, name: str, **outputs: tuple[dict[str, Any], dict[str, Any]]) -> None:

@@ -29,7 +29,7 @@ def changes_of(output: Path) -> list[tuple[Change, ...]]:
 
 
 def record_run(output: Path, **fields: Any) -> Recorder:
-    given: dict[str, Any] = {"runner": "local", "pipeline": "images", "configuration": {}}
+    given: dict[str, Any] = {"pipeline": "images", "configuration": {}}
     return Recorder(str(output), **(given | {"code": {}} | fields))
 
 
@@ -146,7 +146,6 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     write_run(tmp_path, 6, until="Trainer", state="stopped", cached=("ImageExampleGen",))
     write_run(tmp_path, 7, until="Trainer", state="running", host="another machine")
-    write_run(tmp_path, 8, runner="kubeflow", state="running", until="ImageExampleGen")
     assert local_runner.main(["runs", "--output", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "Pipeline images, images /data" in text
@@ -160,11 +159,10 @@ def test_the_table_has_a_run_a_row(tmp_path: Path, capsys: pytest.CaptureFixture
         "stopped after",
         "failed at",
         "running or killed",
-        "on Kubeflow",
         "1/2 cached",
     ):
         assert cell in text
-    assert text.count("1,200 files") == text.count("aaaaaaaa") == 8
+    assert text.count("1,200 files") == text.count("aaaaaaaa") == 7
 
 
 def test_a_version_is_named_by_the_run_that_pushed_it(

@@ -21,8 +21,6 @@ class RunFollower:
 
     write: Callable[[str], None]
     """Receives each line."""
-    see: Callable[[RunView], None] = lambda view: None
-    """Receives the run after every poll."""
     interval: float = 10.0
     """Seconds between two polls."""
     hint: str = ""
@@ -78,7 +76,6 @@ class RunFollower:
                 if failures == 0:
                     self.write(f"{error} The run continues; retrying every {self.interval:g} s.")
             time.sleep(self.interval)
-        self.see(self._view)
         self._write_changes()
 
     def _write_changes(self) -> None:

@@ -41,8 +41,6 @@ def say(server: KfpServer, spec: Path, capsys: pytest.CaptureFixture[str]) -> Sa
         more = ["--endpoint", server.url]
         if argv[0] in ("run", "schedule"):
             more += ["--spec", str(spec)]
-        if argv[0] == "run":
-            more += ["--output", str(spec.parent / "out")]
         capsys.readouterr()
         # Options of the test come last, and win.
         status = kfp_runner.main([argv[0], *more, *argv[1:]])

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-import local_runner
-from pipeline_def.kubeflow.client import run_record, uploads
-from pipeline_def.runs.record import read_records
+from pipeline_def.kubeflow import run_commands
+from pipeline_def.kubeflow.client import run_follower, uploads
 from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed, pod_of
 from tests.kubeflow.client.conftest import Say
 from tests.kubeflow.client.kfp_server import KfpServer
@@ -93,7 +92,6 @@ def test_the_page_may_have_another_address(say: Say, monkeypatch: pytest.MonkeyP
         (("--parameter", "epoch=1"), "NAME is one of data, epochs, flip, rate"),
         (("--parameter", "epochs"), "write NAME=VALUE"),
         (("--spec", "/none.yaml"), "Cannot read /none.yaml: No such file or directory"),
-        (("--output", "/dev/null/x"), "Cannot write to /dev/null/x"),
         (("--timeout", "0"), "--timeout is 0: it must be above 0"),
         (("--target", "vertex"), "--project is missing: --target vertex needs it"),
         (
@@ -166,7 +164,7 @@ POD = pod_of("train", "Train")
 
 @pytest.mark.parametrize("place", ["archive", "interface", "retried pod", "nowhere"])
 def test_a_failed_step_gives_its_own_reason(
-    server: KfpServer, spec: Path, say: Say, monkeypatch: pytest.MonkeyPatch, place: str
+    server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """From Argo's archive, else from the pod, through the interface."""
     server.script.append(listed(both(Task("CACHED"), Task("FAILED", 10, 500)), "FAILED"))
@@ -179,8 +177,6 @@ def test_a_failed_step_gives_its_own_reason(
     reason = "the reason is in its log" if place == "nowhere" else SENTENCE.rstrip(".")
     assert (status, lines[:2]) == (1, ["Gen: CACHED", "Train: FAILED after 490 s"])
     assert lines[2].startswith(f"Run FAILED in the task Train: {reason}; see http")
-    [record] = read_records(str(spec.parent / "out"))
-    assert (record.state, record.error) == ("failed", "" if place == "nowhere" else SENTENCE)
 
 
 def test_a_failed_driver_gives_its_own_reason(
@@ -225,48 +221,18 @@ def test_a_pod_that_does_not_start_is_reported_once(
 def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
-    class Writer(run_record.RunWriter):
-        def __init__(self, *options: Any) -> None:
-            super().__init__(*options)
+    class Failing(run_follower.RunFollower):
+        def follow(self, *given: Any) -> str:
             server.failures = failures
+            return super().follow(*given)
 
-    monkeypatch.setattr(run_record, "RunWriter", Writer)
+    monkeypatch.setattr(run_commands, "RunFollower", Failing)
     server.script.append(listed(both(Task("CACHED"), Task("CACHED")), "SUCCEEDED"))
     found, lines = wait(say, monkeypatch)
     assert found == status
     assert "The run continues; retrying every 10 s" in lines[0]
     if status:
         assert "could not read the run run_id-1 (500: " in lines[-1]
-
-
-def test_the_run_is_listed_beside_local_ones(
-    server: KfpServer,
-    spec: Path,
-    say: Say,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gen, output = Task("SUCCEEDED", 5, 65), str(spec.parent / "out")
-    failed = Task("FAILED", 70, 100, error="No memory.")
-    server.script += [listed(both(gen, Task("RUNNING", 70))), listed(both(gen, failed), "FAILED")]
-    assert wait(say, monkeypatch, "--parameter", "epochs=7")[0] == 1
-    assert say("run")[0] == 0
-    followed, started = read_records(output)
-    assert (followed.runner, followed.pipeline, followed.state) == ("kubeflow", "images", "failed")
-    assert (followed.error, followed.url) == ("No memory.", f"{server.url}/#/runs/details/run_id-1")
-    assert {name: (s.state, s.seconds) for name, s in followed.steps.items()} == {
-        "Gen": ("done", 60.0),
-        "Train": ("failed", 30.0),
-    }
-    assert followed.configuration == {"data": "gs://b", "epochs": 7, "rate": 0.1, "flip": False}
-    assert followed.versions["image"] == "r/i:1"
-    assert (started.state, started.steps, started.ended) == ("running", {}, None)
-    capsys.readouterr()
-    assert local_runner.main(["runs", "--output", output]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "failed at" in text
-    assert "epochs 7 → 5" in text
-    assert "on Kubeflow" in text
 
 
 def test_ctrl_c_leaves_the_run_alone(
