@@ -9,7 +9,7 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import on_disk
-from pipeline_def.kubeflow.run_parameters import STORAGE_PARAMETER
+from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 # The launcher copies artifacts from and to these folders.
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}

@@ -11,10 +11,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from components.contract.errors import ServiceError
-from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line, read_message, refusal
 
 Manifest = dict[str, Any]
 
@@ -139,13 +138,14 @@ class Cluster:
         # Kubernetes renews the token, so it is read for every request.
         token = self.token_file.read_text(encoding="utf-8").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
         content = json.dumps(body).encode() if body is not None else None
         with urllib3.PoolManager(
             ca_certs=self.ca_cert, retries=False, timeout=_TIMEOUT_SECONDS
         ) as pool:
             try:
-                response = pool.request(method, url, headers=headers, body=content)
+                response = pool.request(
+                    method, f"{self.address}{path}", fields=query, headers=headers, body=content
+                )
             except urllib3.exceptions.HTTPError as error:
                 reason = one_line(str(error), token)
                 raise Unreachable(f"{self.address} could not {action} ({reason}).") from None
@@ -158,13 +158,5 @@ class Cluster:
             f"give the step's service account in the namespace {self.namespace} the role in "
             "docs/how-to/kubeflow.md, section Several workers"
         )
-        message = one_line(_message(text), token)
+        message = one_line(read_message(text), token)
         raise refusal(self.address, status, action, message, rights=rights)
-
-
-def _message(text: str) -> str:
-    """Return the message of Kubernetes' `Status` object."""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text

@@ -13,8 +13,7 @@ from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules, vertex_client
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, StartedRun, describe
-from pipeline_def.kubeflow.client.run_follower import RunFollower
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, RunRequest, StartedRun, describe
 from pipeline_def.kubeflow.run_options import (
     Parser,
     add_connection,

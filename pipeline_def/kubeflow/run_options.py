@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.connection import Connection
+from pipeline_def.kubeflow.client.api import Api, Connection
 from pipeline_def.kubeflow.client.run import Parameter, RunRequest
 from pipeline_def.kubeflow.spec_check import check_documents, read_documents
 from pipeline_def.kubeflow.specification import Specification, Target

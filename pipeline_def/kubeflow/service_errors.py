@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from components.contract.errors import ServiceError
 
 _MAX_LENGTH = 500
@@ -17,6 +19,17 @@ def one_line(text: str, secret: str | None = None) -> str:
         text = text.replace(secret, "***")
     line = " ".join(text.split()).rstrip(" .")
     return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 3] + "..."
+
+
+def read_message(body: bytes | str | None) -> str:
+    """Return the message in the JSON body of an error response; any other body as it is."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    try:
+        found = json.loads(text)
+        # Kubernetes and the gRPC gateway have `message`, KFP's upload service the first.
+        return str(found.get("error_message") or found.get("message") or found.get("error") or "")
+    except (ValueError, AttributeError):
+        return text
 
 
 def refusal(service: str, status: int, action: str, message: str, *, rights: str) -> ServiceError:

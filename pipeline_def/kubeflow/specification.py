@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -11,6 +11,24 @@ Spec = dict[str, Any]
 
 Target = Literal["oss", "vertex"]
 """Open-source Kubeflow Pipelines, or Vertex AI."""
+
+_LOOKUP = "-lookup"
+_EXECUTOR = "_executor"
+
+
+def lookup_of(step: str) -> str:
+    """Return the name of the lookup task of `step`."""
+    return f"{step}{_LOOKUP}"
+
+
+def executor_label(task: str) -> str:
+    """Return the label of a task's executor, as TFX's compiler writes it."""
+    return f"{task}{_EXECUTOR}"
+
+
+def step_of(task: str) -> str:
+    """Return the step of a task: for a lookup, the step it precedes."""
+    return task.removesuffix(_LOOKUP)
 
 
 def _part(document: Spec, *keys: str) -> Spec:
@@ -105,3 +123,15 @@ class Specification:
     def kubernetes_settings(self) -> dict[str, Spec]:
         """Return the platform document's settings by executor label."""
         return _part(self.platform, "platforms", "kubernetes", "deploymentSpec", "executors")
+
+    def bind(self, task: str, name: str, kind: str, source: Mapping[str, Any]) -> None:
+        """Give a task an input parameter."""
+        inputs = self.component(task).setdefault("inputDefinitions", {})
+        inputs.setdefault("parameters", {})[name] = {"parameterType": kind}
+        sources = self.tasks[task].setdefault("inputs", {}).setdefault("parameters", {})
+        sources[name] = dict(source)
+
+    def unbind(self, task: str, name: str) -> None:
+        """Remove an input parameter of a task."""
+        del self.definitions(task, "inputDefinitions", "parameters")[name]
+        del self.sources(task, "parameters")[name]

@@ -1,12 +1,19 @@
-"""What the compiler writes into the command of a step for the step to read."""
+"""What the compiler and a step agree on: the step's interface, and the parameters of a run.
+
+The compiler gives each parameter its default and description, and writes the interface into the
+command of the step. The step writes the run's values into their places.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_def.config.kubeflow import StepConfig
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 COMMAND = ("python", "-m", "pipeline_def.kubeflow.step.entrypoint")
 """Command of every step, and of each worker of it."""
@@ -17,6 +24,17 @@ FAILED = 1
 RESOLVED_PARAMETER = "resolved"
 """Output of a lookup and input of its step: the execution properties it found, as JSON."""
 
+STORAGE = "{storage}"
+"""Placeholder in properties for the folder of pushed models, checkpoints, listings, statistics."""
+
+STORAGE_PARAMETER = "storage"
+"""Parameter of the run that sets this folder."""
+
+RECIPE_PARAMETER = "training_recipe"
+"""Parameter of the run that names the training recipe; TRAINER takes it."""
+
+RECIPE_PROPERTY = "custom_config"
+"""Execution property of TRAINER, JSON, that a recipe changes."""
 
 Recipes = Mapping[str, Mapping[str, Any]]
 """Training recipe → `section.field` → value."""
@@ -67,3 +85,60 @@ class StepInterface:
 
     workers: WorkerGroup | None = None
     """Workers that do the work in their own pods; None: the step does it itself."""
+
+
+@dataclass(frozen=True)
+class RunParameter:
+    """A parameter that replaces one value of a step's execution properties."""
+
+    name: str
+    step: str
+    """Id of the step that takes it, with its lookup."""
+    place: tuple[str, ...]
+    """The execution property and, if it is JSON, the keys in it, outermost first."""
+    unset: int | None = None
+    """Stands for null, which a parameter of a run cannot be. None: no value does."""
+
+    def read(self, text: Any) -> Any:
+        """Return the value at the place, given the execution property."""
+        value = get_value(text, self.place[1:])
+        return self.unset if value is None else value
+
+
+_CONFIG = ("config",)
+_TRAINING = (RECIPE_PROPERTY, "training")
+RUN_PARAMETERS = (
+    RunParameter("data", EXAMPLE_GEN.id, ("input_base",)),
+    RunParameter("span", EXAMPLE_GEN.id, (*_CONFIG, "span"), unset=-1),
+    RunParameter("max_reject_fraction", EXAMPLE_GEN.id, (*_CONFIG, "max_reject_fraction")),
+    RunParameter("training_epochs", TRAINER.id, (*_TRAINING, "epochs")),
+    RunParameter("training_patience", TRAINER.id, (*_TRAINING, "patience")),
+    RunParameter("training_batch_size", TRAINER.id, (*_TRAINING, "batch_size")),
+    RunParameter("training_learning_rate", TRAINER.id, (*_TRAINING, "learning_rate")),
+    RunParameter("training_seed", TRAINER.id, (*_TRAINING, "seed")),
+    RunParameter("min_accuracy", EVALUATOR.id, (*_CONFIG, "min_accuracy")),
+    RunParameter("max_accuracy_drop", EVALUATOR.id, (*_CONFIG, "max_accuracy_drop")),
+)
+
+
+def get_value(text: Any, keys: tuple[str, ...]) -> Any:
+    """Return the value under `keys` of the JSON `text`; without keys, `text` itself."""
+    if not keys or text is None:
+        return text
+    return functools.reduce(lambda part, key: part[key], keys, json.loads(text))
+
+
+def set_value(text: Any, keys: tuple[str, ...], value: Any) -> Any:
+    """Return the JSON `text` with `value` under `keys`; an integer replaces an integer."""
+    if not keys:
+        return value
+    *parents, last = keys
+    document = json.loads(text)
+    part = functools.reduce(lambda part, key: part[key], parents, document)
+    part[last] = int(value) if is_integer(part[last]) and value is not None else value
+    return json.dumps(document, sort_keys=True)
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a JSON value is an integer; in Python, true and false are integers too."""
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,10 +1,14 @@
-"""Requested runs, started runs, and the state of a run at one moment."""
+"""A run on a cluster: how it is requested, its state at one moment, and how to follow it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from components.contract.stopping import before_stopping
+from pipeline_def.kubeflow.service_errors import Unreachable, one_line
 
 Parameter = str | int | float | bool
 """Value of a run parameter."""
@@ -14,6 +18,10 @@ STOPPED = "CANCELED"
 
 RUN_ENDS = frozenset({"SUCCEEDED", "FAILED", STOPPED, "SKIPPED"})
 """Final states of a run; a task may also be CACHED."""
+
+_FAILED_POLLS = 10
+_LONG_WAIT = 120.0
+"""Seconds after which a pending pod is reported."""
 
 
 def describe(state: str) -> str:
@@ -70,3 +78,98 @@ class RunView:
         """Return the first failed task, preferably one that gives its reason."""
         failed = [task for task in self.tasks if task.state == "FAILED"]
         return next((task for task in failed if task.error), failed[0] if failed else None)
+
+
+@dataclass
+class RunFollower:
+    """Polls a run and reports on it."""
+
+    write: Callable[[str], None]
+    """Receives each line."""
+    interval: float = 10.0
+    """Seconds between two polls."""
+    hint: str = ""
+    """What to do about a pod that stays pending; empty: do not report them."""
+    _view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
+    _shown: dict[str, str] = field(default_factory=dict)
+    """Task → the state written last."""
+    _waiting: dict[str, float] = field(default_factory=dict)
+    """Pending task → since when; infinity once that was reported."""
+
+    def follow(self, read: Callable[[], RunView], url: str) -> str:
+        """Poll the run until it ends and return its last known state, such as "SUCCEEDED".
+
+        Ctrl-C stops following and leaves the run alone.
+
+        Args:
+            read: Reads the run.
+            url: Page of the run.
+
+        Raises:
+            ServiceError: The API refuses, or eleven polls in a row failed.
+        """
+        left = f"Stopped watching; the run continues in the cluster: {url}"
+        try:
+            with before_stopping(lambda: left):
+                self._poll_until_end(read)
+        except KeyboardInterrupt:
+            self.write(left)
+        else:
+            self._write_end(url)
+        return self._view.state
+
+    def _poll_until_end(self, read: Callable[[], RunView]) -> None:
+        self._poll(read)
+        while self._view.state not in RUN_ENDS:
+            self._write_long_waits()
+            time.sleep(self.interval)
+            self._poll(read)
+        # The cluster reports the end of a run shortly before the ends of its last tasks.
+        if any(task.state not in RUN_ENDS | {"CACHED", ""} for task in self._view.tasks):
+            time.sleep(min(self.interval, 3.0))
+            self._poll(read)
+
+    def _poll(self, read: Callable[[], RunView]) -> None:
+        """Read the run, with retries while the API is unreachable."""
+        for failures in range(_FAILED_POLLS + 1):
+            try:
+                self._view = read()
+                break
+            except Unreachable as error:
+                if failures == _FAILED_POLLS:
+                    raise
+                if failures == 0:
+                    self.write(f"{error} The run continues; retrying every {self.interval:g} s.")
+            time.sleep(self.interval)
+        self._write_changes()
+
+    def _write_changes(self) -> None:
+        for task in self._view.tasks:
+            # A long wait for a pod is reported by itself.
+            if task.state in ("", "PENDING") or self._shown.get(task.name) == task.state:
+                continue
+            self._shown[task.name] = task.state
+            after = "" if task.seconds is None else f" after {task.seconds:.0f} s"
+            self.write(f"{task.name}: {describe(task.state)}{after}")
+
+    def _write_long_waits(self) -> None:
+        """Report once that a pod has not started for long. The API never says why."""
+        now = time.monotonic()
+        pending = [task.name for task in self._view.tasks if task.state == "PENDING"]
+        if all(task.state == "" for task in self._view.tasks):
+            pending = ["the run"]
+        self._waiting = {name: self._waiting.get(name, now) for name in pending}
+        for name, since in self._waiting.items():
+            if self.hint and now - since >= _LONG_WAIT:
+                self._waiting[name] = float("inf")
+                self.write(f"{name} has been pending for {now - since:.0f} s: {self.hint}")
+
+    def _write_end(self, url: str) -> None:
+        view = self._view
+        task = view.failed_task()
+        if view.state in ("SUCCEEDED", "SKIPPED") or (view.state == STOPPED and not task):
+            self.write(f"Run {describe(view.state)}: {url}")
+            return
+        where = f" in the task {task.name}" if task else ""
+        why = one_line((task.error if task else "") or view.error) or "the reason is in its log"
+        self.write(f"Run {describe(view.state)}{where}: {why}; see {url}")

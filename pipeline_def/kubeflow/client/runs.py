@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.connection import Connection
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
-from pipeline_def.kubeflow.client.run_follower import RunFollower
-from pipeline_def.kubeflow.client.task_details import find_pod, read_state, read_view
-from pipeline_def.kubeflow.client.task_log import find_reason, read_log
-from pipeline_def.kubeflow.client.uploads import field_of, find_experiment, prepare_run
+from pipeline_def.kubeflow.client.api import Api, Connection
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, RunRequest, RunView, StartedRun
+from pipeline_def.kubeflow.client.task_details import (
+    find_pod,
+    find_reason,
+    read_log,
+    read_state,
+    read_view,
+)
+from pipeline_def.kubeflow.client.uploads import find_experiment, prepare_run
 
 # The SDK's variable for an interface at another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
@@ -42,7 +45,7 @@ def start_run(api: Api, request: RunRequest, *, experiment: str, version: str | 
     """Upload the specification as a new version of its pipeline and start a run of it."""
     body = prepare_run(api, request, experiment=experiment, version=version)
     run = api.call("RunServiceApi", "run_service_create_run", "start a run", body)
-    run_id = field_of(run, "run_id", api)
+    run_id = str(run["run_id"])
     return StartedRun(run_id, run_url(api.connection, run_id))
 
 
@@ -91,7 +94,7 @@ def list_runs(api: Api, experiment: str, most: int) -> list[ListedRun]:
     listed = api.call("RunServiceApi", "run_service_list_runs", "list runs", **query)
     return [
         ListedRun(
-            field_of(run, "run_id", api),
+            str(run["run_id"]),
             str(run.get("display_name", "")),
             read_state(run),
             str(run.get("created_at", "")),

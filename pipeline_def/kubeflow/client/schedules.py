@@ -10,7 +10,7 @@ from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest
 from pipeline_def.kubeflow.client.runs import list_runs
-from pipeline_def.kubeflow.client.uploads import field_of, find_experiment, prepare_run
+from pipeline_def.kubeflow.client.uploads import find_experiment, prepare_run
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def add_schedule(
         "max_concurrency": "1",
         "no_catchup": True,
     }
-    return _schedule(_call(api, "create_recurring_run", "create the schedule", body), api)
+    return _schedule(_call(api, "create_recurring_run", "create the schedule", body))
 
 
 def list_schedules(api: Api, experiment: str) -> list[Schedule]:
     """Return the schedules of an experiment."""
     query = {"experiment_id": find_experiment(api, experiment), "page_size": 200}
     listed = _call(api, "list_recurring_runs", "list schedules", **query)
-    return [_schedule(one, api) for one in listed.get("recurringRuns") or []]
+    return [_schedule(one) for one in listed.get("recurringRuns") or []]
 
 
 def remove_schedule(api: Api, experiment: str, name: str) -> None:
@@ -100,10 +100,10 @@ def remove_schedule(api: Api, experiment: str, name: str) -> None:
         _call(api, "delete_recurring_run", action, one.schedule_id)
 
 
-def _schedule(response: dict[str, Any], api: Api) -> Schedule:
+def _schedule(response: dict[str, Any]) -> Schedule:
     trigger = response.get("trigger") or {}
     return Schedule(
-        field_of(response, "recurring_run_id", api),
+        str(response["recurring_run_id"]),
         str(response.get("display_name", "")),
         str((trigger.get("cron_schedule") or {}).get("cron", "")),
         response.get("status") != "DISABLED",

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import yaml
 
-from components.contract.errors import ConfigurationError, ServiceError
+from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RunRequest
 
@@ -24,7 +24,7 @@ def prepare_run(
     """Upload the specification and return the fields that a run or a schedule of it has.
 
     Pipeline and experiment are created if missing. Without `version`, the version is named by the
-    time (UTC) and the digest of the upload. A given version must be new.
+    time (UTC) and the digest of the upload; a given version must be new.
     """
     # First: without a namespace an API with several users refuses it, but takes the pipeline, which
     # everybody would then see.
@@ -32,14 +32,7 @@ def prepare_run(
     pipeline = request.documents[0]["pipelineInfo"]["name"]
     pipeline_id = _find_or_create(api, "pipeline", pipeline)
     text = _uploaded_text(request)
-    name = version or _version_name(text)
-    found = _find(api, "pipeline_version", name, pipeline_id)
-    if found and version:
-        raise ConfigurationError(
-            f"The pipeline {pipeline} already has a version {version}: choose another "
-            "--pipeline-version, or omit it to name the version by time and content."
-        )
-    version_id = found[0] if found else _upload(api, pipeline_id, name, text)
+    version_id = _upload(api, pipeline_id, version or _version_name(text), text)
     config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
     return {
         "display_name": request.name,
@@ -55,22 +48,11 @@ def prepare_run(
 
 def find_experiment(api: Api, name: str) -> str:
     """Return the ID of an experiment; raise `ConfigurationError` if it does not exist."""
-    found = _find(api, "experiment", name, **_present(namespace=api.connection.namespace))
-    if not found:
-        raise ConfigurationError(
-            f"There is no experiment {name} at {api.address}: choose another --experiment."
-        )
-    return found[0]
-
-
-def field_of(response: dict[str, Any], name: str, api: Api) -> str:
-    """Return a field that every response of the API has."""
-    value = response.get(name)
-    if not value:
-        raise ServiceError(
-            f"The response of {api.address} has no {name}: it has no Kubeflow Pipelines v2 API."
-        )
-    return str(value)
+    if found := _find(api, "experiment", name):
+        return found
+    raise ConfigurationError(
+        f"There is no experiment {name} at {api.address}: choose another --experiment."
+    )
 
 
 def _uploaded_text(request: RunRequest) -> str:
@@ -86,23 +68,22 @@ def _uploaded_text(request: RunRequest) -> str:
 
 def _version_name(text: str) -> str:
     now = datetime.datetime.now(datetime.UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _find(api: Api, kind: str, name: str, *parents: str, **space: str) -> list[str]:
-    """Return the IDs of the pipelines, experiments or pipeline versions with this name."""
-    service = "experiment" if kind == "experiment" else "pipeline"
+def _find(api: Api, kind: str, name: str) -> str | None:
+    """Return the ID of the pipeline or experiment with this name."""
     predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
     # The server decodes the query, and then the filter once more.
     chosen = quote(json.dumps({"predicates": [predicate]}))
-    method, action = f"{service}_service_list_{kind}s", f"list {kind.replace('_', ' ')}s"
-    service = f"{service.title()}ServiceApi"
-    listed = api.call(service, method, action, *parents, filter=chosen, **space)
-    return [field_of(one, f"{kind}_id", api) for one in listed.get(f"{kind}s") or []]
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
+    space = _present(namespace=api.connection.namespace)
+    listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
+    return next((str(one[f"{kind}_id"]) for one in listed.get(f"{kind}s") or []), None)
 
 
 def _find_or_create(api: Api, kind: str, name: str) -> str:
@@ -110,18 +91,12 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
 
     An upload could create the pipeline too, but would name its first version like the pipeline.
     """
-    space = _present(namespace=api.connection.namespace)
-    found = _find(api, kind, name, **space)
-    if kind == "pipeline" and len(found) > 1:
-        raise ConfigurationError(
-            f"There are {len(found)} pipelines named {name}: choose another --name."
-        )
-    if found:
-        return found[0]
+    if found := _find(api, kind, name):
+        return found
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
-    body = {"display_name": name, **space}
+    body = {"display_name": name, **_present(namespace=api.connection.namespace)}
     created = api.call(service, method, f"create the {kind} {name}", body)
-    return field_of(created, f"{kind}_id", api)
+    return str(created[f"{kind}_id"])
 
 
 def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
@@ -136,4 +111,4 @@ def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
             name=version,
             pipelineid=pipeline_id,
         )
-    return field_of(created, "pipeline_version_id", api)
+    return str(created["pipeline_version_id"])

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
-from pipeline_def.kubeflow.client.run_follower import RunFollower
+from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, RunView, StartedRun, TaskView
 from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
 
 _REQUEST_TIMEOUT = 60.0

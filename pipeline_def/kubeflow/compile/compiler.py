@@ -23,13 +23,11 @@ from pipeline_def.kubeflow.compile.platform import (
     worker_group,
 )
 from pipeline_def.kubeflow.compile.run_values import add_run_parameters
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
-from pipeline_def.kubeflow.run_parameters import STORAGE
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
-from pipeline_def.kubeflow.specification import Spec, Target
-from pipeline_def.kubeflow.step_interface import Recipes
+from pipeline_def.kubeflow.specification import Spec, Specification, Target
+from pipeline_def.kubeflow.step_interface import STORAGE, Recipes
 from pipeline_def.steps import TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
@@ -69,7 +67,7 @@ def compile_documents(
     _check_beam(config)
     check_workers(config, target)
     pipeline = _create_pipeline(config)
-    document = SpecDocument(_compile(pipeline, image))
+    document = Specification(_compile(pipeline, image))
     for component in pipeline.components:
         add_lookup(document, component)
     add_run_parameters(document, config, recipes)
@@ -122,7 +120,7 @@ def _compile(pipeline: Any, image: str) -> Spec:
     return spec
 
 
-def _check_steps(document: SpecDocument, config: Config) -> None:
+def _check_steps(document: Specification, config: Config) -> None:
     names = [EVERY_STEP, *sorted(document.tasks)]
     if unknown := sorted(set(config.kubeflow.steps) - set(names)):
         raise ConfigurationError(
@@ -139,7 +137,7 @@ def _check_beam(config: Config) -> None:
         )
 
 
-def _name_system_types(document: SpecDocument) -> None:
+def _name_system_types(document: Specification) -> None:
     """Name Kubeflow's own artifact types as its SDK does, so that the interface draws them."""
     for task in document.tasks:
         for side in ("inputDefinitions", "outputDefinitions"):
@@ -149,7 +147,7 @@ def _name_system_types(document: SpecDocument) -> None:
                     artifact["artifactType"] = {"schemaTitle": title, "schemaVersion": "0.0.1"}
 
 
-def _tidy(document: SpecDocument, config: Config) -> None:
+def _tidy(document: Specification, config: Config) -> None:
     """Add what people see: a description, the pipeline root, and JSON on one line."""
     document.spec["pipelineInfo"]["description"] = _DESCRIPTION
     if config.kubeflow.pipeline_root:

@@ -10,8 +10,7 @@ from components.contract.errors import ConfigurationError
 from components.storage.object_store import SCHEMES
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import GPU_TYPES, KubeflowConfig, StepConfig
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, step_of
-from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.specification import Spec, Specification, Target, executor_label, step_of
 from pipeline_def.kubeflow.step_interface import WorkerGroup
 from pipeline_def.kubeflow.workers.artifact_exchange import check_storage
 from pipeline_def.steps import STEPS, STORAGE, TRAINER
@@ -23,7 +22,7 @@ _LONGEST = {"oss": "2592000s", "vertex": "3600s"}
 _STORE_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 
 
-def add_resources(document: SpecDocument, config: KubeflowConfig, target: Target) -> None:
+def add_resources(document: Specification, config: KubeflowConfig, target: Target) -> None:
     """Write the settings of every step that the specification itself has."""
     for task, definition in document.tasks.items():
         step, container = _step(config, task), document.container(task)
@@ -57,7 +56,7 @@ def _resources(step: StepConfig, target: Target) -> Spec:
     return resources
 
 
-def platform_document(document: SpecDocument, config: Config, target: Target) -> Spec | None:
+def platform_document(document: Specification, config: Config, target: Target) -> Spec | None:
     """Return the second document, `platforms.kubernetes`; None if no step needs it."""
     executors = {}
     for task in sorted(document.tasks):

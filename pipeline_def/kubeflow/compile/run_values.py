@@ -6,15 +6,15 @@ from typing import Any
 
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
-from pipeline_def.kubeflow.run_parameters import (
+from pipeline_def.kubeflow.specification import Specification, step_of
+from pipeline_def.kubeflow.step_interface import (
     RECIPE_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
+    Recipes,
     RunParameter,
 )
-from pipeline_def.kubeflow.step_interface import Recipes
 from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
@@ -31,7 +31,7 @@ _TEXTS = {
 _SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
 
 
-def add_run_parameters(document: SpecDocument, config: Config, recipes: Recipes | None) -> None:
+def add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
     """Add all parameters of the run, with their defaults, and give them to their tasks."""
     for parameter in RUN_PARAMETERS:
         tasks = [task for task in document.tasks if step_of(task) == parameter.step]
@@ -57,7 +57,7 @@ def _describe(parameter: RunParameter) -> str:
 
 
 def _add(
-    document: SpecDocument, name: str, default: Any, tasks: list[str], text: str | None = None
+    document: Specification, name: str, default: Any, tasks: list[str], text: str | None = None
 ) -> None:
     kind = _TYPES[type(default)]
     root = document.spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})

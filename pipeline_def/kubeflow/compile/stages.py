@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument, step_of
-from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.specification import Spec, Specification, step_of
 from pipeline_def.steps import STEPS
 
 
@@ -52,7 +51,7 @@ class _Stage:
         }
 
 
-def nest_stages(document: SpecDocument) -> None:
+def nest_stages(document: Specification) -> None:
     """Move every task into the sub-DAG of its stage, and drop implied dependencies."""
     drop_implied(document)
     places = {task: STEPS[step_of(task)].stage for task in document.tasks}
@@ -71,7 +70,7 @@ def nest_stages(document: SpecDocument) -> None:
 
 
 def _pass_artifacts(
-    document: SpecDocument, task: str, stages: dict[str, _Stage], places: dict[str, str]
+    document: Specification, task: str, stages: dict[str, _Stage], places: dict[str, str]
 ) -> None:
     """Pass artifacts of other stages to a task through the stages' inputs and outputs."""
     stage, sources = stages[places[task]], document.sources(task, "artifacts")
@@ -96,7 +95,7 @@ def _pass_dependencies(definition: Spec, stage: _Stage, places: dict[str, str]) 
         definition["dependentTasks"] = own
 
 
-def drop_implied(document: SpecDocument) -> None:
+def drop_implied(document: Specification) -> None:
     """Drop dependencies that others imply: TFX lists everything upstream."""
     producers = {task: set(_producers(document, task)) for task in document.tasks}
     waits = {
@@ -113,7 +112,7 @@ def drop_implied(document: SpecDocument) -> None:
             definition["dependentTasks"] = needed
 
 
-def _producers(document: SpecDocument, task: str) -> Iterator[str]:
+def _producers(document: Specification, task: str) -> Iterator[str]:
     for kind in ("parameters", "artifacts"):
         for source in document.sources(task, kind).values():
             for reference in source.values():

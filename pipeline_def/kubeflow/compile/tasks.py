@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.contract.configuration import to_json
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument, executor_label, lookup_of
-from pipeline_def.kubeflow.run_parameters import RUN_PARAMETERS
-from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.specification import Spec, Specification, executor_label, lookup_of
 from pipeline_def.kubeflow.step_interface import (
     COMMAND,
     RESOLVED_PARAMETER,
+    RUN_PARAMETERS,
     Recipes,
     StepInterface,
     WorkerGroup,
@@ -34,7 +33,7 @@ def uses_other_machines(beam_args: list[str]) -> bool:
     return bool(runners) and runners[-1] not in _LOCAL_RUNNERS
 
 
-def add_lookup(document: SpecDocument, component: Any) -> None:
+def add_lookup(document: Specification, component: Any) -> None:
     """Add a task that is never cached before `component`, if its driver looks anything up."""
     driver = component.driver_class
     if driver.__module__.startswith("tfx.dsl."):
@@ -77,7 +76,7 @@ def _copy_inputs(inputs: Spec, driver: Any) -> Spec:
 
 
 def replace_commands(
-    document: SpecDocument,
+    document: Specification,
     component: Any,
     *,
     recipes: Recipes,
@@ -117,7 +116,7 @@ def replace_commands(
         _write(document, lookup, interface, [])
 
 
-def _write(document: SpecDocument, task: str, interface: StepInterface, beam: list[str]) -> None:
+def _write(document: Specification, task: str, interface: StepInterface, beam: list[str]) -> None:
     container = document.container(task)
     # KFP ignores TFX's hook before the cache; a lookup replaces it.
     container.pop("lifecycle", None)
@@ -136,7 +135,7 @@ def _artifact_types(channels: Mapping[str, Any]) -> dict[str, str]:
     return {key: _dotted_path(channels[key].type) for key in channels}
 
 
-def _integers(document: SpecDocument, task: str) -> list[str]:
+def _integers(document: Specification, task: str) -> list[str]:
     """Return the execution properties that are integers."""
     own = {parameter.name for parameter in RUN_PARAMETERS}
     definitions = document.definitions(task, "inputDefinitions", "parameters")

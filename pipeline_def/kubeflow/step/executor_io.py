@@ -14,17 +14,19 @@ from typing import Any
 
 from components.contract.errors import ConfigurationError, ServiceError
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path, remote_uri, storage_of
-from pipeline_def.kubeflow.run_parameters import (
+from pipeline_def.kubeflow.step_interface import (
     RECIPE_PARAMETER,
     RECIPE_PROPERTY,
+    RESOLVED_PARAMETER,
     RUN_PARAMETERS,
     STORAGE,
     STORAGE_PARAMETER,
+    Recipes,
+    StepInterface,
     get_value,
     is_integer,
     set_value,
 )
-from pipeline_def.kubeflow.step_interface import RESOLVED_PARAMETER, Recipes, StepInterface
 
 _TFX_VERSION = "tfx_version"
 

@@ -15,7 +15,7 @@ from components.contract.errors import ConfigurationError
 from components.storage.artifact_files import list_names, on_disk, open_file, remove
 from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.kubeflow.executor_input import artifacts_of, local_path
-from pipeline_def.kubeflow.run_parameters import STORAGE_PARAMETER
+from pipeline_def.kubeflow.step_interface import STORAGE_PARAMETER
 
 _OUTPUT_FILE = "executor_output.json"
 _CLOUD = "gs://"

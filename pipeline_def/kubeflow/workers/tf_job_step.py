@@ -11,28 +11,28 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from components.contract.configuration import to_json
-from components.contract.errors import ServiceError
+from components.contract.errors import ServiceError, WorkerError
 from pipeline_def.kubeflow.executor_input import artifacts_of, storage_of
-from pipeline_def.kubeflow.kubernetes_api import Cluster
+from pipeline_def.kubeflow.kubernetes_api import Cluster, Manifest
 from pipeline_def.kubeflow.service_errors import Unreachable
-from pipeline_def.kubeflow.step_interface import COMMAND, StepInterface
+from pipeline_def.kubeflow.step_interface import COMMAND, FAILED, StepInterface
 from pipeline_def.kubeflow.workers.artifact_exchange import ArtifactExchange, check_storage
 from pipeline_def.kubeflow.workers.tf_job import condition, tf_job, worker_pod
-from pipeline_def.kubeflow.workers.worker_log import LogReader, first_failure
 
 # Between two polls of the job: far less than an epoch, and few requests.
 _INTERVAL_SECONDS = 5.0
 # Consecutive polls that may fail, five minutes: as long as an API server's upgrade takes.
 _MOST_FAILED_POLLS = 60
+_LAST_LINES = 50
 # What a shell reports for a process that SIGTERM has ended.
 _CANCELLED = 128 + signal.SIGTERM
 
@@ -56,8 +56,8 @@ def run_workers(
     group, name = interface.workers, job_name(step, executor_input)
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
     exchange = ArtifactExchange(executor_input, storage, name)
-    job = _Job(cluster or Cluster.of_pod(), step, name, group.count, interval)
-    with _cancelled_by_signal() as cancelled:
+    with _cancellation() as cancelled:
+        job = _Job(cluster or Cluster.of_pod(), step, name, cancelled, interval)
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
@@ -65,7 +65,7 @@ def run_workers(
             sent = json.dumps(exchange.send(), sort_keys=True)
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
             job.cluster.create_job(tf_job(name, group, command, job.cluster.own_pod()))
-            job.follow(cancelled)
+            job.follow()
             return exchange.receive()
         finally:
             job.remove()
@@ -83,18 +83,13 @@ def job_name(step: str, executor_input: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _cancelled_by_signal() -> Iterator[threading.Event]:
-    """Let SIGTERM, by which Kubernetes ends a pod, unwind the stack instead of ending at once.
+def _cancellation() -> Iterator[threading.Event]:
+    """Set an event when SIGTERM comes, by which Kubernetes ends a pod, instead of ending at once.
 
-    Yields whether it has come: Python drops an exception that a handler raises in a finalizer.
+    An exception in the handler could get lost: Python drops those that pass through a finalizer.
     """
     cancelled = threading.Event()
-
-    def cancel(*_: Any) -> None:
-        cancelled.set()
-        sys.exit(_CANCELLED)
-
-    before = signal.signal(signal.SIGTERM, cancel)
+    before = signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
     try:
         yield cancelled
     finally:
@@ -106,20 +101,24 @@ class _Job:
     cluster: Cluster
     step: str
     name: str
-    workers: int
+    cancelled: threading.Event
     interval: float
-    shown: str = field(default="?", init=False)
+    shown: str = "?"
+    """State printed last."""
+    logged: str = ""
+    """Time of the newest line of the chief's log that was printed, RFC 3339."""
 
-    def follow(self, cancelled: threading.Event) -> None:
+    @property
+    def chief(self) -> str:
+        return worker_pod(self.name, 0)
+
+    def follow(self) -> None:
         """Wait for the end of the job; print its state and the chief's log."""
-        log = LogReader(self.cluster, worker_pod(self.name, 0), _print)
         failed_polls = 0
         while True:
-            if cancelled.is_set():
-                sys.exit(_CANCELLED)
             try:
                 state, message = self._poll()
-                log.write_new()
+                self._print_log()
             except Unreachable:
                 failed_polls += 1
                 if failed_polls >= _MOST_FAILED_POLLS:
@@ -130,7 +129,11 @@ class _Job:
                     return
                 if state == "Failed":
                     raise self._error(message)
-            time.sleep(self.interval)
+            self._wait()
+
+    def _wait(self) -> None:
+        if self.cancelled.wait(self.interval):
+            sys.exit(_CANCELLED)
 
     def _poll(self) -> tuple[str, str]:
         job = self.cluster.job(self.name)
@@ -140,23 +143,44 @@ class _Job:
         if state != self.shown:
             self.shown = state
             words = state or "waits for Kubeflow's training-operator"
-            _print(f"TFJob {self.name}, {self.workers} workers: {words}")
+            _print(f"TFJob {self.name}: {words}")
         return state, message
 
+    def _print_log(self) -> None:
+        """Print the lines that the chief's log has gained."""
+        for line in self.cluster.log(self.chief, since=self.logged):
+            time, _, text = line.partition(" ")
+            # The API repeats the lines of the whole second. Fractions vary in length: 3Z < 3.25Z.
+            if time.rstrip("Z") > self.logged.rstrip("Z"):
+                self.logged = time
+                _print(text)
+
     def _error(self, message: str) -> ServiceError:
-        failure = first_failure(self.cluster, self.name, self.step)
-        if failure is None:
+        """Return the error of the worker that failed first, or else the operator's message.
+
+        The other workers only lost their connection to that one.
+        """
+        pods = self.cluster.job_pods(self.name)
+        failed = [_termination(pod) for pod in pods if pod["status"].get("phase") == "Failed"]
+        if not failed:
             return ServiceError(f"The TFJob {self.name} failed: {message}")
-        pod, why, last_lines = failure
-        if last_lines and pod != worker_pod(self.name, 0):
-            _print(f"Last lines of {pod}:\n{last_lines}")
-        return ServiceError(why)
+        first = min(failed, key=_Termination.rank)
+        lines = [line.partition(" ")[2] for line in self.cluster.log(first.pod, lines=_LAST_LINES)]
+        if lines and first.pod != self.chief:
+            _print("\n".join([f"Last lines of {first.pod}:", *lines]))
+        said = re.compile(rf"{re.escape(self.step)}: (?:error|failed): (.*)")
+        sentences = [found[1] for line in lines if (found := said.match(line))]
+        if sentences:
+            return ServiceError(f"{first.pod}: {sentences[-1]}")
+        # A worker that Kubernetes kills has no time for a sentence.
+        detail = f" ({first.reason})" if first.reason else ""
+        return ServiceError(f"{first.pod} ended with status {first.status}{detail}.")
 
     def remove_earlier(self) -> None:
         """Remove the job of an attempt that was killed, and wait until its pods are gone."""
         if self.cluster.delete_job(self.name):
             while self.cluster.job(self.name) is not None:
-                time.sleep(self.interval)
+                self._wait()
 
     def remove(self) -> None:
         """Remove the job; if that fails, Kubernetes removes it with this pod, its owner."""
@@ -168,3 +192,30 @@ class _Job:
 
 def _print(text: str) -> None:
     print(text, flush=True)
+
+
+@dataclass(frozen=True)
+class _Termination:
+    """How the pod of a worker ended."""
+
+    pod: str
+    when: str
+    status: int
+    reason: str
+
+    def rank(self) -> tuple[bool, str, bool]:
+        """Sort by time, but last the workers that report the loss of another one, or may do so."""
+        return self.status == WorkerError.exit_status, self.when, self.status == FAILED
+
+
+def _termination(pod: Manifest) -> _Termination:
+    name, status = pod["metadata"]["name"], pod["status"]
+    for container in status.get("containerStatuses", []):
+        if ended := container.get("state", {}).get("terminated"):
+            reason = ended.get("reason", "")
+            # "Error" is what Kubernetes calls every status but 0.
+            reason = "" if reason == "Error" else reason
+            when, code = ended.get("finishedAt") or "", int(ended.get("exitCode", 1))
+            return _Termination(name, when, code, reason)
+    # No container has ended: the pod was evicted, or its node is lost.
+    return _Termination(name, "", 1, str(status.get("reason") or status.get("message") or ""))

@@ -100,9 +100,6 @@ class KfpServer(StubServer):
                 return _added(getattr(self, kind), f"{kind[:-1]}_id", body)
             case "POST", ["pipelines", "upload_version"]:
                 return self._upload(query, body)
-            case "GET", ["pipelines", pipeline_id, "versions"]:
-                own = [v for v in self.versions if v["pipeline_id"] == pipeline_id]
-                return {"pipeline_versions": self._chosen(own, query)}
             case _, ["runs", *more]:
                 return self._answer_runs(method, more, query, body)
             case _, ["recurringruns", *more]:

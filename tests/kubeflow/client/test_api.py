@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client.api import Api
-from pipeline_def.kubeflow.client.connection import Connection
+from pipeline_def.kubeflow.client.api import Api, Connection
 from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
 from pipeline_def.kubeflow.client.runs import start_run
 from tests.kubeflow.client.kfp_server import LOGIN, KfpServer, Refusal, gateway_error
@@ -57,7 +56,7 @@ def test_names_are_found_again_whatever_is_in_them(
 ) -> None:
     names = {"pipeline": 'a+b 50% "c"', "experiment": "1+1=2&more", "version": "v1.0+dev"}
     start(server, spec, **names)
-    assert "already has a version v1.0+dev" in sentence(server, spec, **names)
+    assert "version v1.0+dev (409: " in sentence(server, spec, **names)
     start(server, spec, **(names | {"version": "v2"}))
     assert len(server.pipelines) == len(server.experiments) == 1
     assert len(server.runs) == 2

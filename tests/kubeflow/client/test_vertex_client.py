@@ -23,8 +23,7 @@ from google.auth.credentials import AnonymousCredentials
 
 import kfp_runner
 from components.contract.errors import UserError
-from pipeline_def.kubeflow.client.run import RunRequest, StartedRun
-from pipeline_def.kubeflow.client.run_follower import RunFollower
+from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, StartedRun
 from pipeline_def.kubeflow.client.vertex_client import Location, follow_run, start_run
 from tests.kubeflow.small_spec import SPEC
 

@@ -24,7 +24,6 @@ from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow.compile import compiler, platform
-from pipeline_def.kubeflow.compile.spec_document import SpecDocument
 from pipeline_def.kubeflow.compile.stages import drop_implied
 from pipeline_def.kubeflow.specification import Spec, Specification, Target
 from pipeline_def.kubeflow.step_interface import StepInterface
@@ -139,7 +138,7 @@ def test_only_implied_dependencies_are_dropped() -> None:
     dag: Spec = {name: {"dependentTasks": list(waits)} for name, waits in tasks.items()}
     output = {"producerTask": "a", "outputArtifactKey": "x"}
     dag["c"]["inputs"] = {"artifacts": {"x": {"taskOutputArtifact": output}}}
-    drop_implied(SpecDocument({"root": {"dag": {"tasks": dag}}}))
+    drop_implied(Specification({"root": {"dag": {"tasks": dag}}}))
     waits = {name: task.get("dependentTasks", []) for name, task in dag.items()}
     assert waits == {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
 
@@ -265,7 +264,7 @@ def test_resources_on_vertex() -> None:
 def with_secrets(spec: Spec, choices: Config) -> set[str]:
     """Tasks that get a secret."""
     flat = {**spec, "root": {"dag": {"tasks": steps(spec)}}}
-    document = platform.platform_document(SpecDocument(flat), choices, "oss")
+    document = platform.platform_document(Specification(flat), choices, "oss")
     if document is None:
         return set()
     executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from pipeline_def.kubeflow import executor_input
 from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
 from pipeline_def.kubeflow.workers import tf_job_step
 from pipeline_def.kubeflow.workers.tf_job_step import job_name, run_workers
-from pipeline_def.kubeflow.workers.worker_log import LogReader
 from tests.kubeflow.workers.kubernetes_server import POD, Job, KubernetesServer, docs_role
 
 RUN = "images/0b6a3c1e-0000-4000-8000-000000000000"
@@ -144,11 +142,11 @@ def test_the_state_and_the_log_of_the_chief_are_printed(
     step.server.on_look = lambda state: step.server.logs.update({step.chief: next(growing)})
     step.run()
     assert capsys.readouterr().out.split("\n")[:-1] == [
-        f"TFJob {step.name}, 4 workers: waits for Kubeflow's training-operator",
-        f"TFJob {step.name}, 4 workers: Created",
-        f"TFJob {step.name}, 4 workers: Running",
+        f"TFJob {step.name}: waits for Kubeflow's training-operator",
+        f"TFJob {step.name}: Created",
+        f"TFJob {step.name}: Running",
         *(f"line {n}\rdone" for n in range(8)),
-        f"TFJob {step.name}, 4 workers: Succeeded",
+        f"TFJob {step.name}: Succeeded",
         *(f"line {n}\rdone" for n in range(8, 16)),
     ]
 
@@ -198,34 +196,6 @@ def test_a_cancelled_step_cleans_up(step: Step) -> None:
     assert not step.server.jobs
     assert not list((step.volume / "models" / "workers").iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-class Finalized:
-    """Sends SIGTERM while it is finalized, when Python drops exceptions."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.01)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_cancelling_in_a_finalizer(step: Step) -> None:
-    step.server.script = deque(["Running"])
-    log = LogReader.write_new
-
-    looks = iter(range(9))
-
-    def write_new(self: LogReader) -> None:
-        log(self)
-        next(looks)
-        Finalized()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogReader, "write_new", write_new)
-        with pytest.raises(SystemExit) as ended:
-            step.run()
-    assert ended.value.code == 143
-    assert not step.server.jobs
 
 
 def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:
