@@ -26,7 +26,7 @@ from benchmarks.measuring import options
 from benchmarks.measuring.process import QUIET, MeasurementError, Progress
 from benchmarks.measuring.results import Figures, Spread, write_results
 from pipeline_def.layout import Layout
-from pipeline_def.local.sample import write_digits
+from pipeline_def.local.preparation import write_digits
 
 _MODULE = "benchmarks.runs"
 _ROOT = Path(__file__).parents[1]

@@ -32,7 +32,7 @@ from benchmarks.measuring.process import Progress
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
 from benchmarks.serving_load import Expected, Load, answer_in_a_loop, put_load
 from components.contract.errors import DataError, ModelError
-from pipeline_def.local.server.model import SavedModel
+from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import find_newest
 
 _MODULE = "benchmarks.serving"
@@ -100,7 +100,7 @@ def read_images(folder: Path) -> list[bytes]:
 
 
 def compare(
-    model: SavedModel, server: Server, files: list[bytes], arguments: argparse.Namespace
+    model: Model, server: Server, files: list[bytes], arguments: argparse.Namespace
 ) -> None:
     """Print a table; the loop and the server take turns within each round."""
     loops: list[Load] = []
@@ -141,7 +141,7 @@ def _cells(loads: list[Load], loop: Spread) -> list[str]:
     return [rate.show(), of_loop, f"{half:.1f}", f"{most:.1f}"]
 
 
-def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
+def expect(model: Model, files: list[bytes]) -> list[Expected]:
     """Ask the model for each file by itself."""
     rows = [model.predict("serving_default", [file])[0] for file in files]
     return [
@@ -151,7 +151,7 @@ def expect(model: SavedModel, files: list[bytes]) -> list[Expected]:
 
 
 def abuse(
-    model: SavedModel, server: Server, files: list[bytes], output: str, *, seconds: float, file: str
+    model: Model, server: Server, files: list[bytes], output: str, *, seconds: float, file: str
 ) -> bool:
     """Put load on a server and push a version meanwhile; return whether anything went wrong."""
     memory: list[float] = []
@@ -201,7 +201,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     if path is None:
         raise ModelError(f"There is no pushed model in {arguments.output}.")
     files = read_images(Path(arguments.data or os.path.join(arguments.output, "sample")))
-    model = SavedModel(path)
+    model = Model(path)
     with TemporaryDirectory() as copy:
         shutil.copytree(path, os.path.join(copy, "pushed", model.version))
         with started(copy) as server:

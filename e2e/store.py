@@ -9,7 +9,7 @@ from typing import Any
 
 from components.storage.object_store import open_store
 from e2e.commands import Failure
-from pipeline_def.local.sample import write_digits
+from pipeline_def.local.preparation import write_digits
 
 BUCKET = "mlpipeline"
 DATA = f"minio://{BUCKET}/e2e/digits"

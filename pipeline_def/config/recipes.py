@@ -11,13 +11,14 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
-from components.transform.config import TransformConfig
-from pipeline_def.config.augmentation import AugmentationConfig
-from pipeline_def.config.model import APPLICATIONS, ModelConfig
-from pipeline_def.config.training import TrainingConfig
+from pipeline_def.config.model import APPLICATIONS
+
+if TYPE_CHECKING:
+    from pipeline_def.config.config import Config
+    from pipeline_def.config.training import TrainerConfig
 
 # A rule of thumb, not measured.
 _ENOUGH_FOR_CIFAR = 2_000
@@ -30,22 +31,8 @@ Values = Mapping[str, Any]
 """`section.field` → value."""
 
 
-class _Sections(Protocol):
-    """The sections that are read and set: of the whole configuration or of the Trainer step."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def transform(self) -> TransformConfig: ...
-    @property
-    def model(self) -> ModelConfig: ...
-    @property
-    def training(self) -> TrainingConfig: ...
-    @property
-    def augmentation(self) -> AugmentationConfig: ...
-
-
-Sections = TypeVar("Sections", bound=_Sections)
+Sections = TypeVar("Sections", "Config", "TrainerConfig")
+"""The whole configuration, or that of the Trainer step."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +91,9 @@ def resolve_each(
     return resolved, {name: {key: _value(one, key) for key in keys} for name, one in each.items()}
 
 
-def _choose_network(config: _Sections, *, shorter_side: int, images: int) -> tuple[str, int]:
+def _choose_network(
+    config: Config | TrainerConfig, *, shorter_side: int, images: int
+) -> tuple[str, int]:
     """Return the name of the network and its image size, pixels."""
     model, wanted = config.model, config.transform.size
     sizes = (size for size in _STANDARD_SIZES if size >= shorter_side)
@@ -128,7 +117,7 @@ def _suitable_network(weights: str, *, size: int, images: int) -> str:
     return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
 
 
-def _find_recipe(config: _Sections, *, images: int, size: int) -> Recipe:
+def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> Recipe:
     """Return the recipe that `training.recipe` names, or the one that suits the images."""
     name: str = config.training.recipe
     why = "you asked for it"
@@ -141,7 +130,7 @@ def _find_recipe(config: _Sections, *, images: int, size: int) -> Recipe:
     return Recipe(name, why, values)
 
 
-def _choose_recipe(config: _Sections, *, images: int, size: int) -> tuple[str, str]:
+def _choose_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> tuple[str, str]:
     if config.model.weights != "none":
         return "transfer", "model.weights are given"
     if size > SMALL_SIDE:
@@ -170,7 +159,7 @@ def _apply_recipe(config: Sections, recipe: Recipe) -> Sections:
     return dataclasses.replace(config, **changed)
 
 
-def _value(config: _Sections, key: str) -> Any:
+def _value(config: Config | TrainerConfig, key: str) -> Any:
     section, field = key.split(".")
     return getattr(getattr(config, section), field)
 

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from components.contract.errors import ConfigurationError, StorageError
 from components.contract.printable import make_printable
-from components.storage.artifact_files import on_disk
 from components.storage.full_disk import explaining_full_disk
 from components.storage.lock import locked
 from pipeline_def.config.config import Config
@@ -70,17 +69,13 @@ def lock_output(layout: Layout) -> Iterator[None]:
     Raises:
         StorageError: the disk is full.
     """
-
-    def say(sentence: str) -> None:
-        print(make_printable(sentence), flush=True)
-
-    if not on_disk(layout.output):
-        # A lock in a store would stay after a killed process.
-        yield
-        return
-    lock = locked(layout.lock, f"the output folder {layout.output}", say=say)
+    lock = locked(layout.lock, f"the output folder {layout.output}", say=_say)
     with lock, explaining_full_disk(layout.output):
         yield
+
+
+def _say(sentence: str) -> None:
+    print(make_printable(sentence), flush=True)
 
 
 def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstLook:
@@ -143,12 +138,36 @@ def _find_images(console: Console, config: Config, layout: Layout) -> Config:
     if config.data is not None:
         print_whole(console, "Images:", config.data, indent=_INDENT, style="")
         return config
-
-    from pipeline_def.local.sample import write_digits
-
     sample = f"handwritten digits, in {layout.sample}"
     print_whole(console, "Sample:", sample, indent=_INDENT, style="")
     write_digits(layout.sample)
     # The output may be copied with the sample.
     ingest = dataclasses.replace(config.ingest, fingerprint="content")
     return dataclasses.replace(config, data=layout.sample, ingest=ingest)
+
+
+def write_digits(folder: str) -> int:
+    """Write the 1,797 digits, 8 x 8 pixels, as `folder/<digit>/<number>.png`, unless they exist.
+
+    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
+    Learning Repository, 1998; the test set, which scikit-learn includes.
+
+    Returns:
+        The number of images.
+    """
+    import numpy as np
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    # Pixel values are from 0 to 16.
+    images = np.round(digits.images * (255 / 16)).astype(np.uint8)
+    for number, (pixels, label) in enumerate(zip(images, digits.target, strict=True)):
+        path = os.path.join(folder, str(label), f"{number:04d}.png")
+        # Not rewritten: a new modification time would look like a new image.
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            unfinished = f"{folder}.unfinished"
+            Image.fromarray(pixels).save(unfinished, "PNG")
+            os.replace(unfinished, path)
+    return len(images)

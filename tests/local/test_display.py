@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import io
 import os
 import re
@@ -14,7 +13,7 @@ import pytest
 
 from components.contract.printable import ASCII_ERRORS
 from components.contract.progress import report_epoch, report_progress
-from pipeline_def.local.display import progress, run_display
+from pipeline_def.local.display import run_display
 from pipeline_def.local.display.progress import StepProgress
 from pipeline_def.local.display.run_display import RunDisplay, redirect_output
 from pipeline_def.local.display.summary_table import print_summary
@@ -286,12 +285,6 @@ def test_what_libraries_print_goes_to_the_log(
     os.write(1, b"afterwards\n")
     assert capfd.readouterr().out == "for the user\nafterwards\n"
     assert log.read_text().splitlines() == ["from C++", "from Python"]
-
-
-def test_the_example() -> None:
-    failed, tried = doctest.testmod(progress)
-    assert tried
-    assert not failed
 
 
 def seconds_left(reports: list[tuple[float, float, float]], now: float) -> float | None:

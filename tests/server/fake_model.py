@@ -11,10 +11,11 @@ from typing import Any
 
 from PIL import Image
 
+from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.rest import RequestError
 
 
-class FakeModel:
+class FakeModel(Model):
     """Answers after `seconds`; a broken file fails the whole batch, as TensorFlow does."""
 
     def __init__(

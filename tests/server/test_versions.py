@@ -53,7 +53,7 @@ def test_a_version_that_cannot_be_loaded_is_named_and_the_one_before_stays(tmp_p
     for _ in range(2):
         asyncio.run(versions.update())
     assert versions.current.version == "12"
-    assert [one.describe() for one in versions.states] == [
+    assert versions.states == [
         {
             "version": "13",
             "state": "END",
@@ -88,7 +88,7 @@ def test_a_version_whose_files_come_late_is_tried_again(tmp_path: Path) -> None:
     versions._retry = 0
     asyncio.run(versions.update())
     assert versions.current.version == "14"
-    assert [state.state for state in versions.states] == ["AVAILABLE"]
+    assert [state["state"] for state in versions.states] == ["AVAILABLE"]
 
 
 def test_a_version_that_was_asked_for_stays(tmp_path: Path) -> None:

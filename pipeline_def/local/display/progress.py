@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+)
 from rich.table import Column
 from rich.text import Text
 
@@ -18,15 +26,7 @@ _MOST_LINES = 20
 
 
 class StepProgress:
-    """Progress reports of one step.
-
-    >>> now = iter([10.0, 20.0, 24.0])
-    >>> step = StepProgress(clock=lambda: next(now))
-    >>> step.report(1, 5)
-    >>> step.report(2.5, 5)
-    >>> f"{step.seconds_left():.1f}"
-    '12.7'
-    """
+    """Progress reports of one step."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Measure time with `clock`, seconds."""
@@ -93,7 +93,7 @@ def make_bar(console: Console, time_left: Callable[[], str]) -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=_BAR_WIDTH, table_column=_uncut()),
-        _PercentColumn(_uncut()),
+        TaskProgressColumn("[magenta]{task.percentage:3.0f} %", table_column=_uncut()),
         _NoteColumn(),
         _TimeColumn(time_left),
     )
@@ -110,11 +110,6 @@ def format_clock(seconds: float) -> str:
 def _uncut() -> Column:
     """Return a column that is never truncated."""
     return Column(no_wrap=True)
-
-
-class _PercentColumn(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.percentage:3.0f} %" if task.total else "", style="magenta")
 
 
 class _NoteColumn(ProgressColumn):

@@ -79,12 +79,12 @@ class Service:
         """`GET /v1/models/NAME`, with or without a version."""
         self._check_name(request)
         wanted = request.path_params.get("version")
-        states = [one for one in self._versions.states if wanted in (None, one.version)]
+        states = [one for one in self._versions.states if wanted in (None, one["version"])]
         if not states:
             raise RequestError(
                 404, f"Could not find version {wanted} of model {self._options.name}"
             )
-        return JSONResponse({"model_version_status": [one.describe() for one in states]})
+        return JSONResponse({"model_version_status": states})
 
     async def metadata(self, request: Request) -> Response:
         """`GET /v1/models/NAME/metadata`, with or without a version."""

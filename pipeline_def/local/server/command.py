@@ -15,7 +15,7 @@ from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row
 from pipeline_def.local.server.app import make_app
 from pipeline_def.local.server.limits import TimedProtocol
-from pipeline_def.local.server.model import Model, SavedModel
+from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.versions import Versions
 
@@ -63,7 +63,7 @@ def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
 
 def load(path: str) -> Model:
     """Load a model and warm it up."""
-    model = SavedModel(path)
+    model = Model(path)
     model.warm_up()
     return model
 

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 
@@ -21,27 +21,15 @@ from pipeline_def.local.server.batching import Prediction
 from pipeline_def.local.server.rest import RequestError
 
 
-class Model(Protocol):
-    """A model that can be served."""
-
-    @property
-    def version(self) -> str:
-        """Name of its folder, a number."""
-
-    @property
-    def signatures(self) -> Mapping[str, Any]:
-        """Signature → its description in TensorFlow Serving's metadata."""
-
-    @property
-    def served_outputs(self) -> Mapping[str, Collection[str]]:
-        """Signature that takes only image files → names of its outputs."""
-
-    def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
-        """Return the prediction of each file; raise `RequestError` if one cannot be predicted."""
-
-
-class SavedModel:
+class Model:
     """A TensorFlow SavedModel, with the signatures that take only image files."""
+
+    version: str
+    """Name of its folder, a number."""
+    signatures: Mapping[str, Any]
+    """Signature → its description in TensorFlow Serving's metadata."""
+    served_outputs: Mapping[str, Collection[str]]
+    """Signature that takes only image files → names of its outputs."""
 
     def __init__(self, path: str) -> None:
         """Load the model, which takes a second or two."""
@@ -52,7 +40,11 @@ class SavedModel:
         self.served_outputs = self._model.outputs
 
     def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
-        """Return the prediction of each file."""
+        """Return the prediction of each file.
+
+        Raises:
+            RequestError: one cannot be predicted.
+        """
         try:
             outputs = self._model.predict(signature, files)
         except self._model.errors.OpError as error:

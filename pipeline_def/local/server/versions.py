@@ -13,8 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from components.contract.errors import ModelError, StorageError, UserError
 from components.storage.artifact_files import on_disk
@@ -27,21 +26,6 @@ _Result = TypeVar("_Result")
 
 Load = Callable[[str], Model]
 """Loads and warms up the model in a local folder."""
-
-
-@dataclass(frozen=True)
-class VersionState:
-    """State of a version, as in TensorFlow Serving's model status."""
-
-    version: str
-    state: str
-    error: str = ""
-
-    def describe(self) -> dict[str, object]:
-        """Return an entry of `model_version_status`."""
-        code = "UNKNOWN" if self.error else "OK"
-        status = {"error_code": code, "error_message": self.error}
-        return {"version": self.version, "state": self.state, "status": status}
 
 
 def find_newest(folder: str, version: str | None = None) -> str | None:
@@ -112,13 +96,13 @@ class Versions:
         self._trouble = ""
 
     @property
-    def states(self) -> list[VersionState]:
-        """Known versions, newest first."""
-        states = [VersionState(self.current.version, "AVAILABLE")]
-        states += [VersionState(name, "END", error) for name, error in self._failed.items()]
+    def states(self) -> list[dict[str, Any]]:
+        """Known versions, newest first, as in `model_version_status` of TensorFlow Serving."""
+        states = [_describe(self.current.version, "AVAILABLE")]
+        states += [_describe(name, "END", error) for name, error in self._failed.items()]
         if self._loading:
-            states.append(VersionState(self._loading, "LOADING"))
-        return sorted(states, key=lambda one: int(one.version), reverse=True)
+            states.append(_describe(self._loading, "LOADING"))
+        return sorted(states, key=lambda one: int(one["version"]), reverse=True)
 
     async def watch(self) -> None:
         """Poll for other versions until cancelled."""
@@ -163,3 +147,8 @@ class Versions:
 
     async def _run(self, task: Callable[[str], _Result], path: str) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, path)
+
+
+def _describe(version: str, state: str, error: str = "") -> dict[str, Any]:
+    status = {"error_code": "UNKNOWN" if error else "OK", "error_message": error}
+    return {"version": version, "state": state, "status": status}
