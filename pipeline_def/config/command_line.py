@@ -39,6 +39,7 @@ def parse(
     usage: str,
     hidden: Collection[str] = (),
     own: Mapping[str, int] = NO_OPTIONS,
+    positional: str = "",
 ) -> tuple[Config, dict[str, Any]]:
     """Read the command line of a command, with the files that `--config FILE` names.
 
@@ -50,9 +51,11 @@ def parse(
         usage: what `--help` prints first.
         hidden: options of the configuration that the command does not have.
         own: the command's other options → how many values each takes.
+        positional: key of the arguments without an option; "": there are none.
 
     Returns:
-        The configuration, and the values of `own`: None, text, a list, or for flags a bool.
+        The configuration, and the values of `own`: None, text, a list, or for flags a bool; those
+        of `positional` are a list.
 
     Raises:
         ConfigurationError: an option is unknown, or its value is not allowed.
@@ -62,10 +65,11 @@ def parse(
     if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)
     others = {"config": 1, "print_config": 0, **own}
-    words = list(_split(arguments, prog, {**dict.fromkeys(options, 1), **others}))
+    known = {**dict.fromkeys(options, 1), **others}
+    words = list(_split(arguments, prog, known, positional))
     config = _build(
         files=[values[0] for name, values in words if name == "config"],
-        words=[(name, values[0]) for name, values in words if name not in others],
+        words=[(name, values[0]) for name, values in words if name not in (*others, positional)],
     )
     chosen = {name: values for name, values in words if name in others}
     if "print_config" in chosen:
@@ -73,7 +77,10 @@ def parse(
         del fields["given"]
         print(yaml.safe_dump(fields, sort_keys=False), end="")
         raise SystemExit(0)
-    return config, {name: _get_value(chosen, name, count) for name, count in own.items()}
+    values = {name: _get_value(chosen, name, count) for name, count in own.items()}
+    if positional:
+        values[positional] = [word for name, found in words if name == positional for word in found]
+    return config, values
 
 
 def parse_plain(arguments: Sequence[str], owner: Callable[..., _Owner], *, prog: str) -> _Owner:
@@ -88,18 +95,25 @@ def parse_plain(arguments: Sequence[str], owner: Callable[..., _Owner], *, prog:
 
 
 def _split(
-    arguments: Sequence[str], prog: str, known: Mapping[str, int]
+    arguments: Sequence[str], prog: str, known: Mapping[str, int], positional: str = ""
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each option with its values.
+    """Yield each option with its values, and `positional` with each argument without an option.
 
     Args:
         arguments: the command line.
         prog: name of the command.
         known: options → how many values each takes.
+        positional: name of arguments without an option, also of all after `--`; "": not allowed.
     """
     words = list(arguments)[::-1]
     while words:
         word = words.pop()
+        if positional and word == "--":
+            yield from ((positional, [word]) for word in reversed(words))
+            return
+        if positional and not word.startswith("-"):
+            yield positional, [word]
+            continue
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
             raise ConfigurationError(f"Unexpected argument {quote(word)}. See {prog} --help.")

@@ -41,47 +41,21 @@ def predict_files(arguments: Sequence[str]) -> int:
     """Predict the files on a command line; return 1 if none could be predicted."""
     reading = {f"ingest.{field.name}" for field in dataclasses.fields(FileOptions)}
     hidden = list_options().keys() - {"output", *_OF_PREDICTION, *reading}
-    files, rest = _split_files(arguments)
     config, options = parse(
-        rest,
+        arguments,
         prog="local_runner.py predict",
         usage=PREDICT,
         hidden=hidden,
         own={"model": 1, "to": 1},
+        positional="files",
     )
-    if not files:
+    if not options["files"]:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
     config, _ = open_output(make_absolute(config), MODELS)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
-        tally = show_predictions(config, files, model=options["model"], to=options["to"])
+        tally = show_predictions(config, **options)
     return 0 if tally.by_status["answered"] else 1
-
-
-def _split_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide a command line into files, and options with their one value; `--` ends the options."""
-    files: list[str] = []
-    options: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word == "--":
-            files += words
-        elif word in ("-h", "--help", "--help-all"):
-            return files, [*options, word, *words]
-        elif not word.startswith("-"):
-            files.append(word)
-        else:
-            options.append(word)
-            if "=" not in word:
-                options.append(_next_value(word, words))
-    return files, options
-
-
-def _next_value(option: str, words: Iterator[str]) -> str:
-    value = next(words, None)
-    if value is None:
-        raise ConfigurationError(f"{option} needs a value.")
-    return value
 
 
 def show_predictions(
