@@ -51,6 +51,9 @@ def explain(error: ValidationError, owner: Any, section: str = "") -> str:
     elif cause:
         wanted = str(cause)
     hint = did_you_mean(value, list_choices(expected)) if isinstance(value, str) else ""
+    if value is None and ":" in last:
+        # YAML reads {a:1} as a text without a value.
+        hint = " Put a space after the colon."
     return f"{place} is {quote(value)}: it must be {wanted}.{hint}"
 
 

@@ -19,7 +19,9 @@ from components.contract.configuration import (
 )
 
 # Anything else makes KFP's driver panic.
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([KMGT]i|[kMGT])?")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
+_UNITS = {None: 1.0} | {unit: 1000.0**power for power, unit in enumerate("kMGT", start=1)}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", start=1)}
 
 GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
 """Target → accelerator of a step whose `gpu_type` is unset."""
@@ -52,8 +54,9 @@ class StepConfig:
     cpu: Annotated[Number, Gt(0)] | None = None
     """CPU cores, as request and as limit."""
 
-    memory: Annotated[Number, Gt(0)] | None = None
-    """Memory in GB (10^9 bytes), as request and as limit."""
+    memory: Number | Text | None = None
+    """Memory in GB (10^9 bytes) or in Kubernetes' notation, such as 16Gi, as request and as
+    limit."""
 
     gpus: Count | None = None
     """Number of accelerators."""
@@ -93,9 +96,15 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         """Check quantities and mount paths."""
+        shared, text = self.shared_memory, f"{self.memory}"
         require(
-            self.shared_memory is None or bool(_QUANTITY.fullmatch(self.shared_memory)),
-            f"kubeflow.steps: shared_memory is {self.shared_memory!r}: write it like 4Gi or 512Mi.",
+            shared is None or bool(_QUANTITY.fullmatch(shared)),
+            f"kubeflow.steps: shared_memory is {shared!r}: write it like 4Gi or 512Mi.",
+        )
+        is_right = bool(_QUANTITY.fullmatch(text)) and self.memory_gb
+        require(
+            self.memory is None or bool(is_right),
+            f"kubeflow.steps: memory is {text!r}: write it in GB, such as 16, or like 16Gi.",
         )
         for claim, folder in self.volumes.items():
             require(
@@ -103,6 +112,14 @@ class StepConfig:
                 f"kubeflow.steps: the volume {claim} is mounted at {folder!r}: the path must be "
                 f"absolute.",
             )
+
+    @property
+    def memory_gb(self) -> float | None:
+        """Memory in GB (10^9 bytes)."""
+        if not isinstance(self.memory, str):
+            return self.memory
+        number, unit = _QUANTITY.fullmatch(self.memory).groups()  # type: ignore[union-attr]
+        return float(number) * _UNITS[unit] / 1e9
 
     def mounts(self, path: str) -> bool:
         """Return whether a path lies on one of the volumes."""

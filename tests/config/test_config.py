@@ -145,11 +145,19 @@ WRONG = {
         ["--kubeflow.steps.Trainer.cpu", "-1"],
         "kubeflow.steps.Trainer.cpu is -1: it must be a number above 0.",
     ),
+    "memory in unknown units": (
+        ["--kubeflow.steps.Trainer.memory", "16GiB"],
+        "memory is '16GiB': write it in GB, such as 16, or like 16Gi.",
+    ),
     "no numbers for names": (
         ["--ingest.splits", "0.8"],
         "ingest.splits is 0.8: it must be a number for each name",
     ),
     "a value for a section": (["--training", "3"], "training is a section: set its options"),
+    "no space after a colon": (
+        ["--ingest.splits", "{train:0.8}"],
+        "ingest.splits.train:0.8 is null: it must be a number. Put a space after the colon.",
+    ),
     "not one of the choices": (
         ["--model.name", "resnet5"],
         "model.name is 'resnet5': it must be one of auto, cnn, .* Did you mean 'resnet50'",

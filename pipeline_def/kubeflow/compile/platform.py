@@ -47,8 +47,8 @@ def _resources(step: StepConfig, target: Target) -> Spec:
     resources: Spec = {}
     if step.cpu:
         resources["cpuLimit"] = resources["cpuRequest"] = step.cpu
-    if step.memory:
-        resources["memoryLimit"] = resources["memoryRequest"] = step.memory
+    if step.memory_gb:
+        resources["memoryLimit"] = resources["memoryRequest"] = step.memory_gb
     if step.gpus:
         kind = step.gpu_type or GPU_TYPES[target]
         # Protobuf's JSON has 64-bit integers as text.

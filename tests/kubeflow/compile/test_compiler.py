@@ -192,7 +192,7 @@ SETTINGS = {
     "all": StepConfig(
         image_pull_secrets=["login"],
         cpu=2,
-        memory=4,
+        memory="4000M",
         env={"A": "1"},
         secrets={"s": {"key": "VARIABLE"}},
     ),
