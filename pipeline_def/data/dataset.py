@@ -1,8 +1,7 @@
 """From shards to batches for the accelerator: list, order, read, decode, batch, prefetch.
 
-`find_record_table` lists the records, and `sample_records` orders them; shards without random
-access are streamed by `stream.py`. One call of a `LoadBatch` reads and decodes a whole batch, and
-several batches are loaded at the same time.
+`find_record_table` lists the records, and a sampler orders them; `stream.py` reads shards without
+random access. A `LoadBatch` reads and decodes a whole batch; several run at the same time.
 """
 
 from __future__ import annotations
@@ -10,22 +9,32 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from components.contract.example import ENCODED, LABEL_ID
+from components.contract.example import ENCODED, LABEL_ID, TRAIN
+from components.contract.machine import available_cpus
 from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import cache_pixels, resolve_cache
-from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host
+from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host, guard
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
-from pipeline_def.data.original_crops import OriginalDecoder
-from pipeline_def.data.read_plan import ReadPlan
-from pipeline_def.data.sampler import Int64Array, TrainingOrder
+from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
+from pipeline_def.data.sampler import (
+    ClassBalancedSampler,
+    Int64Array,
+    ShuffledSampler,
+    TrainingOrder,
+)
 from pipeline_def.data.shards import RecordTable, Shards, find_record_table, load_shards, map_shards
 from pipeline_def.data.stream import read_in_order, shuffle_epochs
+
+# Batches sampled in one Python call; a call per batch would cost more than copying small images.
+_CHUNK = 64
 
 LoadBatch = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """From the number of a batch and its records to images and label ids."""
@@ -72,31 +81,128 @@ def make_dataset(
     return batches.prefetch(options.prefetch)
 
 
+@dataclass(frozen=True)
+class ReadPlan:
+    """The arguments of `make_dataset`, and the order and windows that follow from them."""
+
+    shards: Shards
+    config: TransformConfig
+    feature_spec: Mapping[str, Any]
+    batch_size: int
+    options: InputConfig
+    order: TrainingOrder | None
+
+    @property
+    def originals(self) -> bool:
+        """Whether the shards hold originals, which training crops at random."""
+        return self.config.storage == "originals" and self.shards.split == TRAIN
+
+    @property
+    def random_windows(self) -> bool:
+        """Whether images are cropped or mirrored at random."""
+        order = self.order
+        return order is not None and (self.originals or self.config.margin > 0 or order.flip)
+
+    def crop_decoder(self) -> OriginalDecoder | None:
+        """Return the decoder of random crops, if training reads originals."""
+        return OriginalDecoder(self.config, self.order) if self.order and self.originals else None
+
+    def map(self, records: tf.data.Dataset, load: Callable[..., Any]) -> tf.data.Dataset:
+        """Load several batches in parallel, in order if `options.deterministic` asks for that."""
+        return records.map(
+            # AutoGraph would take 0.3 s to find nothing to convert.
+            tf.autograph.experimental.do_not_convert(load),
+            num_parallel_calls=self.options.threads or available_cpus(),
+            deterministic=self.options.deterministic or self.order is None,
+        )
+
+    def draw_windows(self, batch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        """Return the window of each record, which depends on the seed and the batch number only.
+
+        Returns:
+            int32 [batch, 3]: top and left, 0 to `config.margin`, and 1 to mirror the image. Without
+            an order, the central windows. For crops of originals, float32 [batch, 5]: the random
+            numbers of `CropRule.draw`.
+
+        >>> shards = Shards("examples", "train", {})
+        >>> config = TransformConfig(size=24, margin=8)
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), TrainingOrder(flip=True))
+        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(3)).numpy().tolist()
+        [[4, 1, 0], [0, 6, 1], [4, 5, 0]]
+        >>> plan = ReadPlan(shards, config, {}, 3, InputConfig(), order=None)
+        >>> plan.draw_windows(tf.constant(5, tf.int64), tf.range(2)).numpy().tolist()
+        [[4, 4, 0], [4, 4, 0]]
+        """
+        margin, order = self.config.margin, self.order
+        if order is None or not self.random_windows:
+            center = tf.constant([[margin // 2, margin // 2, 0]])
+            return tf.tile(center, [tf.shape(records)[0], 1])
+        seed = [order.seed, batch]
+        if self.originals:
+            return tf.random.stateless_uniform([self.batch_size, NUMBERS], seed)
+        limits = tf.constant([margin + 1, margin + 1, 1 + order.flip], tf.float32)
+        numbers = tf.random.stateless_uniform([self.batch_size, 3], seed)
+        return tf.cast(numbers * limits, tf.int32)
+
+    def sample_records(self, labels: Int64Array) -> tf.data.Dataset:
+        """Return (number of the batch, its record numbers int64 [batch]).
+
+        A balanced order needs the `labels` of all records.
+        """
+        order = self.order
+        if order is None:
+            return tf.data.Dataset.range(self.shards.total).batch(self.batch_size).enumerate()
+        counts = list(self.shards.counts.values())
+        sampler = (
+            ClassBalancedSampler(labels, seed=order.seed)
+            if order.balanced
+            else ShuffledSampler(counts, mixed=self.options.interleave, seed=order.seed)
+        )
+
+        def sample(first: Int64Array) -> tuple[Int64Array, Int64Array]:
+            batches = order.batch_numbers(int(first), count=_CHUNK)
+            positions = batches[:, np.newaxis] * self.batch_size + np.arange(self.batch_size)
+            return batches, sampler.at(positions)
+
+        @tf.autograph.experimental.do_not_convert
+        def in_chunks(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            batches, records = tf.numpy_function(
+                guard(sample), [first], [tf.int64, tf.int64], stateful=False
+            )
+            shape = [_CHUNK, self.batch_size]
+            return tf.ensure_shape(batches, [_CHUNK]), tf.ensure_shape(records, shape)
+
+        firsts = tf.data.Dataset.range(order.start, np.iinfo(np.int64).max, _CHUNK)
+        return firsts.map(in_chunks).unbatch()
+
+
 def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
     """Read and decode batches: any records of indexed shards, or streamed records."""
-    table = None if plan.serves_originals else find_record_table(plan.shards, plan.options)
+    # Evaluation sees originals as the served model does, which needs TensorFlow's ops.
+    serialized = plan.originals and plan.order is None
+    table = None if serialized else find_record_table(plan.shards, plan.options)
     if table:
         return plan.map(plan.sample_records(table.label), _decode_indexed(plan, table))
     if plan.order is None:
-        records = read_in_order(plan).batch(plan.batch_size).enumerate()
+        records = read_in_order(plan.shards, plan.config).batch(plan.batch_size).enumerate()
     else:
-        records = shuffle_epochs(plan, plan.order).batch(plan.batch_size, drop_remainder=True)
-        records = records.enumerate(plan.order.start)
+        position = plan.order.start * plan.batch_size
+        records = shuffle_epochs(plan.shards, plan.config, plan.options, plan.order, position)
+        records = records.batch(plan.batch_size, drop_remainder=True).enumerate(plan.order.start)
     return plan.map(records, _decode_serialized(plan))
 
 
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
     """Decode record numbers, from mapped shards or from shards in memory."""
     if plan.options.cache == "encoded":
-        decoder = HostDecoder(table, load_shards(plan.shards).__getitem__, plan.config)
+        open_shard = load_shards(plan.shards).__getitem__
     else:
         at_random = plan.order is not None and plan.order.balanced
-        mapped = map_shards(plan.shards.paths, at_random=at_random)
-        decoder = HostDecoder(table, mapped, plan.config)
+        open_shard = map_shards(plan.shards.paths, at_random=at_random)
+    decoder = HostDecoder(table, open_shard, plan.config)
     decode_batch: Callable[..., Pixels] = decoder.decode
-    if plan.crops_originals:
-        crop = OriginalDecoder(plan.config, plan.training).decode
-        decode_batch = lambda records, numbers: crop(decoder.look_up(records), numbers)  # noqa: E731
+    if crops := plan.crop_decoder():
+        decode_batch = lambda records, numbers: crops.decode(decoder.look_up(records), numbers)  # noqa: E731
     # Captured by the function below; an array would become part of its graph.
     label_ids = tf.constant(table.label)
 
@@ -111,18 +217,17 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
 def _decode_serialized(plan: ReadPlan) -> LoadBatch:
     """Parse and decode serialized records with TensorFlow's ops, except for crops of originals."""
     spec = {name: plan.feature_spec[name] for name in (ENCODED, LABEL_ID)}
-    crop = OriginalDecoder(plan.config, plan.training).decode if plan.crops_originals else None
+    crops = plan.crop_decoder()
 
     def load(batch: tf.Tensor, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # One call per batch costs far less than one per record.
         features = tf.io.parse_example(serialized, spec)
         files = features[ENCODED]
         windows = plan.draw_windows(batch, serialized) if plan.random_windows else None
-        if crop:
-            images = call_on_host(crop, files, windows, side=plan.config.seen_size)
+        if crops:
+            images = call_on_host(crops.decode, files, windows, side=plan.config.seen_size)
         else:
-            # Evaluation sees originals as the served model does.
-            canonical = canonicalize(files, plan.config) if plan.serves_originals else files
+            canonical = canonicalize(files, plan.config) if plan.originals else files
             images = decode(canonical, plan.config, windows=windows)
         return images, features[LABEL_ID]
 

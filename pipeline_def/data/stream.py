@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from components.contract.errors import ConfigurationError
 from components.transform.config import TransformConfig
-from pipeline_def.data.read_plan import ReadPlan
+from pipeline_def.config.input import InputConfig
 from pipeline_def.data.sampler import TrainingOrder
+from pipeline_def.data.shards import Shards
 
 # Size of a read, and of the readahead of each shard. From a bucket with 30 ms a request, 16 streams
 # of 30 MB shards gave 9,300 images/s with 4 MiB and readahead, 3,400 without readahead, as streams
@@ -29,60 +30,66 @@ _DEFAULT_GRAPH_SEED = 87654321
 _BYTES_PER_PIXEL = {"jpeg": 0.5, "png": 1.5, "raw": 3.0, "originals": 2.0}
 
 
-def read_in_order(plan: ReadPlan) -> tf.data.Dataset:
+def read_in_order(shards: Shards, config: TransformConfig) -> tf.data.Dataset:
     """Return every serialized record once, in the order of the shards."""
-    paths = tf.data.Dataset.from_tensor_slices(plan.shards.paths)
-    return paths.flat_map(functools.partial(_open, plan.config))
+    paths = tf.data.Dataset.from_tensor_slices(shards.paths)
+    return paths.flat_map(functools.partial(_open, config))
 
 
-def shuffle_epochs(plan: ReadPlan, order: TrainingOrder) -> tf.data.Dataset:
-    """Return serialized records, epoch after epoch, shuffled while they are small.
+def shuffle_epochs(
+    shards: Shards,
+    config: TransformConfig,
+    options: InputConfig,
+    order: TrainingOrder,
+    position: int,
+) -> tf.data.Dataset:
+    """Return serialized records from `position` on, epoch after epoch, shuffled while small.
 
     Shards are shuffled and interleaved, then records are shuffled in a buffer.
 
     Raises:
         ConfigurationError: the order is balanced, or there are fewer shards than workers.
     """
-    counts = _own_shards(plan, order)
+    counts = _own_shards(shards, order)
     paths = list(counts)
-    first_epoch, position = divmod(order.start * plan.batch_size, sum(counts.values()))
+    first_epoch, skipped = divmod(position, sum(counts.values()))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         _accept_tensor_seeds()
         seeds = tf.random.experimental.stateless_split([order.seed, epoch], 2)
-        shards = tf.data.Dataset.from_tensor_slices(paths).shuffle(
+        own = tf.data.Dataset.from_tensor_slices(paths).shuffle(
             len(paths), seed=seeds[0, 0], reshuffle_each_iteration=False
         )
-        records = shards.interleave(
-            functools.partial(_open, plan.config),
-            cycle_length=plan.options.interleave,
+        records = own.interleave(
+            functools.partial(_open, config),
+            cycle_length=options.interleave,
             # AUTOTUNE starts with few, and each waits for the bucket.
-            num_parallel_calls=min(plan.options.interleave, len(paths)),
-            deterministic=plan.options.deterministic,
+            num_parallel_calls=min(options.interleave, len(paths)),
+            deterministic=options.deterministic,
         )
         return records.shuffle(
-            plan.options.shuffle_buffer, seed=seeds[1, 0], reshuffle_each_iteration=False
+            options.shuffle_buffer, seed=seeds[1, 0], reshuffle_each_iteration=False
         )
 
     # First shuffle, then repeat, with a different shuffle for each epoch. The epoch's number
     # determines its order, so a resumed run skips records of one epoch only.
     epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-    return open_epochs_ahead(epochs, read_epoch).skip(position)
+    return open_epochs_ahead(epochs, read_epoch).skip(skipped)
 
 
-def _own_shards(plan: ReadPlan, order: TrainingOrder) -> dict[str, int]:
+def _own_shards(shards: Shards, order: TrainingOrder) -> dict[str, int]:
     """Return path and number of records of the shards that this pipeline reads."""
     if order.balanced:
         raise ConfigurationError(
             f"training.balance is 'sampling', which needs random access, but the shards at "
-            f"{plan.shards.uri} are read in sequence: choose input.reader indexed, input.cache "
+            f"{shards.uri} are read in sequence: choose input.reader indexed, input.cache "
             f"decoded, or training.balance weights."
         )
-    shards = list(zip(plan.shards.paths, plan.shards.counts.values(), strict=True))
-    own = dict(shards[order.pipeline :: order.pipelines])
+    counts = list(zip(shards.paths, shards.counts.values(), strict=True))
+    own = dict(counts[order.pipeline :: order.pipelines])
     if not own:
         raise ConfigurationError(
-            f"{order.pipelines} workers cannot share {len(shards)} shards: "
+            f"{order.pipelines} workers cannot share {len(counts)} shards: "
             f"set ingest.min_shards to {order.pipelines} or more, or input.reader to indexed."
         )
     return own

@@ -17,8 +17,8 @@ import tf_keras
 
 from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
+from pipeline_def.data.dataset import ReadPlan
 from pipeline_def.data.host_calls import empty_aligned
-from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.sampler import Int64Array, TrainingOrder
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.distribution.workers import mean_of_workers

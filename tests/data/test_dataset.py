@@ -17,7 +17,7 @@ import tensorflow as tf
 from components.contract.errors import ConfigurationError, StorageError
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
-from pipeline_def.data import cache, read_plan
+from pipeline_def.data import cache, dataset
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
 from pipeline_def.data.shards import Shards
@@ -82,7 +82,7 @@ def rare_folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
 
 
 def test_docstring_examples() -> None:
-    failed, tried = doctest.testmod(read_plan)
+    failed, tried = doctest.testmod(dataset)
     assert (failed, tried) == (0, 6)
 
 

@@ -19,9 +19,9 @@ from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data import original_crops
+from pipeline_def.data.dataset import ReadPlan
 from pipeline_def.data.original_crops import CropRule, OriginalDecoder, scale_for
 from pipeline_def.data.preview import preview
-from pipeline_def.data.read_plan import ReadPlan
 from pipeline_def.data.sampler import TrainingOrder
 from tests.data.shard_folder import BATCH, FEATURE_SPEC, SIZE, ShardFolder, examples, write_shards
 from tests.pictures import COLOURS, encode, picture
