@@ -195,7 +195,7 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
     """Decode record numbers, from mapped shards or from shards in memory."""
     if plan.options.cache == "encoded":
-        open_shard = load_shards(plan.shards).__getitem__
+        open_shard: Callable[[int], memoryview] = load_shards(plan.shards).__getitem__
     else:
         at_random = plan.order is not None and plan.order.balanced
         open_shard = map_shards(plan.shards.paths, at_random=at_random)

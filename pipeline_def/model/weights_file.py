@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,9 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from components.contract.configuration import from_dict
 from components.contract.errors import ModelError
+from components.contract.properties import LookupInput
 from components.contract.rules_of_thumb import OWN_NETWORKS
 from components.storage.folder import is_local, open_folder, reason_of, storage_error
 from pipeline_def.config.model import APPLICATIONS, ModelConfig
@@ -85,6 +88,16 @@ def weights_version(config: ModelConfig) -> str:
             return str(fs.ukey(path))
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the version of the weights file as an execution property of the Trainer.
+
+    Raises:
+        ModelError: there is no such file.
+    """
+    config = json.loads(properties["custom_config"])
+    return {"found_weights": weights_version(from_dict(ModelConfig, config["model"]))}
 
 
 def read_weights(url: str) -> StoredWeights:

@@ -72,6 +72,15 @@ class Progress:
         return len(self.history.get(self.watched, []))
 
     @property
+    def best(self) -> float:
+        """Value of `watched` in the best epoch; NaN, which is never better, without one."""
+        return self.history[self.watched][self.best_epoch - 1] if self.best_epoch else math.nan
+
+    def is_better(self, value: float, best: float) -> bool:
+        """Return whether a value of `watched` is strictly better than `best`."""
+        return value < best if self.watched == _LOSS else value > best
+
+    @property
     def epochs_since_best(self) -> int:
         """Number of epochs since the best one."""
         return self.epochs - self.best_epoch
@@ -86,7 +95,7 @@ class Progress:
 
     def end_epoch(self, values: dict[str, float], model: tf_keras.Model) -> None:
         """Record the metrics of an epoch, and the weights if they are the best so far."""
-        better = self._is_better(values)
+        better = self._improves(values)
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
         if better:
@@ -94,14 +103,11 @@ class Progress:
             self.best_weights = model.get_weights()
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
 
-    def _is_better(self, values: dict[str, float]) -> bool:
+    def _improves(self, values: dict[str, float]) -> bool:
         # A network whose loss is NaN still has an accuracy, that of predicting the first class.
         if not all(math.isfinite(values[name]) for name in (_LOSS, self.watched)):
             return False
-        if not self.best_epoch:
-            return True
-        value, best = values[self.watched], self.history[self.watched][self.best_epoch - 1]
-        return value < best if self.watched == _LOSS else value > best
+        return not self.best_epoch or self.is_better(values[self.watched], self.best)
 
 
 class _SavedProgress(tf.train.experimental.PythonState):

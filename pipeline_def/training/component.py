@@ -15,7 +15,7 @@ from components.contract.lookup_driver import LookupDriver
 from components.transform.component import ImageTransform
 from components.transform.config import TransformConfig, read_custom_config
 from pipeline_def.config.training import TrainerConfig
-from pipeline_def.training.lookup import look_up
+from pipeline_def.model.weights_file import look_up
 
 # A name, so that creating a pipeline does not import the training code.
 _RUN_FN = "pipeline_def.training.run_fn.run_fn"

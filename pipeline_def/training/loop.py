@@ -94,6 +94,7 @@ class TrainingLoop:
             self._train(read, evaluation(), checkpoints, log)
         if progress.best_epoch:
             self._step.model.set_weights(progress.best_weights)
+            progress.best_weights.clear()
         return progress
 
     def _make_checkpoints(self, directory: str) -> Checkpoints:

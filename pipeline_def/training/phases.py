@@ -10,7 +10,6 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
@@ -18,15 +17,14 @@ import tf_keras
 
 from components.contract.errors import ModelError
 from components.contract.model_files import PHASE
-from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.model.layers import Dropout
 from pipeline_def.model.parts import Parts, freeze, unfreeze_everything
-from pipeline_def.training.checkpoint import remove_checkpoints
+from pipeline_def.training.checkpoint import Progress, remove_checkpoints
 from pipeline_def.training.distribution.workers import is_chief
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.log import TrainingLog
-from pipeline_def.training.loop import ReadBatches, TrainingLoop
+from pipeline_def.training.loop import TrainingLoop
 from pipeline_def.training.steps.step import Step
 from pipeline_def.training.training_input import TrainingInput
 
@@ -35,55 +33,20 @@ _LOGGER = logging.getLogger(__name__)
 # Names of the phases, and of the folders of their checkpoints.
 _TRAIN, _HEAD, _FINE_TUNE = "train", "head", "fine_tune"
 
-# Per epoch on cached features. Ten images of each of four classes are two batches, and sixty
-# updates leave the head 15 points below scikit-learn's logistic regression; these, within one.
-_MIN_HEAD_STEPS = 64
-
 
 @dataclass(frozen=True)
 class Phase:
     """A completed phase."""
 
     name: str
-    history: Mapping[str, Sequence[float]]
-    """Metric → its value in every epoch."""
-    metric: str
-    """The metric that chose the best epoch."""
-    best_epoch: int
-    """From 1 on; 0 if the loss was not finite in any epoch."""
+    progress: Progress
+    """Its metrics and its best epoch."""
     seconds: float
     """Duration; next to none if a resumed training found the phase completed."""
     steps: int
     """Steps per epoch."""
-    diverged: bool = False
-    """Whether it stopped early because the network no longer computed finite numbers."""
     on_features: bool = False
     """Whether it trained on features in memory instead of images."""
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.history[self.metric])
-
-    @property
-    def best(self) -> float:
-        """Value of the metric in the best epoch; NaN, which is never better, without one."""
-        return self.history[self.metric][self.best_epoch - 1] if self.best_epoch else float("nan")
-
-    def is_better_than(self, other: Phase) -> bool:
-        """Return whether the best epoch is strictly better than that of `other`, which has one."""
-        return self.best < other.best if self.metric == "val_loss" else self.best > other.best
-
-
-@dataclass(frozen=True)
-class _Task:
-    """The model of a phase with its data: the whole model on images, or the head on features."""
-
-    model: tf_keras.Model
-    read: ReadBatches
-    evaluation: Callable[[], tf.data.Dataset]
-    augmentation: AugmentationConfig | None
-    steps: int
 
 
 @dataclass
@@ -111,7 +74,7 @@ class Training:
         """
         transfer = self.data.config.transfer
         if self.data.config.model.weights == "none":
-            self._fit(_TRAIN, self.data.config.training)
+            self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
         if transfer.head_epochs:
             self._train_head()
@@ -124,7 +87,9 @@ class Training:
         """Metric → its value in every epoch of all phases; `phase` is the number of the phase."""
         merged: dict[str, list[float]] = {}
         for number, phase in enumerate(self.phases, start=1):
-            for name, values in {**phase.history, PHASE: [number] * phase.epochs}.items():
+            done = phase.progress
+            numbers: list[float] = [number] * done.epochs
+            for name, values in {**done.history, PHASE: numbers}.items():
                 merged.setdefault(name, []).extend(values)
         return merged
 
@@ -138,14 +103,18 @@ class Training:
         for variable in parts.head.trainable_variables:
             variable.assign(tf.zeros_like(variable))
         cache = FeatureCache(parts.backbone, self.data)
-        cached = transfer.cache_features and cache.fits
-        if cached:
-            _LOGGER.info(
-                "The last layer is trained on features that are computed once, from images without "
-                "augmentation; set transfer.cache_features to false to train it with augmentation."
-            )
-        task = self._on_features(parts, cache) if cached else None
-        self._fit(_HEAD, self._head_config(), task)
+        if not (transfer.cache_features and cache.fits):
+            self._fit(_HEAD, self._head_config(), self.model, self.data)
+            return
+        _LOGGER.info(
+            "The last layer is trained on features that are computed once, from images without "
+            "augmentation; set transfer.cache_features to false to train it with augmentation."
+        )
+        # On features that never change, dropout cost up to a point of accuracy.
+        for layer in parts.head.layers:
+            if isinstance(layer, Dropout):
+                layer.trainable = False
+        self._fit(_HEAD, self._head_config(), parts.head, cache)
 
     def _fine_tune(self) -> None:
         """Train the unfrozen layers, but keep the earlier weights if they were better."""
@@ -156,9 +125,9 @@ class Training:
             unfreeze=config.transfer.unfreeze,
             train_batch_norm=config.transfer.train_batch_norm,
         )
-        self._fit(_FINE_TUNE, config.training)
-        *before, last = self.phases
-        if not before or last.is_better_than(before[0]):
+        self._fit(_FINE_TUNE, config.training, self.model, self.data)
+        *before, last = (phase.progress for phase in self.phases)
+        if not before or last.is_better(last.best, before[0].best):
             return
         for variable, value in zip(variables, earlier, strict=True):
             variable.assign(value)
@@ -168,7 +137,7 @@ class Training:
                 "Fine-tuning has not improved the model (%s %.4f, before %.4f), so its weights are "
                 "discarded: lower training.learning_rate, or unfreeze fewer blocks with "
                 "transfer.unfreeze.",
-                *(last.metric, last.best, before[0].best),
+                *(last.watched, last.best, before[0].best),
             )
 
     def _head_config(self) -> TrainingConfig:
@@ -187,58 +156,42 @@ class Training:
             profile_steps=0,
         )
 
-    def _on_features(self, parts: Parts, cache: FeatureCache) -> _Task:
-        # On features that never change, dropout cost up to a point of accuracy.
-        for layer in parts.head.layers:
-            if isinstance(layer, Dropout):
-                layer.trainable = False
-        steps = max(self.data.steps, _MIN_HEAD_STEPS)
-        return _Task(parts.head, cache.read, cache.read_evaluation, None, steps)
-
-    def _on_images(self) -> _Task:
-        data = self.data
-        return _Task(self.model, data.read, data.read_evaluation, data.augmentation, data.steps)
-
-    def _fit(self, name: str, config: TrainingConfig, task: _Task | None = None) -> None:
-        """Run a phase, by default of the whole model on images.
+    def _fit(
+        self,
+        name: str,
+        config: TrainingConfig,
+        model: tf_keras.Model,
+        source: TrainingInput | FeatureCache,
+    ) -> None:
+        """Run a phase, of the whole model on images or of the head on features.
 
         Raises:
             ModelError: it diverged, and neither it nor an earlier phase has weights to keep.
         """
-        on_features, directory = bool(task), os.path.join(self.checkpoint_dir, name)
-        started = time.perf_counter()
-        task = task or self._on_images()
-        with self.model.distribute_strategy.scope():
+        started, directory = time.perf_counter(), os.path.join(self.checkpoint_dir, name)
+        strategy = self.model.distribute_strategy
+        with strategy.scope():
             step = Step(
-                task.model,
+                model,
                 config=config,
-                augmentation=task.augmentation,
+                augmentation=source.augmentation,
                 batch_size=self.data.batch_size,
-                steps=task.steps,
+                steps=source.steps,
                 class_weights=self.data.class_weights(self.model.output_shape[-1]),
             )
             loop = TrainingLoop(step)
         with self._open_log(loop) as log:
-            done = loop.fit(task.read, task.evaluation, log=log, checkpoint_dir=directory)
+            done = loop.fit(source.read, source.read_evaluation, log=log, checkpoint_dir=directory)
         if done.diverged or not done.best_epoch:
             problem = _describe_divergence(name, config, epoch=done.epochs)
             if not done.best_epoch and not self.phases:
-                if is_chief(self.model.distribute_strategy):
+                if is_chief(strategy):
                     remove_checkpoints(directory)
                 raise ModelError(problem)
             _LOGGER.warning("%s The best epoch before is kept.", problem)
-        self.phases.append(
-            Phase(
-                name,
-                history=done.history,
-                metric=done.watched,
-                best_epoch=done.best_epoch,
-                seconds=time.perf_counter() - started,
-                steps=task.steps,
-                diverged=done.diverged,
-                on_features=on_features,
-            )
-        )
+        seconds = time.perf_counter() - started
+        on_features = isinstance(source, FeatureCache)
+        self.phases.append(Phase(name, done, seconds, source.steps, on_features))
         self.exported = name
 
     def _open_log(self, loop: TrainingLoop) -> TrainingLog:
@@ -246,8 +199,8 @@ class Training:
         return TrainingLog(
             self.log_dir,
             profile=loop.profiled_steps,
-            first_epoch=sum(phase.epochs for phase in self.phases),
-            first_step=sum(phase.epochs * phase.steps for phase in self.phases),
+            first_epoch=sum(phase.progress.epochs for phase in self.phases),
+            first_step=sum(phase.progress.epochs * phase.steps for phase in self.phases),
         )
 
 

@@ -35,10 +35,6 @@ from pipeline_def.training.phases import Phase, Training
 
 _LOGGER = logging.getLogger(__name__)
 
-_PHASE_KEYS = (
-    *("name", "epochs", "seconds", "metric", "best_epoch", "best", "diverged", "on_features"),
-)
-
 
 def describe_training(
     training: Training, calibration: Calibration | None, *, started: float, directory: str
@@ -49,7 +45,7 @@ def describe_training(
         "started": datetime.datetime.fromtimestamp(int(started), datetime.UTC).isoformat(),
         "seconds": time.time() - started,
         "config": {n: v for n, v in to_dict(data.config).items() if isinstance(v, dict)},
-        "phases": [{n: getattr(phase, n) for n in _PHASE_KEYS} for phase in training.phases],
+        "phases": [_describe_phase(phase) for phase in training.phases],
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),
     }
@@ -62,11 +58,22 @@ def describe_training(
     _log_hyperparameters(training, description["config"], directory)
 
 
+def _describe_phase(phase: Phase) -> dict[str, Any]:
+    done = phase.progress
+    return {
+        "name": phase.name,
+        "epochs": done.epochs,
+        "seconds": phase.seconds,
+        "metric": done.watched,
+        "best_epoch": done.best_epoch,
+        "best": done.best,
+        "diverged": done.diverged,
+        "on_features": phase.on_features,
+    }
+
+
 def describe_input(
-    phase: Phase,
-    options: InputConfig,
-    shards: Shards,
-    config: TransformConfig,
+    phase: Phase, options: InputConfig, shards: Shards, config: TransformConfig
 ) -> dict[str, Any]:
     """Return how the input pipeline kept up with the last phase, and log advice if it did not.
 
@@ -75,7 +82,7 @@ def describe_input(
     Features in memory tell nothing about the input.
     """
     rate, waited = (
-        statistics.median(phase.history[name][1:] or phase.history[name])
+        statistics.median(phase.progress.history[name][1:] or phase.progress.history[name])
         for name in (RATE, INPUT_WAIT_FRACTION)
     )
     too_long = waited > options.max_wait and not phase.on_features
@@ -107,9 +114,9 @@ def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> st
 
 def _log_hyperparameters(training: Training, config: Mapping[str, Any], directory: str) -> None:
     """Log the configuration and the metrics of the exported weights for TensorBoard."""
-    [exported] = [phase for phase in training.phases if phase.name == training.exported]
+    [exported] = [p.progress for p in training.phases if p.name == training.exported]
     metrics = {name: values[exported.best_epoch - 1] for name, values in exported.history.items()}
-    with TrainingLog(directory, first_epoch=len(training.history[exported.metric])) as log:
+    with TrainingLog(directory, first_epoch=len(training.history[exported.watched])) as log:
         log.write_hyperparameters(config, metrics)
 
 

@@ -292,6 +292,7 @@ def test_the_best_epoch(
     assert progress.best_epoch == best
     assert progress.best_weights == ([best] if best else [])
     assert progress.epochs_since_best == len(losses) - best
+    assert not progress.is_better(progress.best, progress.best)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts, save_backbone
+from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.phases import Phase, Training
 from pipeline_def.training.training_input import TrainingInput
@@ -179,41 +179,12 @@ def test_a_network_that_diverges_is_an_error(digits: Any, tmp_path: Path) -> Non
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
-def phase(metric: str, values: list[float], name: str = "head") -> Phase:
-    known = [value for value in values if not math.isnan(value)]
-    best = 1 + values.index(max(known, key=lambda v: -v if metric == "val_loss" else v))
-    return Phase(name, {metric: values, "loss": values}, metric, best, 1.0, 3)
-
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    ("metric", "before", "after", "best", "better"),
-    [
-        ("val_loss", [3.0, 1.0, 2.0], [0.5], 0.5, True),
-        ("val_loss", [3.0, 1.0, 2.0], [NAN, 1.5], 1.5, False),
-        ("val_accuracy", [0.3, 0.8], [0.9, NAN], 0.9, True),
-        ("val_accuracy", [0.3, 0.8], [0.8], 0.8, False),
-    ],
-)
-def test_the_better_phase_has_the_better_best_epoch(
-    metric: str, before: list[float], after: list[float], best: float, better: bool
-) -> None:
-    later = phase(metric, after)
-    assert later.best == best
-    assert later.is_better_than(phase(metric, before)) is better
-
-
 def test_the_history_of_all_phases_numbers_them() -> None:
     none: Any = None
-    training = Training(none, none, "", "")
-    training.phases = [phase("val_loss", [2.0, 1.0]), phase("val_loss", [3.0])]
-    assert training.history == {
-        "val_loss": [2.0, 1.0, 3.0],
-        "loss": [2.0, 1.0, 3.0],
-        "phase": [1, 1, 2],
-    }
+    losses = ([2.0, 1.0], [3.0])
+    phases = [Phase("", Progress(history={"val_loss": values}), 1.0, 3) for values in losses]
+    training = Training(none, none, "", "", phases)
+    assert training.history == {"val_loss": [2.0, 1.0, 3.0], "phase": [1, 1, 2]}
 
 
 @pytest.mark.slow
@@ -288,7 +259,7 @@ def test_the_second_phase_leaves_frozen_layers_bit_for_bit(
     assert done.exported == "fine_tune"
     assert done.history["phase"] == [1, 1, 2, 2]
     losses = done.history["val_loss"]
-    assert done.phases[1].best == min(losses[2:])
+    assert done.phases[1].progress.best == min(losses[2:])
     assert losses[2] < losses[0], "the second phase begins where the first has ended"
     folders = (tmp_path / "checkpoints").iterdir()
     assert sorted(path.name for path in folders) == ["fine_tune", "head"]
@@ -352,7 +323,8 @@ def test_weights_that_fine_tuning_spoils_are_discarded(
         both = case.run()
     assert both.exported == "head"
     assert warning in caplog.text
-    assert (both.phases[1].epochs, both.phases[1].diverged) == (1, rate > 1)
+    fine_tuning = both.phases[1].progress
+    assert (fine_tuning.epochs, fine_tuning.diverged) == (1, rate > 1)
     head = replace(case, folder=tmp_path / "head", transfer=TransferConfig(unfreeze="none")).run()
     for ours, theirs in zip(both.model.variables, head.model.variables, strict=True):
         if ours.dtype.is_floating:

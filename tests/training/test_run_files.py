@@ -9,6 +9,7 @@ from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.shards import Shards
+from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.phases import Phase
 from pipeline_def.training.run_files import describe_input
 
@@ -18,8 +19,7 @@ def describe(
 ) -> dict[str, Any]:
     shards = Shards(more.get("uri", "/examples"), "train", {"data": more.get("records", 1000)})
     history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
-    on_features = more.get("on_features", False)
-    phase = Phase("train", history, "val_loss", 1, 1.0, 10, on_features=on_features)
+    phase = Phase("train", Progress(history=history), 1.0, 10, more.get("on_features", False))
     config = TransformConfig(size=100, storage=storage)
     return describe_input(phase, InputConfig(cache=cache), shards, config)
 

@@ -27,7 +27,7 @@ from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input,
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
-from pipeline_def.training.distribution.cluster import is_chief_process
+from pipeline_def.training.distribution.cluster import Cluster
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +96,8 @@ def register_stores() -> None:
 
 def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
     """Keep a worker that is not the chief from overwriting the chief's executor output."""
-    if not is_chief_process(os.environ):
+    cluster = Cluster.from_environment()
+    if cluster and not cluster.is_chief:
         folder = tempfile.mkdtemp()
         executor_input["outputs"]["outputFile"] = os.path.join(folder, "executor_output.json")
     return executor_input

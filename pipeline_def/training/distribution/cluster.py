@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,16 @@ class Cluster:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Cluster | None:
-        """Read TF_CONFIG, or return None if it is not set.
+        """Read TF_CONFIG, or return None if it is not set, or lists nothing.
 
         Raises:
             ConfigurationError: TF_CONFIG is malformed.
         """
         text = (os.environ if environment is None else environment).get("TF_CONFIG")
-        if not text:
-            return None
         try:
-            config = json.loads(text)
+            config = json.loads(text or "{}")
+            if config == {}:
+                return None
             addresses = {kind: tuple(hosts) for kind, hosts in config["cluster"].items()}
             cluster = cls(addresses, config["task"]["type"], int(config["task"]["index"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -53,6 +53,11 @@ class Cluster:
     def size(self) -> int:
         """Number of processes."""
         return sum(map(len, self.addresses.values()))
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the chief, or the first worker of a TFJob, which has none."""
+        return self.index == 0 and self.kind == (_CHIEF if _CHIEF in self.addresses else _WORKER)
 
     def _check(self) -> None:
         unknown = sorted(self.addresses.keys() - {_CHIEF, _WORKER})
@@ -70,22 +75,6 @@ class Cluster:
         else:
             return
         raise ConfigurationError(f"TF_CONFIG cannot be used: {problem}.")
-
-
-def is_chief_process(environment: Mapping[str, str]) -> bool:
-    """Return whether TF_CONFIG makes this process the chief; a process on its own always is."""
-    config = json.loads(environment.get("TF_CONFIG") or "{}")
-    task = config.get("task") or {"type": _CHIEF, "index": 0}
-    return is_chief_task(task["type"], int(task["index"]), kinds=config.get("cluster", {}))
-
-
-def is_chief_task(kind: str, index: int, *, kinds: Collection[str]) -> bool:
-    """Return whether a task is the chief: the one of that kind, or else the first worker.
-
-    Vertex AI starts a task of the kind chief; a TFJob has workers only. `kinds` are the kinds of
-    all tasks of the cluster.
-    """
-    return index == 0 and kind == (_WORKER if kinds and _CHIEF not in kinds else _CHIEF)
 
 
 def _is_address(text: Any) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from components.contract.errors import ConfigurationError, WorkerError
-from pipeline_def.training.distribution.cluster import is_chief_task
+from pipeline_def.training.distribution.cluster import Cluster
 
 # TensorFlow raises these for a lost worker, but also for an unreachable store: the text decides.
 _LOST_ERRORS = (
@@ -28,11 +28,8 @@ _LOST_TEXTS = ("ollective", "oordination", "/job:worker", "/job:chief", "eartbea
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Return whether the files of this process are the ones to keep."""
-    if not _has_workers(strategy):
-        return True
-    resolver = strategy.cluster_resolver
-    kinds = resolver.cluster_spec().jobs
-    return is_chief_task(resolver.task_type, resolver.task_id, kinds=kinds)
+    cluster = Cluster.from_environment()
+    return not _has_workers(strategy) or cluster is None or cluster.is_chief
 
 
 def own_directory(directory: str, strategy: tf.distribute.Strategy) -> str:

@@ -49,7 +49,7 @@ def modules_after(script: str) -> set[str]:
 
 def test_lookups_import_neither_tensorflow_nor_tfx(compiled: list[Spec]) -> None:
     paths = [interface(compiled[0], name).lookup for name in LOOKUPS]
-    paths += ["components.predict.files.look_up", "pipeline_def.training.lookup.look_up"]
+    paths += ["components.predict.files.look_up", "pipeline_def.model.weights_file.look_up"]
     assert all(paths)
     found = modules_after("".join(f"entrypoint._import({path!r})\n" for path in paths))
     assert found >= {path.rpartition(".")[0] for path in paths}

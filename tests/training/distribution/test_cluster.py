@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.training.distribution.cluster import Cluster, is_chief_process
+from pipeline_def.training.distribution.cluster import Cluster
 
 WORKERS = {"worker": ["a:1", "b:2"]}
 WITH_CHIEF = {"chief": ["a:1"], **WORKERS}
@@ -19,18 +19,25 @@ def tf_config(cluster: Any, kind: str = "worker", index: Any = 0) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("text", "size", "chief"),
     [
-        pytest.param(tf_config(WORKERS, index=1), 2, id="workers alone"),
-        pytest.param(tf_config(WITH_CHIEF, "chief"), 3, id="with a chief"),
-        pytest.param(tf_config(WORKERS, index="1"), 2, id="an index as text, as some tools write"),
-        pytest.param(tf_config({"worker": ["[::1]:1"]}), 1, id="an IPv6 address"),
-        pytest.param("", None, id="not set"),
+        pytest.param(tf_config(WORKERS), 2, True, id="the first of workers alone"),
+        pytest.param(tf_config(WORKERS, index=1), 2, False, id="another worker"),
+        pytest.param(tf_config(WITH_CHIEF, "chief"), 3, True, id="a chief"),
+        pytest.param(tf_config(WITH_CHIEF), 3, False, id="the first worker beside a chief"),
+        pytest.param(tf_config(WORKERS, index="1"), 2, False, id="an index as text"),
+        pytest.param(tf_config({"worker": ["[::1]:1"]}), 1, True, id="an IPv6 address"),
     ],
 )
-def test_processes_of_a_cluster(text: str, size: int | None) -> None:
+def test_processes_of_a_cluster_and_the_chief_among_them(text: str, size: int, chief: bool) -> None:
     cluster = Cluster.from_environment({"TF_CONFIG": text})
-    assert (cluster and cluster.size) == size
+    assert cluster
+    assert (cluster.size, cluster.is_chief) == (size, chief)
+
+
+@pytest.mark.parametrize("environment", [{}, {"TF_CONFIG": ""}, {"TF_CONFIG": "{}"}])
+def test_a_process_on_its_own(environment: dict[str, str]) -> None:
+    assert Cluster.from_environment(environment) is None
 
 
 @pytest.mark.parametrize(
@@ -40,6 +47,7 @@ def test_processes_of_a_cluster(text: str, size: int | None) -> None:
         ('{"cluster": 3, "task": {"type": "worker", "index": 0}}', "must be JSON such as"),
         (tf_config(WORKERS, index="first"), "must be JSON such as"),
         (tf_config(WORKERS, index=2), "task is worker 2, but it lists 2 of that type"),
+        (tf_config(WORKERS, "evaluator"), "task is evaluator 0, but it lists 0 of that type"),
         (tf_config(WORKERS, "chief"), "task is chief 0, but it lists 0 of that type"),
         (tf_config({"ps": ["a:1"], **WORKERS}), "it lists 'ps'"),
         (tf_config({"chief": ["a:1", "b:1"], **WORKERS}), "more than one chief"),
@@ -51,19 +59,3 @@ def test_a_malformed_tf_config_is_one_sentence(text: str, sentence: str) -> None
     with pytest.raises(ConfigurationError, match=sentence) as error:
         Cluster.from_environment({"TF_CONFIG": text})
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "chief"),
-    [
-        (tf_config(WORKERS), True),
-        (tf_config(WORKERS, index=1), False),
-        (tf_config(WITH_CHIEF, "chief"), True),
-        (tf_config(WITH_CHIEF), False),
-        (tf_config(WORKERS, "evaluator"), False),
-        ("", True),
-        ("{}", True),
-    ],
-)
-def test_the_chief_writes_the_outputs(text: str, chief: bool) -> None:
-    assert is_chief_process({"TF_CONFIG": text}) is chief

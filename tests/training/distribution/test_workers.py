@@ -31,48 +31,26 @@ from tests.training.distribution.trainer_process import cluster, start
 pytestmark = pytest.mark.xdist_group("transformed")
 
 
-class _Resolver:
-    def __init__(self, jobs: list[str], kind: str, index: int) -> None:
-        self.task_type, self.task_id = kind, index
-        self._cluster = tf.train.ClusterSpec({job: ["a:1"] for job in jobs})
-
-    def cluster_spec(self) -> tf.train.ClusterSpec:
-        return self._cluster
-
-
 class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
     """One of two workers, without the other, whose values are given."""
 
-    def __init__(self, jobs: list[str], kind: str, index: int, *, other: Any = ()) -> None:
-        self._resolver, self._other = _Resolver(jobs, kind, index), iter(other)
-
-    @property
-    def cluster_resolver(self) -> _Resolver:
-        return self._resolver
+    def __init__(self, *others: float) -> None:
+        self._others = iter(others)
 
     def experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
         return value_fn(None)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        return (value + next(self._other)) / 2
+        return (value + next(self._others)) / 2
 
 
-@pytest.mark.parametrize(
-    ("jobs", "kind", "index", "chief"),
-    [
-        (["worker"], "worker", 0, True),
-        (["worker"], "worker", 1, False),
-        (["chief", "worker"], "worker", 0, False),
-        (["chief", "worker"], "chief", 0, True),
-    ],
-)
+@pytest.mark.parametrize("index", [0, 1])
 def test_only_the_chief_writes_to_the_given_directory(
-    jobs: list[str], kind: str, index: int, chief: bool
+    index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strategy = _Workers(jobs, kind, index)
-    assert is_chief(strategy) == chief
-    folders = [own_directory("gs://bucket/run/", strategy) for _ in range(2)]
-    if chief:
+    monkeypatch.setenv("TF_CONFIG", cluster(2)[index]["TF_CONFIG"])
+    folders = [own_directory("gs://bucket/run/", _Workers()) for _ in range(2)]
+    if index == 0:
         assert folders == ["gs://bucket/run/"] * 2
     else:
         assert [Path(folder).name for folder in folders] == ["run", "run"]
@@ -89,8 +67,8 @@ def test_a_single_process_agrees_with_itself() -> None:
 
 
 def test_workers_that_see_different_files_stop() -> None:
-    require_agreement(4, _Workers(["worker"], "worker", 1, other=[4, 0]), what="The checkpoint")
-    strategy = _Workers(["worker"], "worker", 1, other=[0, 1])
+    require_agreement(4, _Workers(4, 0), what="The checkpoint")
+    strategy = _Workers(0, 1)
     with pytest.raises(ConfigurationError, match="The checkpoint is 4 on this worker and 2 on av"):
         require_agreement(4, strategy, what="The checkpoint")
 
@@ -102,10 +80,10 @@ STORE = tf.errors.UnavailableError(None, None, "Error executing an HTTP request:
 @pytest.mark.parametrize(
     ("strategy", "error", "raised"),
     [
-        pytest.param(_Workers(["worker"], "worker", 0), LOST, WorkerError, id="another worker"),
-        pytest.param(_Workers(["worker"], "worker", 0), STORE, type(STORE), id="a bucket"),
+        pytest.param(_Workers(), LOST, WorkerError, id="another worker"),
+        pytest.param(_Workers(), STORE, type(STORE), id="a bucket"),
         pytest.param(tf.distribute.get_strategy(), LOST, type(LOST), id="no other worker"),
-        pytest.param(_Workers(["worker"], "worker", 0), KeyError("a"), KeyError, id="a bug"),
+        pytest.param(_Workers(), KeyError("a"), KeyError, id="a bug"),
     ],
 )
 def test_a_lost_worker_is_one_sentence(strategy: Any, error: Any, raised: Any) -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from sklearn.metrics import balanced_accuracy_score
 
 from pipeline_def.config.training import TrainingConfig
-from pipeline_def.training.steps.step import Step
+from pipeline_def.training.steps.step import SplitMetrics, Step
 
 BATCH, FEATURES, CLASSES = 10, 4, 3
 RANDOM = np.random.default_rng(0)
@@ -129,3 +131,22 @@ def test_training_continues_after_an_overflow_in_float16() -> None:
 def test_frozen_layers_are_not_trained() -> None:
     changes, _ = change(frozen=True, weight_decay=0.5, ema=0.9)
     assert [bool(part.any()) for part in changes] == [False, False, True, True]
+
+
+def test_metrics_of_several_batches() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 50)  # no image of the fourth class
+    logits = random.normal(size=[50, 4]).astype(np.float32)
+    logits[:, 3] = -9  # scikit-learn would count it as a class without images
+    losses = random.random(50).astype(np.float32)
+    metrics = SplitMetrics(4)
+    for rows in (slice(0, 20), slice(20, 50)):
+        metrics.update(*(tf.constant(values[rows]) for values in (losses, labels, logits)))
+    predicted = logits.argmax(1)
+    result = metrics.result()
+    assert result["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert result["accuracy"] == pytest.approx((labels == predicted).mean())
+    expected = balanced_accuracy_score(labels, predicted)
+    assert result["balanced_accuracy"] == pytest.approx(expected)
+    metrics.reset()
+    assert all(math.isnan(value) for value in metrics.result().values())
