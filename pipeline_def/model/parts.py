@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,9 +16,11 @@ from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
 from pipeline_def.model.layers import Dropout
-from pipeline_def.model.weights_file import write_weights
+from pipeline_def.model.weights_file import NETWORK
 
 _BACKBONE, _HEAD = "backbone", "head"
+# HDF5 limits an attribute to 64 KiB.
+_NAMES_PER_ATTRIBUTE = 500
 
 # Names of the layers of a block share this: `block_3_expand` and `expanded_conv_project` of
 # MobileNet, `block2b_dwconv2` and `top_conv` of EfficientNet, `conv4_block6_1_conv` and
@@ -192,3 +194,31 @@ def _merge_without_kernel(blocks: Iterable[list[Any]]) -> list[list[Any]]:
         else:
             merged[-1] = [*merged[-1], *block]
     return merged
+
+
+def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: str) -> None:
+    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
+
+    `network` is `model.name`, or another name of the network.
+    """
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.attrs[NETWORK] = network
+        file.attrs.update({"backend": "tensorflow", "keras_version": "2.16.0"})
+        _write_names(file, "layer_names", list(layers))
+        for layer, arrays in layers.items():
+            names = [str(number) for number in range(len(arrays))]
+            group = file.require_group(layer)
+            _write_names(group, "weight_names", names)
+            for name, array in zip(names, arrays, strict=True):
+                group.create_dataset(name, data=array)
+
+
+def _write_names(group: Any, attribute: str, names: list[str]) -> None:
+    """Write a list of names as Keras does: split into several attributes if it is long."""
+    size = _NAMES_PER_ATTRIBUTE
+    parts = [names[start : start + size] for start in range(0, len(names), size)]
+    for number, part in enumerate(parts):
+        name = f"{attribute}{number}" if len(parts) > 1 else attribute
+        group.attrs[name] = [name.encode() for name in part]

@@ -1,4 +1,4 @@
-"""Reads and writes weights files, without TensorFlow.
+"""Reads weights files, without TensorFlow.
 
 A file is read as arrays by name: nothing in it is run or unpickled, and no links to other files are
 followed.
@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.contract.configuration import from_dict
@@ -35,9 +35,8 @@ _HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 _ARCHIVED = "model.weights.h5"
 # Groups around the layers of a model within a model, in Keras's third format.
 _CONTAINERS = re.compile(r"(?:^|/)(?:layers|_layer_checkpoint_dependencies)(?=/)")
-_NETWORK = "network"
-# HDF5 limits an attribute to 64 KiB.
-_NAMES_PER_ATTRIBUTE = 500
+NETWORK = "network"
+"""Attribute with the name of the network."""
 
 
 class StoredWeights(NamedTuple):
@@ -68,7 +67,7 @@ def name_network(config: ModelConfig) -> ModelConfig:
     fs, path = open_folder(config.weights)
     # The Trainer reports a damaged file or one of another kind.
     with contextlib.suppress(OSError), fs.open(path, "rb") as file, h5py.File(file) as weights:
-        network = str(weights.attrs.get(_NETWORK, ""))
+        network = str(weights.attrs.get(NETWORK, ""))
         if network in (*OWN_NETWORKS, *APPLICATIONS):
             return dataclasses.replace(config, name=network)
     return config
@@ -119,34 +118,6 @@ def read_weights(url: str) -> StoredWeights:
                 f"model.weights {url} is damaged, or contains no Keras weights "
                 f"({reason_of(error)}): write or copy it again."
             ) from error
-
-
-def write_weights(path: str, layers: Mapping[str, Sequence[Array]], *, network: str) -> None:
-    """Write the weights of each layer by name, in the format of Keras 2, which keeps their order.
-
-    `network` is `model.name`, or another name of the network.
-    """
-    import h5py
-
-    with h5py.File(path, "w") as file:
-        file.attrs[_NETWORK] = network
-        file.attrs.update({"backend": "tensorflow", "keras_version": "2.16.0"})
-        _write_names(file, "layer_names", list(layers))
-        for layer, arrays in layers.items():
-            names = [str(number) for number in range(len(arrays))]
-            group = file.require_group(layer)
-            _write_names(group, "weight_names", names)
-            for name, array in zip(names, arrays, strict=True):
-                group.create_dataset(name, data=array)
-
-
-def _write_names(group: Any, attribute: str, names: list[str]) -> None:
-    """Write a list of names as Keras does: split into several attributes if it is long."""
-    size = _NAMES_PER_ATTRIBUTE
-    parts = [names[start : start + size] for start in range(0, len(names), size)]
-    for number, part in enumerate(parts):
-        name = f"{attribute}{number}" if len(parts) > 1 else attribute
-        group.attrs[name] = [name.encode() for name in part]
 
 
 def _check_file(url: str) -> None:
@@ -218,7 +189,7 @@ def _unpack(archive: str, folder: str, url: str) -> str:
 def _read(file: Any) -> StoredWeights:
     root = file.get("model_weights", file)
     arrays = _read_arrays(root)
-    network = str(file.attrs.get(_NETWORK, ""))
+    network = str(file.attrs.get(NETWORK, ""))
     if ordered := _read_names(root, "layer_names"):
         layers = {
             layer: [arrays[f"{layer}/{name}"] for name in _read_names(root[layer], "weight_names")]

@@ -87,7 +87,15 @@ class TrainingLog:
         columns = min(_COLUMNS, len(images))
         rows = np.split(images[: len(images) // columns * columns], len(images) // columns)
         grid = np.concatenate([np.concatenate(row, axis=1) for row in rows])
-        self._train.write_picture("augmented_images", grid, self._first_epoch + 1)
+        height, width, channels = grid.shape
+        picture = tf.compat.v1.Summary.Image(
+            height=height,
+            width=width,
+            colorspace=channels,
+            encoded_image_string=simplejpeg.encode_jpeg(grid, quality=_QUALITY),
+        )
+        value = tf.compat.v1.Summary.Value(tag="augmented_images", image=picture)
+        self._train.write_summary(tf.compat.v1.Summary(value=[value]), self._first_epoch + 1)
 
     def write_hyperparameters(
         self, config: Mapping[str, Any], metrics: Mapping[str, float]
@@ -145,16 +153,6 @@ class _EventFile:
             tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()
         ]
         self.write_summary(tf.compat.v1.Summary(value=numbers), step)
-
-    def write_picture(self, tag: str, pixels: npt.NDArray[np.uint8], step: int) -> None:
-        """Write a picture, uint8 [height, width, 3]."""
-        height, width, channels = pixels.shape
-        encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=_QUALITY)
-        picture = tf.compat.v1.Summary.Image(
-            height=height, width=width, colorspace=channels, encoded_image_string=encoded
-        )
-        value = tf.compat.v1.Summary.Value(tag=tag, image=picture)
-        self.write_summary(tf.compat.v1.Summary(value=[value]), step)
 
     def write_summary(self, summary: tf.compat.v1.Summary, step: int) -> None:
         """Write values of any kind."""

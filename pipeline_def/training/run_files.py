@@ -25,13 +25,11 @@ from components.contract.model_files import (
     RATE,
     TRAINING_FILE,
 )
-from components.transform.config import TransformConfig
-from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import pixel_bytes
-from pipeline_def.data.shards import Shards
 from pipeline_def.training.calibration import Calibration
 from pipeline_def.training.log import TrainingLog
 from pipeline_def.training.phases import Phase, Training
+from pipeline_def.training.training_input import TrainingInput
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,11 +47,8 @@ def describe_training(
         "exported": training.exported,
         "calibration": calibration and dataclasses.asdict(calibration),
     }
-    reading = describe_input(
-        training.phases[-1], data.config.input, data.train, data.config.transform
-    )
     _write(training.history, directory, HISTORY_FILE)
-    _write(reading, directory, INPUT_FILE)
+    _write(describe_input(training.phases[-1], data), directory, INPUT_FILE)
     _write(description, directory, TRAINING_FILE)
     _log_hyperparameters(training, description["config"], directory)
 
@@ -72,40 +67,39 @@ def _describe_phase(phase: Phase) -> dict[str, Any]:
     }
 
 
-def describe_input(
-    phase: Phase, options: InputConfig, shards: Shards, config: TransformConfig
-) -> dict[str, Any]:
+def describe_input(phase: Phase, data: TrainingInput) -> dict[str, Any]:
     """Return how the input pipeline kept up with the last phase, and log advice if it did not.
 
     That is medians of `images_per_second` and `input_wait_fraction`, without the first epoch if
     there are others; `cache`; and `advice`, None unless the fraction is above `input.max_wait`.
     Features in memory tell nothing about the input.
     """
+    options, history = data.config.input, phase.progress.history
     rate, waited = (
-        statistics.median(phase.progress.history[name][1:] or phase.progress.history[name])
+        statistics.median(history[name][1:] or history[name])
         for name in (RATE, INPUT_WAIT_FRACTION)
     )
     too_long = waited > options.max_wait and not phase.on_features
-    advice = _advise(options, shards, config) if too_long else None
+    advice = _advise(data) if too_long else None
     if advice:
         _LOGGER.warning("Training waited for input %.0f %% of the time: %s", waited * 100, advice)
     return {RATE: rate, INPUT_WAIT_FRACTION: waited, "cache": options.cache, "advice": advice}
 
 
-def _advise(options: InputConfig, shards: Shards, config: TransformConfig) -> str:
-    pixels = pixel_bytes(shards, config)
-    if options.cache in ("decoded", "file"):
+def _advise(data: TrainingInput) -> str:
+    storage, pixels = data.config.transform.storage, pixel_bytes(data.train, data.config.transform)
+    if data.config.input.cache in ("decoded", "file"):
         change = "pixels are cached already; a larger model or batch would use the time"
-    elif config.storage == "originals":
+    elif storage == "originals":
         change = (
             "set ingest.shrink to decode smaller images, or transform.storage to jpeg to crop from "
             "images that are small already"
         )
     elif fits_in_memory(pixels, available_memory()):
         change = f"set input.cache to decoded, which takes {gib(pixels)} of memory"
-    elif not shards.local:
+    elif not data.train.local:
         change = "read from a local disk, or raise input.interleave"
-    elif config.storage != "raw":
+    elif storage != "raw":
         change = f"set input.cache to file or transform.storage to raw; either takes {gib(pixels)}"
     else:
         change = "put the shards on a faster disk"

@@ -15,13 +15,9 @@ import pytest
 
 from components.contract.errors import ModelError, StorageError
 from pipeline_def.config.model import ModelConfig
-from pipeline_def.model import weights_file
-from pipeline_def.model.weights_file import (
-    name_network,
-    read_weights,
-    weights_version,
-    write_weights,
-)
+from pipeline_def.model import parts
+from pipeline_def.model.parts import write_weights
+from pipeline_def.model.weights_file import name_network, read_weights, weights_version
 
 LAYERS = {
     "conv": [np.arange(6, dtype=np.float32).reshape(2, 3)],
@@ -51,7 +47,7 @@ def test_what_was_written_is_read_in_order(file: Path) -> None:
 def test_names_of_many_layers_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights_file, "_NAMES_PER_ATTRIBUTE", 2)
+    monkeypatch.setattr(parts, "_NAMES_PER_ATTRIBUTE", 2)
     layers = {f"layer_{number}": [np.zeros(1)] for number in range(5)}
     write_weights(str(tmp_path / "w.h5"), layers, network="")
     assert list(read_weights(str(tmp_path / "w.h5")).layers) == [*layers]

@@ -30,6 +30,7 @@ from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.shards import Shards
 from pipeline_def.model.networks import build_model
 from pipeline_def.model.parts import Parts, save_backbone
+from pipeline_def.training import phases
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.feature_cache import FeatureCache
 from pipeline_def.training.phases import Phase, Training
@@ -182,8 +183,8 @@ def test_a_network_that_diverges_is_an_error(digits: Any, tmp_path: Path) -> Non
 def test_the_history_of_all_phases_numbers_them() -> None:
     none: Any = None
     losses = ([2.0, 1.0], [3.0])
-    phases = [Phase("", Progress(history={"val_loss": values}), 1.0, 3) for values in losses]
-    training = Training(none, none, "", "", phases)
+    done = [Phase("", Progress(history={"val_loss": values}), 1.0, 3) for values in losses]
+    training = Training(none, none, "", "", done)
     assert training.history == {"val_loss": [2.0, 1.0, 3.0], "phase": [1, 1, 2]}
 
 
@@ -205,14 +206,20 @@ def test_the_head_is_as_good_as_logistic_regression(
     assert np.mean(ours) >= np.mean(theirs) - 0.01, (ours, theirs)
 
 
-@pytest.mark.slow
-def test_class_weights_reach_the_loss(
+def test_class_weights_reach_the_step(
     digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainingInput, "class_weights", lambda _, classes: [0.0] * classes)
-    training = Case(digits(10, 0), tmp_path, training=TrainingConfig(epochs=1)).run()
-    assert training.history["loss"] == [0.0]
-    assert training.history["val_loss"] > [0.0]
+    given = []
+
+    def record(*_: Any, **options: Any) -> None:
+        given.append(options["class_weights"])
+        raise Killed
+
+    monkeypatch.setattr(TrainingInput, "class_weights", lambda _, classes: [0.5] * classes)
+    monkeypatch.setattr(phases, "Step", record)
+    with pytest.raises(Killed):
+        Case(digits(10, 0), tmp_path).run()
+    assert given == [[0.5] * 4]
 
 
 def weights_by_layer(model: tf_keras.Model) -> dict[str, list[Any]]:
@@ -293,6 +300,17 @@ def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
         assert again.history[name] == whole.history[name]
 
 
+@pytest.fixture(scope="module")
+def head(
+    pretrained: ModelConfig, digits: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tf_keras.Model:
+    """A model after the first phase alone."""
+    transfer = TransferConfig(unfreeze="none")
+    folder = tmp_path_factory.mktemp("head")
+    training = TrainingConfig(metric="loss")
+    return Case(digits(100, 0), folder, pretrained, transfer, training).run().model
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "epochs", "warning"),
@@ -309,6 +327,7 @@ def test_a_kill_in_the_second_phase_does_not_repeat_the_first(
 )
 def test_weights_that_fine_tuning_spoils_are_discarded(
     pretrained: ModelConfig,
+    head: tf_keras.Model,
     digits: Any,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -318,14 +337,12 @@ def test_weights_that_fine_tuning_spoils_are_discarded(
 ) -> None:
     # After a diverged epoch, the accuracy may be higher than the head's.
     training = TrainingConfig(epochs=epochs, learning_rate=rate, metric="loss")
-    case = Case(digits(100, 0), tmp_path / "both", pretrained, training=training)
     with caplog.at_level(logging.WARNING):
-        both = case.run()
+        both = Case(digits(100, 0), tmp_path, pretrained, training=training).run()
     assert both.exported == "head"
     assert warning in caplog.text
     fine_tuning = both.phases[1].progress
     assert (fine_tuning.epochs, fine_tuning.diverged) == (1, rate > 1)
-    head = replace(case, folder=tmp_path / "head", transfer=TransferConfig(unfreeze="none")).run()
-    for ours, theirs in zip(both.model.variables, head.model.variables, strict=True):
+    for ours, theirs in zip(both.model.variables, head.variables, strict=True):
         if ours.dtype.is_floating:
             np.testing.assert_array_equal(ours, theirs)

@@ -8,10 +8,12 @@ import pytest
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
+from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
 from pipeline_def.training.checkpoint import Progress
 from pipeline_def.training.phases import Phase
 from pipeline_def.training.run_files import describe_input
+from pipeline_def.training.training_input import TrainingInput
 
 
 def describe(
@@ -20,8 +22,9 @@ def describe(
     shards = Shards(more.get("uri", "/examples"), "train", {"data": more.get("records", 1000)})
     history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
     phase = Phase("train", Progress(history=history), 1.0, 10, more.get("on_features", False))
-    config = TransformConfig(size=100, storage=storage)
-    return describe_input(phase, InputConfig(cache=cache), shards, config)
+    transform = TransformConfig(size=100, storage=storage)
+    config = TrainerConfig(transform=transform, input=InputConfig(cache=cache))
+    return describe_input(phase, TrainingInput(shards, shards, {}, config, batch_size=8))
 
 
 @pytest.mark.parametrize(
