@@ -7,6 +7,7 @@ import pytest
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
 from components.transform.config import TransformConfig
+from pipeline_def.config.augmentation import AugmentationConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
@@ -23,7 +24,11 @@ def describe(
     history = {RATE: [10.0, 300.0, 200.0, 400.0][: len(waits)], INPUT_WAIT_FRACTION: waits}
     phase = Phase("train", Progress(history=history), 1.0, 10, more.get("on_features", False))
     transform = TransformConfig(size=100, storage=storage)
-    config = TrainerConfig(transform=transform, input=InputConfig(cache=cache))
+    config = TrainerConfig(
+        transform=transform,
+        input=InputConfig(cache=cache),
+        augmentation=AugmentationConfig(min_crop_area=0.5),
+    )
     return describe_input(phase, TrainingInput(shards, shards, {}, config, batch_size=8))
 
 
