@@ -1,7 +1,5 @@
 """Which cache keeps the images for later epochs, whether it fits, and the pixels in it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

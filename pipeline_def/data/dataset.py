@@ -4,8 +4,6 @@
 random access. A `LoadBatch` reads and decodes a whole batch; several run at the same time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping

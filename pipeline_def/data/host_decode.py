@@ -4,8 +4,6 @@ TensorFlow decodes each image into its own tensor and copies that, which took a 
 photographs of 224 pixels. Decoding and copying release the interpreter lock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

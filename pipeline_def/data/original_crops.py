@@ -4,8 +4,6 @@ Entropy decoding takes two thirds of the time of a photograph, so it stops at th
 The rest runs at an eighth, a quarter or half of the size if the crop is that much too large.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Window(NamedTuple):
     height: int
     width: int
 
-    def shrunk(self, scale: int) -> Window:
+    def shrunk(self, scale: int) -> "Window":
         """Return the same part of the image decoded at 1 / `scale` of its size."""
         return Window(*(value // scale for value in self))
 

@@ -1,7 +1,5 @@
 """Training images for the report: as the model sees them, and augmented as in training."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

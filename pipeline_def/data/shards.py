@@ -1,13 +1,12 @@
 """The shards of a split: how many records they hold, where each image lies, and their content."""
 
-from __future__ import annotations
-
 import functools
 import mmap
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +41,7 @@ class Shards:
     """Records of each shard by file name, in name order."""
 
     @classmethod
-    def of_pattern(cls, pattern: str) -> Shards:
+    def of_pattern(cls, pattern: str) -> Self:
         """Find the shards that `pattern`, `<artifact>/Split-<split>/*`, matches.
 
         Their names come from the artifact's index, without listing folders or asking for file
@@ -92,7 +91,7 @@ class RecordTable:
     """Label id."""
 
     @classmethod
-    def read(cls, shards: Shards) -> RecordTable:
+    def read(cls, shards: Shards) -> Self:
         """Read the record indexes that Transform wrote beside the shards.
 
         Raises:

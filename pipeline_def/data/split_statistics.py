@@ -1,7 +1,5 @@
 """Moments of the pixels of a split, which training starts from."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Serialized records read from shards in sequence, by TensorFlow's own ops."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Networks of the user: imported by dotted path, checked, and divided into backbone and head."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

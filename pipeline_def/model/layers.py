@@ -1,7 +1,5 @@
 """Layers that Keras lacks, or has in a form that does not suit this training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

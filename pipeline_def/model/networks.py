@@ -5,8 +5,6 @@ A model has two parts, backbone and head (`parts.py`). The backbone is a network
 starts from random weights or from a file (`weights.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import zlib

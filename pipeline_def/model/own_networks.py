@@ -1,7 +1,5 @@
 """Networks of this repository for small images: float32 pixels in, features out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,14 +1,12 @@
 """A model's two parts, backbone and head, and which of their layers are trained."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import tensorflow as tf
 import tf_keras
@@ -42,7 +40,7 @@ class Parts:
     """From features [batch, d] to float32 logits [batch, classes]: dropout and the last layer."""
 
     @classmethod
-    def of(cls, model: tf_keras.Model) -> Parts:
+    def of(cls, model: tf_keras.Model) -> Self:
         """Find the parts of a model that `build_model` has built.
 
         Raises:
@@ -201,7 +199,7 @@ def write_weights(path: str, layers: Mapping[str, Sequence[Any]], *, network: st
 
     `network` is `model.name`, or another name of the network.
     """
-    import h5py
+    import h5py  # type: ignore[import-untyped]
 
     with h5py.File(path, "w") as file:
         file.attrs[NETWORK] = network

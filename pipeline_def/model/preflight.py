@@ -1,7 +1,5 @@
 """Checks before a run, without TensorFlow: accelerator, memory, and weights to download."""
 
-from __future__ import annotations
-
 import glob
 import math
 import os

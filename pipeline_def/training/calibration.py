@@ -1,7 +1,5 @@
 """Temperature scaling: one number, fitted after training, that calibrates the probabilities."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

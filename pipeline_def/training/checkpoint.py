@@ -1,7 +1,5 @@
 """Checkpoints, from which a training resumes as if it had never been interrupted."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

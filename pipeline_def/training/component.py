@@ -1,7 +1,5 @@
 """ImageTrainer: TFX's Trainer with our run_fn, on the output of ImageTransform."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

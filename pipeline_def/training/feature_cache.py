@@ -4,8 +4,6 @@ Images are taken as in evaluation, in the order of the shards. Training then onl
 in the order in which it would read the images.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from typing import Any

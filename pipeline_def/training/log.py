@@ -5,8 +5,6 @@ Event files are written by hand: a step of a small network takes a millisecond, 
 tensorflow/core/util/events_writer.cc.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -5,8 +5,6 @@ long a step waited for them. `steps/step.py` has the training step, `steps/step_
 of them in one call.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

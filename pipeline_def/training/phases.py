@@ -4,8 +4,6 @@ The first of two phases fits a new last layer to fixed features. The second fine
 that `transfer.unfreeze` selects, which a random head would have spoiled.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

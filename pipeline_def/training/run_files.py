@@ -1,7 +1,5 @@
 """The files that Trainer writes to its artifact `model_run`."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json

@@ -5,8 +5,6 @@
 `pipeline_def/serving` exports the model.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

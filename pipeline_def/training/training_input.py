@@ -1,12 +1,10 @@
 """The input of a training: its splits, batch size and datasets."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +34,7 @@ class TrainingInput:
     @classmethod
     def find(
         cls, fn_args: Any, config: TrainerConfig, feature_spec: Mapping[str, Any], *, replicas: int
-    ) -> TrainingInput:
+    ) -> Self:
         """Find the shards that Trainer was given, for a training on `replicas` accelerators."""
         train, evaluation = (
             Shards.of_pattern(pattern) for [pattern] in (fn_args.train_files, fn_args.eval_files)

@@ -1,7 +1,5 @@
 """Shards as Transform would write them for a few pictures, and their content."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tiny models, images and training steps for the tests of this folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every real backbone of `keras.applications`, built at a small size with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

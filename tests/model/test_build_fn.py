@@ -1,7 +1,5 @@
 """A network of the user: imported, checked and divided; each mistake is one sentence."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

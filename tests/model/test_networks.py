@@ -1,7 +1,5 @@
 """The networks of this repository, and properties of all networks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

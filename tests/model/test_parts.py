@@ -1,7 +1,5 @@
 """Freezing by block: frozen layers neither learn nor move, others do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

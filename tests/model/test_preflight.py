@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import glob
 import io
 import urllib.error

@@ -1,7 +1,5 @@
 """Weights of one network in another: those that fit, and the messages about others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

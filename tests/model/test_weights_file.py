@@ -1,7 +1,5 @@
 """Weights files, checked before a run without TensorFlow."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

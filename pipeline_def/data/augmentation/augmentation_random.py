@@ -1,7 +1,5 @@
 """Random numbers for the augmentation of a batch, and their distributions."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Measurements in comments are for 128 images of 224 pixels on 2 CPU cores.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Each operation processes only the images that drew it.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from typing import NamedTuple

@@ -1,12 +1,10 @@
 """The processes that train together, as TF_CONFIG lists them; needs no TensorFlow."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from components.contract.errors import ConfigurationError
 
@@ -29,7 +27,7 @@ class Cluster:
     """Its index among the processes of that kind."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Cluster | None:
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self | None:
         """Read TF_CONFIG, or return None if it is not set, or lists nothing.
 
         Raises:

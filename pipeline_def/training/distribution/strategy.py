@@ -3,8 +3,6 @@
 Everything after `find_strategy` is written once, for a TPU, several workers, GPUs and the CPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

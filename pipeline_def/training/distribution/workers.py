@@ -4,8 +4,6 @@ Every worker runs the whole Trainer component with the same inputs, and all do t
 same time: even reading a variable may be an exchange. Only the files of the chief are kept.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

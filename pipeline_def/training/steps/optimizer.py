@@ -1,7 +1,5 @@
 """The optimizer, its learning rate and the moving average of the weights (EMA)."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator, Sequence

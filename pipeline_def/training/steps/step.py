@@ -1,7 +1,5 @@
 """A training step on one replica: augment, forward, backward, update; evaluation; their metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

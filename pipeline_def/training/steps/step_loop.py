@@ -8,8 +8,6 @@ for the queue. Nothing but this copy of four bytes synchronizes a step; Python w
 and reading continues meanwhile.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ name, and writes weights and metrics of each to TARGET/name.npz: logical devices
 be set up before TensorFlow does anything else.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

@@ -1,7 +1,5 @@
 """TF_CONFIG: the processes of a training, and the chief among them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Logical devices and clusters must be set up before TensorFlow does anything else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

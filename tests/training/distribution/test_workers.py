@@ -1,7 +1,5 @@
 """One Trainer in several processes: TFX's executor in each, connected by TF_CONFIG."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

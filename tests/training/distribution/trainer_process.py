@@ -4,8 +4,6 @@
 configuration; TF_CONFIG and the like are read from the environment.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
