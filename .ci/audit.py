@@ -5,8 +5,6 @@ pip-audit would then report all packages as "not found" and succeed, too, so thi
 package that is known to be vulnerable.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Run `docker run --rm -i IMAGE python - < .ci/check_image.py`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import importlib.util

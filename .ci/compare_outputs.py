@@ -4,8 +4,6 @@ Runs the pipeline of REVISION and of the working tree with the same options, and
 weights, metrics and predictions byte for byte. Use it for changes that must not alter results.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

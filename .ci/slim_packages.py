@@ -4,8 +4,6 @@ Makes the container image smaller; `.ci/check_slim` runs the pipeline on the res
 with our code, `slim_packages.py FOLDER --byte-code` writes byte code of what the steps import.
 """
 
-from __future__ import annotations
-
 import py_compile
 import re
 import shutil

@@ -7,8 +7,6 @@ Each figure comes from a fresh process, which first does the same work once unme
 take turns, so that a slow minute of the machine affects all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Contenders of the ingest benchmark: this component, the machine's limits, other tools."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

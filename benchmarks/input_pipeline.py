@@ -11,8 +11,6 @@ first. The rungs take turns, so that a slow minute of the machine meets all of t
 `--profile`, what the threads of each rung did, for TensorBoard.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

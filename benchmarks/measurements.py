@@ -7,8 +7,6 @@ The first takes 20 minutes on two idle cores and writes `benchmarks/results/NAME
 the page is made; the second only makes the page. measurements.yaml lists what is measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

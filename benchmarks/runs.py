@@ -8,8 +8,6 @@ the first run with images and output in an emulated Cloud Storage, under TLS, wh
 machine. many: small images in many classes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ lets 64 clients send requests for that many seconds, one in a hundred with a bro
 new version is pushed. It fails if a prediction is wrong or missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

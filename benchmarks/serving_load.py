@@ -1,7 +1,5 @@
 """Clients of a server, all in one thread: what they asked, what they got, and how long it took."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import itertools

@@ -12,8 +12,6 @@ Each figure comes from a fresh process; contenders take turns, so that a slow mi
 affects all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

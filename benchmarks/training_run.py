@@ -3,8 +3,6 @@
 python -m benchmarks.training_run '{"contender": "bare step", "folder": …}'
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

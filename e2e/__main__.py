@@ -1,7 +1,5 @@
 """The command line of the test on a real cluster."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A cluster with Kubeflow Pipelines: one made with kind, or any that kubectl reaches."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

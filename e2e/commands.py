@@ -1,7 +1,5 @@
 """Runs and prints the commands of the test: docker, kind, kubectl, our own runner."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Compiles the pipeline, runs it with `kfp_runner.py`, and checks the results."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

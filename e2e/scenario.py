@@ -1,7 +1,5 @@
 """What runs on the cluster, in order, and what it must result in."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

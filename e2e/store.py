@@ -1,7 +1,5 @@
 """Images and models in the cluster's own object store."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import dataclass

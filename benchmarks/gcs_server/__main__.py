@@ -1,7 +1,5 @@
 """Serve local folders as buckets of Cloud Storage; the address is printed."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Buckets and their objects, in memory or in local folders."""
 
-from __future__ import annotations
-
 import mimetypes
 import os
 import re

@@ -1,7 +1,5 @@
 """The HTTP server, run by a thread, with latency, limited bandwidth and faults."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ TensorFlow reaches it through `https_proxy`. The proxy ends TLS in the event loo
 process, and no second connection that every byte has to pass.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import ssl

@@ -1,7 +1,5 @@
 """Draws the ladder: a bar of images per second for each rung, with the range of its repeats."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping

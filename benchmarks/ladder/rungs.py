@@ -1,7 +1,5 @@
 """Rungs of the input benchmark: from single files to pixels in memory, one change each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Judges the rungs: what limits them, which one to use, and the configuration for it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

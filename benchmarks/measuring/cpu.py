@@ -3,8 +3,6 @@
 Imports nothing of this project, as it also runs in environments of others.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The limits of this machine: all cores decode, or copy, and do nothing else."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Sequence

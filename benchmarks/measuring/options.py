@@ -1,7 +1,5 @@
 """The options that every benchmark has, and one sentence with status 2 for a mistake."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

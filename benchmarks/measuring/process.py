@@ -1,7 +1,5 @@
 """Measures in fresh processes, reports progress, and explains a failure."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

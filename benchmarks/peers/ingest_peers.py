@@ -1,7 +1,5 @@
 """How TensorFlow and TFX write labeled image files into shards."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from functools import partial

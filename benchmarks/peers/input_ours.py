@@ -1,7 +1,5 @@
 """Measures this input pipeline, or the limit of this machine, on what peers read; prints JSON."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

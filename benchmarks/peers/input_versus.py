@@ -9,8 +9,6 @@ turns. A peer is left out unless `--python` names the Python of its environment;
 ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

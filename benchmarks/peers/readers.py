@@ -6,8 +6,6 @@ Run from the root of this repository; `input_versus` writes DIR. Needs only NumP
 simplejpeg for peers that leave decoding to the user.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """The section `augmentation`: random changes to training images."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from annotated_types import Interval

@@ -1,7 +1,5 @@
 """Reads the command line and YAML files into the configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, get_origin

@@ -1,7 +1,5 @@
 """The whole configuration. The command line and YAML files are generated from its classes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import field
 

@@ -1,7 +1,5 @@
 """The section `input`: how images get from shards to the accelerator."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from annotated_types import Gt, Interval

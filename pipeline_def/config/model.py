@@ -1,7 +1,5 @@
 """The sections `model` and `export`, and the backbones of `keras.applications`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import field
 from typing import Annotated, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """The options of a configuration class as data, and the help printed from them."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

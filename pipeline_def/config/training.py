@@ -1,7 +1,5 @@
 """The sections `training` and `transfer`, and all that the Trainer step reads."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Annotated, Literal
 

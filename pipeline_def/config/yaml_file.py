@@ -1,7 +1,5 @@
 """Reads YAML: whatever it contains, it is rejected in one sentence or returned as data."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """`local_runner.py runs --compare`: a page that compares two runs."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Runs the pipeline with its display, log and record."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """Checks before a run, which `run` and `inspect` share, and the choices that follow from images."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`local_runner.py inspect`: would a run on this folder start, and with which choices?"""
 
-from __future__ import annotations
-
 import collections
 import math
 import statistics

@@ -1,7 +1,5 @@
 """`local_runner.py predict`: the predictions of a pushed model for files, as a table."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

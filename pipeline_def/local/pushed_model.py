@@ -1,7 +1,5 @@
 """Finds a pushed model, and how ingest stored the images that it was trained on."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads the results of a run from the outputs of its steps, for `run.json` and `summary.json`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

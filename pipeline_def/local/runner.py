@@ -4,8 +4,6 @@ TFX's LocalDagRunner launches them the same way, but does not report the current
 cache hits and outputs.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """`local_runner.py schema`: writes the inferred schema for review."""
 
-from __future__ import annotations
-
 import os
 import shlex
 

@@ -1,7 +1,5 @@
 """The text that `--help` prints for each command of `local_runner.py`."""
 
-from __future__ import annotations
-
 RUN = """usage: local_runner.py [COMMAND] [DIR] [OPTION ...]
 
 Trains and evaluates a model on a folder of images, DIR/label/image or

@@ -1,7 +1,5 @@
 """docs/measurements.md is what the results say, and the commands that make them work."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Parses a command line of a runner."""
 
-from __future__ import annotations
-
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 

@@ -1,7 +1,5 @@
 """Any value of any type in any field, and any file: one sentence, at once, or a configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

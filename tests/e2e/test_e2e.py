@@ -1,7 +1,5 @@
 """The parts of the test on a real cluster that need no cluster."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

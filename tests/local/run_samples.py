@@ -1,7 +1,5 @@
 """Records of runs, as `local_runner.py` writes them, in a folder of outputs."""
 
-from __future__ import annotations
-
 import dataclasses
 import socket
 from pathlib import Path

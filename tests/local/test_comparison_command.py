@@ -1,7 +1,5 @@
 """`local_runner.py runs --compare`, on the artifacts of runs that never were."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

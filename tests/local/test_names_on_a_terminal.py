@@ -1,7 +1,5 @@
 """Names of folders and files may hold control characters: no command hands them to the terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

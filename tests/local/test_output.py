@@ -1,7 +1,5 @@
 """Outputs in a store, and their working copies."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

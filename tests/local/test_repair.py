@@ -1,7 +1,5 @@
 """Output folders whose bookkeeping is damaged, foreign or gone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

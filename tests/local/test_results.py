@@ -1,7 +1,5 @@
 """What the outputs of the steps tell of a run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`local_runner.py runs` and the records it reads."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """`local_runner.py schema`, and what it writes given back to a run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

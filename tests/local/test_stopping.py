@@ -1,7 +1,5 @@
 """Commands that are stopped as a user or a system does, at moments that their output tells."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A model without TensorFlow, which answers with the colour of an image."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time

@@ -1,7 +1,5 @@
 """A server in a thread of the test, and a client."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """The server over real connections, with a model that needs no TensorFlow."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

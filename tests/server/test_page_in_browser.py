@@ -1,7 +1,5 @@
 """How the page of the server looks and works, in Chromium."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence

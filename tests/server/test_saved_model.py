@@ -1,7 +1,5 @@
 """The server with a model of TensorFlow: heat maps, under attack, and killed while clients ask."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

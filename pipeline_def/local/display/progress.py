@@ -1,7 +1,5 @@
 """Progress of a step: estimated time left, lines worth keeping, and a progress bar."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rows of a title and a text, in which control characters of file names are escaped."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

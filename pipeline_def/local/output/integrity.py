@@ -3,8 +3,6 @@
 TFX's cache checks only that the folder of an artifact exists.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Locations of `--data` and `--output`: local folders, or URLs of stores."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Finds and repairs damaged bookkeeping of an output folder, quickly and without TFX."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """The routes of the server and their handlers: the page, and TensorFlow Serving's REST."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

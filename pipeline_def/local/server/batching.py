@@ -1,7 +1,5 @@
 """Combine the images of several requests into batches."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`local_runner.py serve`: load the pushed model and serve it until stopped."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import time

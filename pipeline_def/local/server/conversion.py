@@ -4,8 +4,6 @@ Decoders hold the interpreter lock for up to a second, take many bytes per pixel
 stopped. A process takes no time of other requests and can be ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """Limits that keep one client from blocking the others: sizes, memory, timeouts and origins."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping

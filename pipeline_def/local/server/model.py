@@ -1,7 +1,5 @@
 """A pushed model in memory. This is the only module of the server that needs TensorFlow."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The options of `local_runner.py serve`, which are no part of a run's configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

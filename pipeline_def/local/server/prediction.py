@@ -1,7 +1,5 @@
 """Predicts the images of a request: small ones in batches with those of other requests."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

@@ -3,8 +3,6 @@
 Source: https://www.tensorflow.org/tfx/serving/api_rest.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

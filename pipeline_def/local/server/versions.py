@@ -3,8 +3,6 @@
 A version in an object store is copied to this machine first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging
