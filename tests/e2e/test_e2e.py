@@ -2,8 +2,6 @@
 
 import base64
 import dataclasses
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,32 +66,6 @@ def test_a_cluster_is_made_and_removed_whatever_happens(monkeypatch: pytest.Monk
     with scenario._cluster(dataclasses.replace(options, kubeconfig="/k"), own):
         pass
     assert own.asked == ["require kubectl"]
-
-
-def test_a_missing_program_and_a_failing_one_are_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(Failure, match=r"missing: no-such-program\."):
-        Commands().require(sys.executable, "no-such-program")
-    script = "import sys; sys.exit('cannot reach it')"
-    with pytest.raises(Failure, match="ended with 1: cannot reach it"):
-        Commands().read(sys.executable, "-c", script)
-    print_variable = "import os; print(os.environ['KUBECONFIG'])"
-    shown = Commands({"KUBECONFIG": "/k"}).read(sys.executable, "-c", print_variable)
-    assert shown.strip() == "/k"
-    # A run takes minutes: its output is shown as it comes.
-    assert Commands().follow(sys.executable, "-c", script) == (1, "cannot reach it\n")
-    assert capsys.readouterr().out.endswith("\ncannot reach it\n")
-
-
-def test_the_store_of_the_release_is_found() -> None:
-    for store, services in (("seaweedfs", "seaweedfs minio-service"), ("minio-service",) * 2):
-        names = "\n".join(f"service/{name}" for name in services.split())
-        commands = Recorded(services=names, secret=json.dumps(SECRET))
-        assert cluster.find_store(commands) == store
-        assert cluster.read_keys(commands) == (ACCESS_KEY, SECRET_KEY)
-    with pytest.raises(Failure, match="No object store among the services ml-pipeline"):
-        cluster.find_store(Recorded(services="service/ml-pipeline"))
 
 
 @pytest.fixture
@@ -177,14 +149,6 @@ def test_a_run_is_read_from_what_the_runner_prints(
         {"Pusher": "FAILED", "ImageExampleGen-lookup": "SUCCEEDED", "Trainer": "CACHED"},
         FAILED,
     )
-
-
-def test_what_came_of_a_run_is_checked() -> None:
-    assert {*NODES, *runs.LOOKUPS} == runs.STEPS
-    runs.check_all_ran(output())
-    runs.check_all_cached(output(**CACHED))
-    runs.check_ran(output(**{**CACHED, "Trainer": "SUCCEEDED"}), "Trainer")
-    runs.check_failed(output(FAILED), "ImageExampleGen", "not usable")
 
 
 @pytest.mark.parametrize(

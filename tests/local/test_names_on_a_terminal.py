@@ -36,11 +36,6 @@ def unprintable(text: str) -> set[str]:
     return {c for c in rest if not c.isprintable() and c not in "\n\r"}
 
 
-def test_the_check_sees_what_acts() -> None:
-    assert unprintable(NASTY) == {"\x00", "\x9b", "\u202e"}
-    assert unprintable("\x1b[1;32m✓\x1b[0m\x1b[2K\r\n") == set()
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_table_at_the_end(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal() if terminal else io.StringIO()

@@ -1,7 +1,6 @@
 """`local_runner.py runs` and the records it reads."""
 
 import dataclasses
-import io
 import json
 import os
 from pathlib import Path
@@ -18,6 +17,7 @@ from pipeline_def.runs.record import Output, Pushed, Step, read_records
 from pipeline_def.runs.recorder import Recorder
 from pipeline_def.runs.table import show_lineage, show_runs
 from tests.local.run_samples import FIRST, SECOND, configure, end_step, write_run
+from tests.local.test_display import Terminal
 
 ROOT = Path(__file__).parents[2]
 
@@ -291,28 +291,6 @@ def test_a_record_with_other_values_is_not_the_record_of_a_run(
     path.write_text(written.replace(f'"{deep}"', deep) if deep else written)
     with pytest.raises(StorageError, match="is not a valid run record"):
         read_records(str(tmp_path))
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_nothing_is_left_out_on_a_narrow_terminal_nor_does_a_name_act_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_run(tmp_path, 1, configuration=configure("/data\x1b[2J[bold]"))
-    write_run(tmp_path, 2, configuration=configure("/data\x1b[2J[red]"))
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "40")
-    show_runs(str(tmp_path))
-    text = terminal.getvalue()
-    assert "\x1b[2J" not in text
-    assert "/data\\x1b[2J[red]" in text
-    assert "+0.0000" in text
-    assert "0/5 cached" in text
 
 
 def test_the_table_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,6 @@ def _many_scans() -> bytes:
     ("file", "says"),
     [
         pytest.param(_bomb("PNG"), "too large: 20000 x 2000 pixels", id="PNG"),
-        pytest.param(_bomb("GIF"), "too large: 20000 x 2000 pixels", id="GIF"),
         pytest.param(_many_scans(), "unsupported: JPEG: more than 60 scans", id="scans"),
         pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image", id="EPS runs programs"),
         pytest.param(b"", "not an image: the file is empty", id="empty"),
@@ -104,20 +103,10 @@ def test_a_bomb_is_refused_by_its_header(port: int, file: bytes, says: str) -> N
     assert answer["error"].startswith(f"Instance 0: {says}")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"kind": "WEBP", "lossless": True}, id="WebP"),
-        pytest.param({"kind": "TIFF"}, id="TIFF"),
-        pytest.param({"kind": "GIF"}, id="GIF"),
-        pytest.param({"kind": "BMP"}, id="BMP"),
-    ],
-)
-def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(
-    port: int, options: dict[str, Any]
-) -> None:
-    _, answer = ask(port, body=instances(png(200, 100, 50, **options)))
-    assert answer["predictions"][0]["label"] == "200 100 50"
+def test_what_ingest_would_transcode_is_shown_as_ingest_shows_it(port: int) -> None:
+    files = (png(200, 100, 50, kind=kind, lossless=True) for kind in ("WEBP", "TIFF", "GIF", "BMP"))
+    _, answer = ask(port, body=instances(*files))
+    assert [row["label"] for row in answer["predictions"]] == ["200 100 50"] * 4
 
 
 def test_of_a_model_that_names_bad_images_the_others_are_answered(tmp_path: Path) -> None:
