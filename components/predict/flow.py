@@ -8,7 +8,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ _TASK_BYTES = 8 * 2**20
 _TASKS_AHEAD = 2
 _BATCHES_AHEAD = 2
 
-_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -104,27 +104,26 @@ def predict(
         config: batch sizes.
         options: options of ingest, so that the model sees images as in training.
     """
-    with ThreadPoolExecutor(options.workers) as threads:
-        items = _check_ahead(sources, options, threads)
-        for batch in _prepare_ahead(_batches(items, config)):
+    tasks = itertools.chain.from_iterable(_tasks(source, options) for source in sources)
+    with ThreadPoolExecutor(options.workers) as threads, ThreadPoolExecutor(1) as thread:
+        checked = _run_ahead(threads, tasks, _TASKS_AHEAD * options.workers)
+        batches = _batches(itertools.chain.from_iterable(checked), config)
+        next_batch = itertools.repeat(lambda: next(batches, None))
+        for batch in _run_ahead(thread, next_batch, _BATCHES_AHEAD):
+            if batch is None:
+                return
             yield from _predict_batch(batch, model)
 
 
-def _check_ahead(
-    sources: Iterable[Source], options: FileOptions, threads: ThreadPoolExecutor
-) -> Iterator[_Checked]:
-    """Yield checked files while threads check the next ones."""
-    waiting: collections.deque[Future[list[_Checked]]] = collections.deque()
-    try:
-        for task in itertools.chain.from_iterable(_tasks(source, options) for source in sources):
-            waiting.append(threads.submit(task))
-            if len(waiting) > _TASKS_AHEAD * options.workers:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
+def _run_ahead(
+    threads: ThreadPoolExecutor, tasks: Iterator[Callable[[], _Result]], ahead: int
+) -> Iterator[_Result]:
+    """Yield the results of tasks in order, while threads run the next `ahead` tasks."""
+    waiting = collections.deque(map(threads.submit, itertools.islice(tasks, ahead)))
+    while waiting:
+        result = waiting.popleft().result()
+        waiting.extend(map(threads.submit, itertools.islice(tasks, 1)))
+        yield result
 
 
 def _tasks(source: Source, options: FileOptions) -> Iterator[Callable[[], list[_Checked]]]:
@@ -187,15 +186,6 @@ def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[
         images, pixels = images + isinstance(item, CheckedImage), pixels + size
     if batch:
         yield batch
-
-
-def _prepare_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Yield items while a thread prepares the next ones."""
-    with ThreadPoolExecutor(1) as thread:
-        waiting = collections.deque(thread.submit(next, items, None) for _ in range(_BATCHES_AHEAD))
-        while (item := waiting.popleft().result()) is not None:
-            waiting.append(thread.submit(next, items, None))
-            yield item
 
 
 def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]:
