@@ -142,7 +142,7 @@ import sys
 import local_runner
 from components.storage import retry
 
-retry.RETRY_POLICY = retry.RetryPolicy(first_pause=0.02, longest_pause=0.2, silence=1)
+retry.RETRY_POLICY = retry.RetryPolicy(first_pause=0.02, longest_pause=0.2, silence=0.3)
 sys.exit(local_runner.main())
 """
 
@@ -203,6 +203,7 @@ def test_faulty_buckets_give_the_same_weights_bit_for_bit(first: First, tmp_path
         assert stored >= list_files(tmp_path / "copy", "artifacts", "pushed", "runs", "statistics")
         assert stored >= {"metadata.sqlite", "report.html", f"logs/{log.name}"}
 
+        server.fault_rates = {}
         cached = run_in_buckets(server, tmp_path, *OPTIONS)
         assert cached.cached() == NODES
         for key in ("pushed_model", "metrics"):

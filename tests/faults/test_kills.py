@@ -19,7 +19,6 @@ from tests.faults.conftest import KILLS, Undisturbed
 from tests.faults.outputs import check_live, check_result, count_running
 from tests.faults.programs import Program
 from tests.nodes import NODES
-from tests.processes import find_plan_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 
@@ -79,29 +78,22 @@ def choose_stops(step: str) -> Iterator[tuple[int, Wait]]:
         yield polite if (number + moment) % len(MOMENTS) == 0 else signal.SIGKILL, wait
 
 
-def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """About 28 or 99 times; each run resumes where the one before was stopped."""
-    output = tmp_path / "out"
-    arguments = undisturbed.arguments(output)
-    for step in NODES:
-        for number, wait in choose_stops(step):
-            if not KILLS and wait is wait_for_middle and undisturbed.seconds[step] < LEAST_SECONDS:
-                continue
-            program = Program(arguments, tmp_path, held=step)
-            wait(program, output, step, undisturbed.seconds[step])
-            check_end(program, number, program.stop(number))
-            check_live(output, undisturbed.names)
-            assert count_running(output) <= 1
-    program = Program(arguments, tmp_path)
-    assert program.wait() == 0, program.err
-    check_result(output, undisturbed.result, undisturbed.names)
+def find_plan_processes(pid: int) -> list[int]:
+    """Return ingest's processes that any thread of `pid` has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
+            if parent == pid and b"plan_processes" in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+        except OSError:  # It has ended meanwhile.
+            continue
+    return found
 
 
-@pytest.mark.skipif(available_cpus() < 2, reason="one process would be no faster than none")
-def test_a_process_killed_for_lack_of_memory(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    """The run ends with advice, and the next one resumes."""
-    arguments = undisturbed.arguments(output := tmp_path / "out")
-    program = Program(arguments, tmp_path, in_processes=True)
+def kill_process_of_ingest(arguments: list[str], folder: Path) -> None:
+    """Kill a process of ingest, as for lack of memory: the run ends with advice."""
+    program = Program(arguments, folder, in_processes=True)
     started: list[int] = []
 
     def has_started() -> bool:
@@ -113,8 +105,25 @@ def test_a_process_killed_for_lack_of_memory(tmp_path: Path, undisturbed: Undist
     assert program.wait() == 2
     assert len(program.err.splitlines()) == 1
     assert "The system killed a process of ingest" in program.err
-    check_live(output, undisturbed.names)
-    program = Program(arguments, tmp_path, in_processes=True)
+
+
+def test_stopped_in_every_step(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """About 28 or 99 times; each run resumes where the one before was stopped."""
+    output = tmp_path / "out"
+    arguments = undisturbed.arguments(output)
+    # With one CPU, ingest starts no processes.
+    if available_cpus() > 1:
+        kill_process_of_ingest(arguments, tmp_path)
+    for step in NODES:
+        for number, wait in choose_stops(step):
+            if not KILLS and wait is wait_for_middle and undisturbed.seconds[step] < LEAST_SECONDS:
+                continue
+            program = Program(arguments, tmp_path, held=step)
+            wait(program, output, step, undisturbed.seconds[step])
+            check_end(program, number, program.stop(number))
+            check_live(output, undisturbed.names)
+            assert count_running(output) <= 1
+    program = Program(arguments, tmp_path)
     assert program.wait() == 0, program.err
     check_result(output, undisturbed.result, undisturbed.names)
 
