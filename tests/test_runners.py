@@ -28,15 +28,10 @@ def folder_of(tmp_path: Path, kind: str) -> str:
     folder = tmp_path / kind
     if kind == "empty":
         folder.mkdir()
-    elif kind == "one class":
-        write_folder(folder, each=2, labels=("red",))
     elif kind == "no images":
         write_folder(folder, each=3)
         for path in folder.rglob("*.*"):
             path.write_text("nothing to see")
-    elif kind == "split without a class":
-        write_folder(folder, each=2, split="train")
-        write_folder(folder, each=2, split="val", labels=("red", "green"))
     elif kind == "file":
         folder.write_text("a file")
     return str(folder)
@@ -46,8 +41,6 @@ MISTAKES = {
     "missing": "does not exist",
     "file": "is a file",
     "empty": "has no images in label folders",
-    "one class": "has only one class",
-    "split without a class": "has no images of class 'blue'",
     "no images": "None of 9 sampled files .* is a readable image",
 }
 

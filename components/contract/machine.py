@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from components.contract.printable import read_number
+
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -95,13 +97,13 @@ def _cpu_quota(group: Path) -> float | None:
     """Return the CPUs of a group: its time quota per period."""
     quota, period = _number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us")
     for line in _lines(group / "cpu.max"):
-        quota, period = (_integer(word) for word in line.split())
+        quota, period = (read_number(word) for word in line.split())
     # Without a quota, version 1 has -1 and version 2 "max".
     return quota / period if quota and period else None
 
 
 def _number(file: Path) -> int | None:
-    return _integer("".join(_lines(file)))
+    return read_number("".join(_lines(file)))
 
 
 def _lines(file: Path) -> list[str]:
@@ -109,7 +111,3 @@ def _lines(file: Path) -> list[str]:
         return file.read_text().splitlines()
     except OSError:
         return []
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None

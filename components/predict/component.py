@@ -83,18 +83,14 @@ class ImagePredictor(base_beam_component.BaseBeamComponent):
             options: how the training images were read, such as the `IngestConfig` of
                 ImageExampleGen; default: `FileOptions()`.
         """
+        # Only what decides how a file is read: other options must not change the cache key.
+        options, fields = options or FileOptions(), FileOptions.__dataclass_fields__
         spec = ImagePredictorSpec(
             folder=folder,
             model=model,
             model_blessing=model_blessing,
             config=to_json(config or PredictConfig()),
-            options=to_json(reading_options(options or FileOptions())),
+            options=to_json(FileOptions(**{name: getattr(options, name) for name in fields})),
             predictions=types.Channel(type=ImagePredictions),
         )
         super().__init__(spec=spec)
-
-
-def reading_options(options: FileOptions) -> FileOptions:
-    """Return only the file and image options of a configuration."""
-    fields = FileOptions.__dataclass_fields__
-    return FileOptions(**{name: getattr(options, name) for name in fields})

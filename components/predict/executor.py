@@ -74,7 +74,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         predictions = artifact_utils.get_single_instance(output_dict["predictions"])
-        blessed = _is_blessed(input_dict)
+        blessing = input_dict.get("model_blessing")
+        blessed = not blessing or bool(blessing[0].get_int_custom_property("blessed"))
         predictions.set_int_custom_property(PREDICTED_PROPERTY, int(blessed))
         if not blessed:
             return
@@ -100,12 +101,6 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "Count" >> beam.CombineGlobally(_add)
                 | "Summarize" >> beam.Map(_write_summary, predictions, total)
             )
-
-
-def _is_blessed(input_dict: Artifacts) -> bool:
-    """Return whether the model may be used; True if no blessing was given."""
-    given = input_dict.get("model_blessing")
-    return not given or bool(given[0].get_int_custom_property("blessed"))
 
 
 def _make_empty(folder: str) -> None:

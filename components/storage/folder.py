@@ -59,7 +59,8 @@ def list_folders(folder: str) -> list[str]:
     with explaining_errors("list", folder):
         try:
             if is_local(fs):
-                return sorted(entry.name for entry in os.scandir(root) if _leads_to_folder(entry))
+                found = os.scandir(root)
+                return sorted(e.name for e in found if e.is_dir() or not os.path.exists(e.path))
             entries = fs.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             if os.path.islink(root):
@@ -67,10 +68,6 @@ def list_folders(folder: str) -> list[str]:
             return []
     folders = (entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory")
     return sorted(name.rsplit("/", 1)[-1] for name in folders)
-
-
-def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
 def is_file(url: str) -> bool:

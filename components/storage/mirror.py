@@ -73,7 +73,7 @@ class Mirror:
         """
         with self._lock:
             found = {f.path: f for f in find_files(self.url) if self._is_ours(f.path, names)}
-            wanted = [f for f in found.values() if not f.problem and self._is_newer(f)]
+            wanted = [f for f in found.values() if not f.problem and not self._has(f)]
             ours = [name for name in self._known if self._is_ours(name, names)]
             for name in set(ours) - found.keys():
                 del self._known[name]
@@ -103,10 +103,10 @@ class Mirror:
                     self._run((here[name].size, self._store(name, here[name])) for name in now)
                 self._run((0, self._remove(name)) for name in gone)
 
-    def _is_newer(self, found: Found) -> bool:
+    def _has(self, found: Found) -> bool:
         known = self._known.get(found.path)
-        missing = self._stat(found.path) is None
-        return missing or known is None or known.version != found.version
+        is_same = known is not None and known.version == found.version
+        return is_same and os.path.isfile(self._path(found.path))
 
     def _is_ours(self, name: str, names: Collection[str] | None) -> bool:
         """Return whether a name is copied; objects may have any name."""

@@ -104,7 +104,9 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
 
     from components.storage.s3_client import error_code
 
-    store = f"the object store at {_without_login(find_endpoint(url))}"
+    endpoint = find_endpoint(url) or "AWS"
+    login = urlsplit(endpoint).netloc.rpartition("@")[0]
+    store = f"the object store at {endpoint.replace(f'{login}@', '', 1)}"
     reason = " ".join(str(error).split()).rstrip(".")
     no_credentials = (
         exceptions.NoCredentialsError
@@ -130,9 +132,3 @@ def explain_error(url: str, error: Exception) -> StorageError | None:
     else:
         return None
     return StorageError(text)
-
-
-def _without_login(endpoint: str | None) -> str:
-    if endpoint is None:
-        return "AWS"
-    return endpoint.replace(f"{urlsplit(endpoint).netloc.rpartition('@')[0]}@", "", 1)

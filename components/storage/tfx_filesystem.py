@@ -99,10 +99,8 @@ def _delete(fs: AbstractFileSystem, paths: list[str]) -> None:
 
     async def delete_all() -> None:
         for start in range(0, len(paths), _CONCURRENT_DELETES):
-            keys = (path.partition("/") for path in paths[start : start + _CONCURRENT_DELETES])
-            await asyncio.gather(
-                *(fs._call_s3("delete_object", Bucket=bucket, Key=key) for bucket, _, key in keys)
-            )
+            some = paths[start : start + _CONCURRENT_DELETES]
+            await asyncio.gather(*(fs.delete_version(path, "") for path in some))
 
     fsspec.asyn.sync(fs.loop, delete_all)
 
@@ -186,9 +184,7 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
     def makedirs(path: _Path) -> None:
         """Do nothing: a folder exists once it has an object."""
 
-    @staticmethod
-    def mkdir(path: _Path) -> None:
-        """Do nothing: a folder exists once it has an object."""
+    mkdir = makedirs
 
     @staticmethod
     def remove(path: _Path) -> None:

@@ -61,7 +61,10 @@ class Recorder:
             started=now(),
             configuration=configuration,
             code=code,
-            versions=_installed_versions(),
+            versions={
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in _LIBRARIES},
+            },
             host=socket.gethostname(),
         )
         write_record(self.record, output)
@@ -114,8 +117,3 @@ def _new_id() -> str:
     nanoseconds = time.time_ns()
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(nanoseconds // 10**9))
     return f"{start}.{nanoseconds % 10**9:09d}"
-
-
-def _installed_versions() -> dict[str, str]:
-    libraries = {name: metadata.version(name) for name in _LIBRARIES}
-    return {"python": platform.python_version(), **libraries}

@@ -40,9 +40,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path: Path) -> Run:
     """Run a copy of the script in `tmp_path`; "-" stands for a missing program."""
 
-    def run(
-        *, fails: str = "nothing", only: str = "", **programs: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*, fails: str = "nothing", **programs: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / ".ci").mkdir()
         shutil.copy(SCRIPT, tmp_path / ".ci")
         (tmp_path / "bin").mkdir()
@@ -55,7 +53,7 @@ def run(tmp_path: Path) -> Run:
         return subprocess.run(
             [tmp_path / ".ci/trixie", "root"],
             cwd=tmp_path,
-            env={"PATH": str(tmp_path / "bin"), "FAILS": fails, "ONLY": only},
+            env={"PATH": str(tmp_path / "bin"), "FAILS": fails},
             capture_output=True,
             text=True,
             check=False,
@@ -72,12 +70,10 @@ def ran(folder: Path) -> list[str]:
     ("programs", "reason"),
     [
         ({"id": "echo 1000"}, "only root can make a Debian 13 root"),
-        ({"unshare": "exit 1"}, "this machine allows no mounts"),
         (
             {"uv": '[ "$2" != python ] || exit 1; echo "$PWD/cache"'},
             "this machine's Python already runs them",
         ),
-        ({"df": "echo Avail; echo 5"}, "less than 6 GB are free for {root}"),
         ({"debootstrap": "-"}, "debootstrap is not installed, and apt-get cannot install it"),
         ({"debootstrap": 'mkdir "$4"; exit 1'}, "debootstrap could not make a root of Debian 13"),
         ({"fails": IN_ROOT[1]}, "uv could not download the packages"),
@@ -88,8 +84,7 @@ def test_it_says_why_it_skips(
 ) -> None:
     done = run(**programs)
     said = f"trixie: the versions for Python 3.12 and later were not tested: {reason}.\n"
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == said.format(root=tmp_path / "root")
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     # What is there next time has been finished.
     assert (tmp_path / "root").exists() == (tmp_path / "root/made").exists()
 
@@ -105,11 +100,6 @@ def test_it_runs_all_of_it(run: Run, tmp_path: Path) -> None:
     assert run().returncode == 0
     for command, begin in zip(ran(tmp_path), IN_ROOT, strict=True):
         assert command.startswith(begin)
-
-
-def test_only_what_is_asked_for(run: Run, tmp_path: Path) -> None:
-    assert run(only="pytest -k one").returncode == 0
-    assert ran(tmp_path) == [*IN_ROOT[:2], "bash -c pytest -k one"]
 
 
 def test_a_folder_of_others_stays(run: Run, tmp_path: Path) -> None:
