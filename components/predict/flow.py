@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
@@ -86,11 +86,8 @@ class Tally:
         )
 
 
-class Model(Protocol):
-    """Predicts images."""
-
-    def predict(self, images: Sequence[bytes]) -> Sequence[Ranking | str]:
-        """Return the labels of each image, or why the model cannot decode it."""
+Model = Callable[[Sequence[bytes]], Sequence[Ranking | str]]
+"""Image files → the labels of each, or why the model cannot decode it."""
 
 
 def predict(
@@ -190,7 +187,7 @@ def _batches(items: Iterable[_Checked], config: PredictConfig) -> Iterator[list[
 
 def _predict_batch(batch: Sequence[_Checked], model: Model) -> Iterator[Outcome]:
     images = [item.encoded for _, item in batch if isinstance(item, CheckedImage)]
-    predictions = iter(model.predict(images)) if images else iter(())
+    predictions = iter(model(images)) if images else iter(())
     for name, item in batch:
         if isinstance(item, Outcome):
             yield item

@@ -17,40 +17,33 @@ from components.storage.folder import is_local, open_folder
 from components.storage.folder_listing import MISSING, checksum_matches, local_version
 
 
-class ListedFile(Protocol):
+class _ListedFile(Protocol):
     """A file as it was listed: `Found`, or a file with a label."""
 
     @property
-    def path(self) -> str:
-        """Path relative to the folder."""
+    def path(self) -> str: ...
 
     @property
-    def size(self) -> int:
-        """Bytes."""
+    def size(self) -> int: ...
 
     @property
-    def version(self) -> str:
-        """`local_version`, or the store's own tag."""
+    def version(self) -> str: ...
 
     @property
-    def checksum(self) -> str:
-        """Kind, such as "md5:", and value; empty if the listing has none."""
+    def checksum(self) -> str: ...
 
 
-class FetchOptions(Protocol):
-    """Limits of reading; implemented by `IngestConfig`."""
-
-    @property
-    def requests(self) -> int:
-        """Concurrent requests to a remote store, over all threads of a worker."""
+class _Options(Protocol):
+    """Limits of reading: `FileOptions`."""
 
     @property
-    def workers(self) -> int:
-        """Threads of a worker."""
+    def requests(self) -> int: ...
 
     @property
-    def max_image_mib(self) -> float:
-        """Largest file, MiB."""
+    def workers(self) -> int: ...
+
+    @property
+    def max_image_mib(self) -> float: ...
 
 
 class Unread(NamedTuple):
@@ -62,7 +55,7 @@ class Unread(NamedTuple):
 
 Content = bytes | Unread
 """The bytes of a file, or why there are none."""
-_File = TypeVar("_File", bound=ListedFile)
+_File = TypeVar("_File", bound=_ListedFile)
 
 # A batch is one task of the event loop: a task per file would cost more than reading a small file.
 _BATCH_FILES = 32
@@ -83,7 +76,7 @@ _REFUSED = ("Forbidden", "Access Denied", "Permission denied")
 
 
 def read_files(
-    folder: str, files: Sequence[_File], config: FetchOptions, *, first: int | None = None
+    folder: str, files: Sequence[_File], config: _Options, *, first: int | None = None
 ) -> Iterator[tuple[_File, Content]]:
     """Yield each file with its bytes, or with the reason why they cannot be used, in order.
 
@@ -106,7 +99,7 @@ def read_files(
     yield from _read_ahead(batches, _batch_reader(fs, root, config, first), requests)
 
 
-def _refuse(file: ListedFile, config: FetchOptions) -> Unread | None:
+def _refuse(file: _ListedFile, config: _Options) -> Unread | None:
     """Return why a file need not be opened, if so."""
     if file.version == MISSING:
         return Unread("there is no such file")
@@ -116,7 +109,7 @@ def _refuse(file: ListedFile, config: FetchOptions) -> Unread | None:
     return None
 
 
-def _read_local(path: str, file: ListedFile, config: FetchOptions, first: int | None) -> Content:
+def _read_local(path: str, file: _ListedFile, config: _Options, first: int | None) -> Content:
     if refused := _refuse(file, config):
         return refused
     size = file.size if first is None else min(first, file.size)
@@ -177,14 +170,14 @@ def _read_ahead(
 
 
 def _batch_reader(
-    fs: AbstractFileSystem, root: str, config: FetchOptions, first: int | None
+    fs: AbstractFileSystem, root: str, config: _Options, first: int | None
 ) -> _Submit[_File]:
     """Return a function that starts reading a batch on fsspec's event loop."""
     loop = fsspec.asyn.get_loop()
     if not fs.async_impl:
         fs = AsyncFileSystemWrapper(fs)
 
-    async def read(file: ListedFile) -> Content:
+    async def read(file: _ListedFile) -> Content:
         return _refuse(file, config) or await read_remote(fs, f"{root}/{file.path}", file, first)
 
     async def read_batch(batch: list[_File]) -> list[Content]:
@@ -194,7 +187,7 @@ def _batch_reader(
 
 
 async def read_remote(
-    fs: AbstractFileSystem, path: str, file: ListedFile, first: int | None = None
+    fs: AbstractFileSystem, path: str, file: _ListedFile, first: int | None = None
 ) -> Content:
     """Read a file; retry after errors, short reads and wrong checksums.
 
@@ -216,7 +209,7 @@ async def read_remote(
     return found
 
 
-async def _read_once(fs: AbstractFileSystem, path: str, file: ListedFile, size: int) -> Content:
+async def _read_once(fs: AbstractFileSystem, path: str, file: _ListedFile, size: int) -> Content:
     end = size if 0 < size < file.size else None
     try:
         if hasattr(fs, "read_version"):

@@ -81,7 +81,7 @@ def show_predictions(
     import_quietly()
     served = RankingModel(folder, top=config.predict.top)
     started = time.monotonic()
-    outcomes = tally.count(predict(sources, served, config.predict, options))
+    outcomes = tally.count(predict(sources, served.predict, config.predict, options))
     replaced = to is not None and os.path.exists(to)
     if to:
         outcomes = write_table(to, outcomes, top=config.predict.top)

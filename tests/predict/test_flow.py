@@ -48,7 +48,7 @@ def ask(
 ) -> list[Outcome]:
     config = PredictConfig(**choices)
     tally = Tally(count_files(sources))
-    return list(tally.count(flow.predict(sources, model, config, options)))
+    return list(tally.count(flow.predict(sources, model.predict, config, options)))
 
 
 @pytest.mark.parametrize(
