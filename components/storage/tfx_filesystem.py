@@ -13,7 +13,8 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -75,14 +76,6 @@ class _TextUpload(io.TextIOWrapper):
     def __exit__(self, kind: Any, *details: Any) -> None:
         self.buffer.failed = kind is not None
         self.close()
-
-
-class Statistics(NamedTuple):
-    """The result of `stat`, with TensorFlow's names."""
-
-    length: int
-    mtime_nsec: int
-    is_directory: bool
 
 
 def _text(path: _Path) -> str:
@@ -219,13 +212,14 @@ class ObjectStoreFilesystem(filesystem.Filesystem):
             _delete(fs, paths)
 
     @staticmethod
-    def stat(path: _Path) -> Statistics:
-        """Return the size and time of an object; a folder has neither."""
+    def stat(path: _Path) -> Any:
+        """Return the size and time of an object, with TensorFlow's names; a folder has neither."""
         with _store(_text(path)) as (fs, name):
             info = fs.info(name)
         if info["type"] == "directory":
-            return Statistics(0, 0, True)
-        return Statistics(info["size"], int(info["LastModified"].timestamp()) * 10**9, False)
+            return SimpleNamespace(length=0, mtime_nsec=0, is_directory=True)
+        modified = int(info["LastModified"].timestamp()) * 10**9
+        return SimpleNamespace(length=info["size"], mtime_nsec=modified, is_directory=False)
 
     @staticmethod
     def walk(
