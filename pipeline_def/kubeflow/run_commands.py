@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from components.contract.errors import ConfigurationError
 from components.contract.printable import format_duration
 from pipeline_def.kubeflow.client import runs as client
 from pipeline_def.kubeflow.client import schedules, vertex_client
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, RunRequest, StartedRun, describe
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, StartedRun, describe
 from pipeline_def.kubeflow.run_options import (
     Parser,
     add_connection,
@@ -22,7 +21,6 @@ from pipeline_def.kubeflow.run_options import (
     connect,
     make_request,
 )
-from pipeline_def.kubeflow.specification import Specification
 
 _REQUIRED = {"oss": ("endpoint",), "vertex": ("project", "region")}
 _STATUS = """Exit status: 0 succeeded, or started without --wait; 1 the run failed or was stopped; 2
@@ -51,28 +49,17 @@ def run(arguments: list[str]) -> int:
         if not (request.pipeline_root or request.documents[0].get("defaultPipelineRoot")):
             raise ConfigurationError("--pipeline-root is missing: Vertex AI needs a gs:// folder.")
         location = vertex_client.Location(own.project, own.region)
-        start = functools.partial(vertex_client.start_run, location)
-        return _run(own, request, start, functools.partial(vertex_client.follow_run, location))
+        return _report(vertex_client.start_run(location, request), wait=own.wait)
     with connect(own) as api:
-        tasks = [name for name, _, _ in Specification(*request.documents).steps()]
-        start = functools.partial(
-            client.start_run, api, experiment=own.experiment, version=own.pipeline_version
-        )
-        return _run(own, request, start, functools.partial(client.follow_run, api, tasks))
+        return _report(client.start_run(api, request), wait=own.wait)
 
 
-def _run(
-    own: argparse.Namespace,
-    request: RunRequest,
-    start: Callable[[RunRequest], StartedRun],
-    follow: Callable[[str, RunFollower], str],
-) -> int:
-    """Start a run, and follow it if asked to; return 1 if it failed."""
-    started = start(request)
+def _report(started: StartedRun, *, wait: bool) -> int:
+    """Print where a run is, and follow it if asked to; return 1 if it failed."""
     print(f"Run: {started.run_id}\n{started.url}", flush=True)
-    if not own.wait:
+    if not wait:
         return 0
-    state = follow(started.run_id, RunFollower(functools.partial(print, flush=True)))
+    state = RunFollower(started, functools.partial(print, flush=True)).follow()
     if state not in RUN_ENDS:
         return _INTERRUPTED
     return 0 if state in ("SUCCEEDED", "SKIPPED") else 1
@@ -109,9 +96,7 @@ def schedule(arguments: list[str]) -> int:
             schedules.remove_schedule(api, own.experiment, own.remove)
             print(f"Removed: {own.remove}")
         else:
-            created = schedules.add_schedule(
-                api, request, own.cron, experiment=own.experiment, version=own.pipeline_version
-            )
+            created = schedules.add_schedule(api, request, own.cron)
             print(f"Schedule: {created.name}, {created.cron} (with seconds), {created.schedule_id}")
     return 0
 
@@ -138,18 +123,11 @@ def runs(arguments: list[str]) -> int:
 
 
 def _row(run: client.ListedRun) -> Sequence[str]:
-    if not run.created:
-        return (run.run_id, run.name, describe(run.state), "", "")
     started = datetime.fromisoformat(run.created)
     ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
     took = format_duration(max(0.0, (ended - started).total_seconds()))
-    return (
-        run.run_id,
-        run.name,
-        describe(run.state),
-        f"{started.astimezone():%Y-%m-%d %H:%M}",
-        took,
-    )
+    began = f"{started.astimezone():%Y-%m-%d %H:%M}"
+    return run.run_id, run.name, describe(run.state), began, took
 
 
 def logs(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import NoReturn
@@ -53,15 +54,8 @@ def add_connection(parser: argparse.ArgumentParser, *, required: bool = True) ->
 
 def connect(options: argparse.Namespace) -> Api:
     """Return the API that the options of `add_connection` name."""
-    return Api(
-        Connection(
-            options.endpoint,
-            options.namespace,
-            options.token_file,
-            options.ca_cert,
-            options.timeout,
-        )
-    )
+    names = [item.name for item in dataclasses.fields(Connection)]
+    return Api(Connection(**{name: getattr(options, name) for name in names}))
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +93,8 @@ def make_request(options: argparse.Namespace, name: str | None, *, target: Targe
         pipeline_root=options.pipeline_root,
         service_account=options.service_account,
         no_cache=options.no_cache,
+        experiment=options.experiment,
+        version=options.pipeline_version,
     )
 
 

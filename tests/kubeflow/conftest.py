@@ -1,14 +1,21 @@
-"""The compiled pipeline, once a session."""
+"""The compiled pipeline, once a session, and its parts."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import kfp_runner
+from components.contract.configuration import from_json
+from components.transform.config import TransformConfig
+from pipeline_def.config.config import Config
+from pipeline_def.config.kubeflow import KubeflowConfig
+from pipeline_def.config.model import ModelConfig
 from pipeline_def.kubeflow.specification import Spec
+from pipeline_def.kubeflow.step_interface import StepInterface
 
 MINIMAL = ("compile", "--image", "registry/image:1", "--data", "gs://bucket/images")
 
@@ -31,3 +38,25 @@ def compiled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(compiled_file: Path) -> list[Spec]:
     """The documents of `compiled_file`."""
     return list(yaml.safe_load_all(compiled_file.read_text()))
+
+
+def config(**kubeflow: Any) -> Config:
+    """A resolved configuration, of a small network."""
+    return Config(
+        data="gs://bucket/images",
+        transform=TransformConfig(size=32),
+        model=ModelConfig(name="cnn"),
+        kubeflow=KubeflowConfig(**kubeflow),
+    )
+
+
+def container(spec: Spec, name: str) -> Spec:
+    """The container of a step."""
+    found: Spec = spec["deploymentSpec"]["executors"][f"{name}_executor"]["container"]
+    return found
+
+
+def interface(spec: Spec, name: str) -> StepInterface:
+    """The interface in the command of a step."""
+    arguments = container(spec, name)["args"]
+    return from_json(StepInterface, arguments[arguments.index("--interface") + 1])

@@ -43,15 +43,10 @@ class RunRequest:
     service_account: str | None = None
     no_cache: bool = False
     """Whether every step runs, whatever is in the cache."""
-
-
-@dataclass(frozen=True)
-class StartedRun:
-    """A started run."""
-
-    run_id: str
-    url: str
-    """Its page."""
+    experiment: str = ""
+    """On open-source Kubeflow only, like `version`; created if missing."""
+    version: str | None = None
+    """Name of the version of the pipeline, which must be new; None: time (UTC) and digest."""
 
 
 @dataclass(frozen=True)
@@ -80,60 +75,68 @@ class RunView:
         return next((task for task in failed if task.error), failed[0] if failed else None)
 
 
+@dataclass(frozen=True)
+class StartedRun:
+    """A started run."""
+
+    run_id: str
+    url: str
+    """Its page."""
+    read: Callable[[], RunView]
+    """Reads its state."""
+    hint: str = ""
+    """What to do about a pod that stays pending; empty: do not report them."""
+
+
 @dataclass
 class RunFollower:
     """Polls a run and reports on it."""
 
+    run: StartedRun
     write: Callable[[str], None]
     """Receives each line."""
     interval: float = 10.0
     """Seconds between two polls."""
-    hint: str = ""
-    """What to do about a pod that stays pending; empty: do not report them."""
     _view: RunView = field(default_factory=lambda: RunView("PENDING", ()))
     _shown: dict[str, str] = field(default_factory=dict)
     """Task → the state written last."""
     _waiting: dict[str, float] = field(default_factory=dict)
     """Pending task → since when; infinity once that was reported."""
 
-    def follow(self, read: Callable[[], RunView], url: str) -> str:
+    def follow(self) -> str:
         """Poll the run until it ends and return its last known state, such as "SUCCEEDED".
 
         Ctrl-C stops following and leaves the run alone.
 
-        Args:
-            read: Reads the run.
-            url: Page of the run.
-
         Raises:
             ServiceError: The API refuses, or eleven polls in a row failed.
         """
-        left = f"Stopped watching; the run continues in the cluster: {url}"
+        left = f"Stopped watching; the run continues in the cluster: {self.run.url}"
         try:
             with before_stopping(lambda: left):
-                self._poll_until_end(read)
+                self._poll_until_end()
         except KeyboardInterrupt:
             self.write(left)
         else:
-            self._write_end(url)
+            self._write_end()
         return self._view.state
 
-    def _poll_until_end(self, read: Callable[[], RunView]) -> None:
-        self._poll(read)
+    def _poll_until_end(self) -> None:
+        self._poll()
         while self._view.state not in RUN_ENDS:
             self._write_long_waits()
             time.sleep(self.interval)
-            self._poll(read)
+            self._poll()
         # The cluster reports the end of a run shortly before the ends of its last tasks.
         if any(task.state not in RUN_ENDS | {"CACHED", ""} for task in self._view.tasks):
             time.sleep(min(self.interval, 3.0))
-            self._poll(read)
+            self._poll()
 
-    def _poll(self, read: Callable[[], RunView]) -> None:
+    def _poll(self) -> None:
         """Read the run, with retries while the API is unreachable."""
         for failures in range(_FAILED_POLLS + 1):
             try:
-                self._view = read()
+                self._view = self.run.read()
                 break
             except Unreachable as error:
                 if failures == _FAILED_POLLS:
@@ -160,12 +163,12 @@ class RunFollower:
             pending = ["the run"]
         self._waiting = {name: self._waiting.get(name, now) for name in pending}
         for name, since in self._waiting.items():
-            if self.hint and now - since >= _LONG_WAIT:
+            if self.run.hint and now - since >= _LONG_WAIT:
                 self._waiting[name] = float("inf")
-                self.write(f"{name} has been pending for {now - since:.0f} s: {self.hint}")
+                self.write(f"{name} has been pending for {now - since:.0f} s: {self.run.hint}")
 
-    def _write_end(self, url: str) -> None:
-        view = self._view
+    def _write_end(self) -> None:
+        view, url = self._view, self.run.url
         task = view.failed_task()
         if view.state in ("SUCCEEDED", "SKIPPED") or (view.state == STOPPED and not task):
             self.write(f"Run {describe(view.state)}: {url}")

@@ -1,17 +1,27 @@
-"""Start, list, read, follow and stop runs on open-source Kubeflow Pipelines."""
+"""Upload specifications, and start, list, read and stop runs, on open-source Kubeflow Pipelines."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+import datetime
+import functools
+import hashlib
+import json
 import os
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import yaml
 
 from components.contract.errors import ConfigurationError, ServiceError
-from pipeline_def.kubeflow.client.api import Api, Connection
-from pipeline_def.kubeflow.client.run import RUN_ENDS, RunFollower, RunRequest, RunView, StartedRun
+from pipeline_def.kubeflow.client.api import Api
+from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest, RunView, StartedRun
 from pipeline_def.kubeflow.client.task_details import (
     find_pod,
     find_reason,
@@ -19,7 +29,7 @@ from pipeline_def.kubeflow.client.task_details import (
     read_state,
     read_view,
 )
-from pipeline_def.kubeflow.client.uploads import find_experiment, prepare_run
+from pipeline_def.kubeflow.specification import Specification
 
 # The SDK's variable for an interface at another address than the API.
 _UI_VARIABLE = "KF_PIPELINES_UI_ENDPOINT"
@@ -41,30 +51,111 @@ class ListedRun:
     """Of the schedule that started it, if any."""
 
 
-def start_run(api: Api, request: RunRequest, *, experiment: str, version: str | None) -> StartedRun:
+def start_run(api: Api, request: RunRequest) -> StartedRun:
     """Upload the specification as a new version of its pipeline and start a run of it."""
-    body = prepare_run(api, request, experiment=experiment, version=version)
-    run = api.call("RunServiceApi", "run_service_create_run", "start a run", body)
-    run_id = str(run["run_id"])
-    return StartedRun(run_id, run_url(api.connection, run_id))
-
-
-def run_url(connection: Connection, run_id: str) -> str:
-    """Return the address of the run's page, as the SDK does."""
-    base = os.environ.get(_UI_VARIABLE, "").rstrip("/") or connection.address()
-    return f"{base}/#/runs/details/{run_id}"
-
-
-def follow_run(api: Api, tasks: Collection[str], run_id: str, follower: RunFollower) -> str:
-    """Follow a run with these tasks to its end and return its last known state."""
+    body = prepare_run(api, request)
+    run_id = api.call("RunServiceApi", "run_service_create_run", "start a run", body)["run_id"]
+    tasks = [name for name, _, _ in Specification(*request.documents).steps()]
     namespace = api.connection.namespace or "kubeflow"
     pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
-    follower.hint = (
+    hint = (
         "its pod may wait for its image (wrong name, or missing credentials of the registry), a "
         f"secret, a volume, or a node with room for it; see `{pods}`."
     )
-    url = run_url(api.connection, run_id)
-    return follower.follow(lambda: _read_run(api, run_id, tasks), url)
+    # As in the SDK.
+    base = os.environ.get(_UI_VARIABLE, "").rstrip("/") or api.address
+    url = f"{base}/#/runs/details/{run_id}"
+    return StartedRun(run_id, url, functools.partial(_read_run, api, run_id, tasks), hint)
+
+
+def prepare_run(api: Api, request: RunRequest) -> dict[str, Any]:
+    """Upload the specification and return the fields that a run or a schedule of it has."""
+    # First: without a namespace an API with several users refuses it, but takes the pipeline, which
+    # everybody would then see.
+    experiment_id = _find_or_create(api, "experiment", request.experiment)
+    pipeline = request.documents[0]["pipelineInfo"]["name"]
+    pipeline_id = _find_or_create(api, "pipeline", pipeline)
+    text = _uploaded_text(request)
+    version_id = _upload(api, pipeline_id, request.version or _version_name(text), text)
+    config = _present(parameters=dict(request.parameters), pipeline_root=request.pipeline_root)
+    return {
+        "display_name": request.name,
+        "experiment_id": experiment_id,
+        "pipeline_version_reference": {
+            "pipeline_id": pipeline_id,
+            "pipeline_version_id": version_id,
+        },
+        "runtime_config": config,
+        **_present(service_account=request.service_account),
+    }
+
+
+def find_experiment(api: Api, name: str) -> str:
+    """Return the ID of an experiment; raise `ConfigurationError` if it does not exist."""
+    if found := _find(api, "experiment", name):
+        return found
+    raise ConfigurationError(
+        f"There is no experiment {name} at {api.address}: choose another --experiment."
+    )
+
+
+def _uploaded_text(request: RunRequest) -> str:
+    """Return the file, or the specification without caching: a run has no such setting."""
+    if not request.no_cache:
+        return Path(request.path).read_text(encoding="utf-8")
+    documents = copy.deepcopy(request.documents)
+    for component in [documents[0]["root"], *documents[0].get("components", {}).values()]:
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            task["cachingOptions"] = {"enableCache": False}
+    return str(yaml.safe_dump_all(documents, sort_keys=False))
+
+
+def _version_name(text: str) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%d-%H%M%S-%f}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _find(api: Api, kind: str, name: str) -> str | None:
+    """Return the ID of the pipeline or experiment with this name."""
+    predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
+    # The server decodes the query, and then the filter once more.
+    chosen = quote(json.dumps({"predicates": [predicate]}))
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_list_{kind}s"
+    space = _present(namespace=api.connection.namespace)
+    listed = api.call(service, method, f"list {kind}s", filter=chosen, **space)
+    return next((str(one[f"{kind}_id"]) for one in listed.get(f"{kind}s") or []), None)
+
+
+def _find_or_create(api: Api, kind: str, name: str) -> str:
+    """Return the ID of a pipeline or experiment.
+
+    An upload could create the pipeline too, but would name its first version like the pipeline.
+    """
+    if found := _find(api, kind, name):
+        return found
+    service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
+    body = {"display_name": name, **_present(namespace=api.connection.namespace)}
+    created = api.call(service, method, f"create the {kind} {name}", body)
+    return str(created[f"{kind}_id"])
+
+
+def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pipeline.yaml")
+        path.write_text(text, encoding="utf-8")
+        created = api.call(
+            "PipelineUploadServiceApi",
+            "upload_pipeline_version",
+            f"upload the specification as version {version}",
+            str(path),
+            name=version,
+            pipelineid=pipeline_id,
+        )
+    return str(created["pipeline_version_id"])
 
 
 def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:

@@ -9,8 +9,7 @@ from typing import Any
 from components.contract.errors import ConfigurationError
 from pipeline_def.kubeflow.client.api import Api
 from pipeline_def.kubeflow.client.run import RUN_ENDS, RunRequest
-from pipeline_def.kubeflow.client.runs import list_runs
-from pipeline_def.kubeflow.client.uploads import find_experiment, prepare_run
+from pipeline_def.kubeflow.client.runs import find_experiment, list_runs, prepare_run
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,7 @@ def read_cron(text: str) -> str:
     return text
 
 
-def add_schedule(
-    api: Api, request: RunRequest, cron: str, *, experiment: str, version: str | None
-) -> Schedule:
+def add_schedule(api: Api, request: RunRequest, cron: str) -> Schedule:
     """Upload the specification and run it whenever `cron` says, one run at a time.
 
     Missed times are not made up for: each run takes the newest data. The name must be new.
@@ -49,13 +46,13 @@ def add_schedule(
     existing: list[Schedule] = []
     # The first run or schedule creates the experiment.
     with contextlib.suppress(ConfigurationError):
-        existing = list_schedules(api, experiment)
+        existing = list_schedules(api, request.experiment)
     if any(one.name == request.name for one in existing):
         raise ConfigurationError(
             f"The schedule {request.name} exists: remove it with `kfp_runner.py schedule --remove "
             f"{request.name}`, or choose another --name."
         )
-    body = prepare_run(api, request, experiment=experiment, version=version)
+    body = prepare_run(api, request)
     body |= {
         "trigger": {"cron_schedule": {"cron": read_cron(cron)}},
         "mode": "ENABLE",

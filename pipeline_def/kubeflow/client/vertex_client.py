@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, RunView, StartedRun, TaskView
+from pipeline_def.kubeflow.client.run import RunRequest, RunView, StartedRun, TaskView
 from pipeline_def.kubeflow.service_errors import Unreachable, one_line, refusal
 
 _REQUEST_TIMEOUT = 60.0
@@ -61,22 +61,14 @@ def start_run(location: Location, request: RunRequest) -> StartedRun:
         )
         account = request.service_account
         job.submit(service_account=account, create_request_timeout=_REQUEST_TIMEOUT)
-        return StartedRun(str(job.resource_name), str(job._dashboard_uri()))
-
-
-def follow_run(location: Location, run_id: str, follower: RunFollower) -> str:
-    """Follow the job `StartedRun.run_id` to its end and return its last known state."""
-    library, action = _library(), "read the run"
-    with _one_sentence_errors(location, action):
-        job = library.PipelineJob.get(run_id, project=location.project, location=location.region)
+        run_id, url = str(job.resource_name), str(job._dashboard_uri())
 
     def read() -> RunView:
-        with _one_sentence_errors(location, action):
+        with _one_sentence_errors(location, "read the run"):
             # `job.state` would set no time limit.
-            resource = job.api_client.get_pipeline_job(name=run_id, timeout=_REQUEST_TIMEOUT)
-            return _run_view(resource)
+            return _run_view(job.api_client.get_pipeline_job(name=run_id, timeout=_REQUEST_TIMEOUT))
 
-    return follower.follow(read, str(job._dashboard_uri()))
+    return StartedRun(run_id, url, read)
 
 
 def _library() -> Any:

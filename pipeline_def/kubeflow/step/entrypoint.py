@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.contract.configuration import from_json
-from components.contract.errors import ConfigurationError, ServiceError, UserError
+from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import LookupInput
 from components.storage.folder import read_bytes, write_json
 from pipeline_def.code_digest import code_digest
@@ -75,7 +75,10 @@ def run_step(arguments: argparse.Namespace) -> None:
         write_json(output_file, {"parameterValues": {RESOLVED_PARAMETER: json.dumps(found)}})
         return
     import_libraries()
-    register_stores()
+    # It imports TFX.
+    from components.storage.tfx_filesystem import register_object_stores
+
+    register_object_stores()
     _check_code(arguments.step, prepared)
     if interface.workers:
         from pipeline_def.kubeflow.workers.tf_job_step import run_workers
@@ -85,13 +88,6 @@ def run_step(arguments: argparse.Namespace) -> None:
     _run_executor(prepared, interface, arguments.beam_args)
     output = json.loads(read_bytes(output_file))
     write_json(output_file, finish_output(output, given, direct=interface.direct))
-
-
-def register_stores() -> None:
-    """Let TFX read and write object stores."""
-    from components.storage.tfx_filesystem import register_object_stores
-
-    register_object_stores()
 
 
 def _with_own_output(executor_input: dict[str, Any]) -> dict[str, Any]:
@@ -155,9 +151,7 @@ def _look_up(prepared: Mapping[str, Any], interface: StepInterface) -> dict[str,
     """Call the lookup's function; return the execution properties that it finds."""
     inputs = {}
     for name, listed in prepared["inputs"]["artifacts"].items():
-        artifact, *others = listed["artifacts"]
-        if others:
-            raise ServiceError(f"The step got {1 + len(others)} artifacts {name!r}; it takes one.")
+        [artifact] = listed["artifacts"]
         span = artifact.get("metadata", {}).get("span") or 0
         inputs[name] = LookupInput(artifact["uri"], to_integer(span, f"The span of {name}"))
     properties = {

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 from tests.kubeflow.stub_server import StubServer
 
 LOGIN = "<!DOCTYPE html><html><body>Log in to Your Account</body></html>"
+CREATED = "2026-11-22T03:56:28Z"
 Row = dict[str, Any]
 
 
@@ -109,7 +110,9 @@ class KfpServer(StubServer):
     def _answer_runs(self, method: str, more: list[str], query: dict[str, str], body: Any) -> Any:
         match method, more:
             case "POST", []:
-                return _added(self.runs, "run_id", body | {"state": "PENDING"})
+                return _added(
+                    self.runs, "run_id", body | {"state": "PENDING", "created_at": CREATED}
+                )
             case "GET", []:
                 assert query["sort_by"] == "created_at desc"
                 own = [r for r in self.runs if r["experiment_id"] == query["experiment_id"]]

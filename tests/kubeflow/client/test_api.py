@@ -34,9 +34,9 @@ def start(
         connection = Connection(connection.url, timeout=5.0)
     documents = list(yaml.safe_load_all(spec.read_text()))
     documents[0]["pipelineInfo"]["name"] = pipeline
-    request = RunRequest(str(spec), documents, "first", {}, **changes)
+    changes |= {"experiment": experiment, "version": version}
     with Api(connection) as api:
-        return start_run(api, request, experiment=experiment, version=version)
+        return start_run(api, RunRequest(str(spec), documents, "first", {}, **changes))
 
 
 def sentence(connection: Connection | KfpServer, spec: Path, **changes: Any) -> str:

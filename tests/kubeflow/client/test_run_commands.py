@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +14,7 @@ from pipeline_def.kubeflow import run_commands
 from pipeline_def.kubeflow.client import run as client_run
 from tests.kubeflow.client.argo_nodes import WORKFLOW, Task, identifier, listed, pod_of
 from tests.kubeflow.client.conftest import Say
-from tests.kubeflow.client.kfp_server import KfpServer
+from tests.kubeflow.client.kfp_server import CREATED, KfpServer
 
 
 def both(gen: Task, train: Task) -> dict[str, Task]:
@@ -38,6 +37,7 @@ def test_a_run_is_started_with_its_options(server: KfpServer, spec: Path, say: S
     assert started == {
         "run_id": "run_id-1",
         "state": "PENDING",
+        "created_at": CREATED,
         "display_name": "first",
         "experiment_id": "experiment_id-1",
         "pipeline_version_reference": {
@@ -215,9 +215,9 @@ def test_an_unreachable_server_is_polled_again(
     server: KfpServer, say: Say, monkeypatch: pytest.MonkeyPatch, failures: int, status: int
 ) -> None:
     class Failing(client_run.RunFollower):
-        def follow(self, *given: Any) -> str:
+        def follow(self) -> str:
             server.failures = failures
-            return super().follow(*given)
+            return super().follow()
 
     monkeypatch.setattr(run_commands, "RunFollower", Failing)
     server.script.append(listed(both(Task("CACHED"), Task("CACHED")), "SUCCEEDED"))
@@ -268,6 +268,7 @@ def test_a_schedule_from_its_beginning_to_its_end(server: KfpServer, say: Say) -
             "run_id": "nightly-1",
             "experiment_id": "experiment_id-1",
             "state": "RUNNING",
+            "created_at": CREATED,
             "recurring_run_id": "recurring_run_id-1",
         }
     )
@@ -300,11 +301,7 @@ def test_runs_are_listed_stopped_and_found_by_name_or_identifier(
     assert (status, "There is no experiment images" in said) == (2, True)
     for name in ("first", "second"):
         assert say("run", "--run-name", name)[0] == 0
-    server.runs[0] |= {
-        "state": "SUCCEEDED",
-        "created_at": "2026-11-22T03:56:28Z",
-        "finished_at": "2026-11-22T04:06:28Z",
-    }
+    server.runs[0] |= {"state": "SUCCEEDED", "finished_at": "2026-11-22T04:06:28Z"}
     status, said = say("runs")
     lines = [line.split() for line in said.splitlines()]
     assert [line[:3] for line in lines[1:]] == [

@@ -24,7 +24,7 @@ from google.auth.credentials import AnonymousCredentials
 import kfp_runner
 from components.contract.errors import UserError
 from pipeline_def.kubeflow.client.run import RunFollower, RunRequest, StartedRun
-from pipeline_def.kubeflow.client.vertex_client import Location, follow_run, start_run
+from pipeline_def.kubeflow.client.vertex_client import Location, start_run
 from tests.kubeflow.small_spec import SPEC
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,8 @@ class Vertex:
     def get(self, request: Any, context: Any) -> Any:
         self._refuse(context)
         answer = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
-        return google().pipeline_job.PipelineJob(name=request.name, **answer)
+        assert request.name.startswith("projects/123/locations/us-central1/pipelineJobs/images-")
+        return google().pipeline_job.PipelineJob(name="pipelineJobs/image-pipeline-1", **answer)
 
     def _refuse(self, context: Any) -> None:
         if self.refusal:
@@ -163,7 +164,7 @@ def test_the_job_that_is_asked_for(
     assert sent["deploymentSpec"] == SPEC["deploymentSpec"]
     name = f"projects/123/locations/us-central1/pipelineJobs/{request.pipeline_job_id}"
     page = "https://console.cloud.google.com/vertex-ai/locations/us-central1/pipelines/runs/"
-    assert started == StartedRun(name, f"{page}{request.pipeline_job_id}?project=123")
+    assert (started.run_id, started.url) == (name, f"{page}{request.pipeline_job_id}?project=123")
     assert capfd.readouterr() == ("", "")
 
 
@@ -224,14 +225,13 @@ def task(number: int, name: str, state: str, end: int | None = None, **more: Any
     return {"task_id": number, "task_name": name, "state": state} | times | more
 
 
-def follow(vertex: Vertex) -> tuple[str, list[str]]:
+def follow(spec: str) -> tuple[str, list[str]]:
     lines: list[str] = []
-    name = "projects/123/locations/us-central1/pipelineJobs/image-pipeline-1"
-    state = follow_run(PLACE, name, RunFollower(lines.append, interval=0.01))
+    state = RunFollower(start(spec), lines.append, interval=0.01).follow()
     return state, lines
 
 
-def test_follow_shows_each_change_of_a_task_once(vertex: Vertex) -> None:
+def test_follow_shows_each_change_of_a_task_once(vertex: Vertex, spec: str) -> None:
     gen = task(2, "gen", "SKIPPED", 100)
     vertex.answers.extend(
         [
@@ -247,7 +247,7 @@ def test_follow_shows_each_change_of_a_task_once(vertex: Vertex) -> None:
             ),
         ]
     )
-    state, lines = follow(vertex)
+    state, lines = follow(spec)
     assert state == "SUCCEEDED"
     assert lines[:-1] == [
         "gen: CACHED",
@@ -258,18 +258,19 @@ def test_follow_shows_each_change_of_a_task_once(vertex: Vertex) -> None:
     assert lines[-1].startswith("Run SUCCEEDED: https://console.cloud.google.com/")
 
 
-def test_follow_says_why_it_failed(vertex: Vertex) -> None:
+def test_follow_says_why_it_failed(vertex: Vertex, spec: str) -> None:
     failed = task(3, "trainer", "FAILED", 412, error={"message": "exit code\n137."})
     vertex.answers.append(job("FAILED", failed, error="the job failed"))
-    state, lines = follow(vertex)
+    state, lines = follow(spec)
     assert state == "FAILED"
     assert lines[-1].startswith("Run FAILED in the task trainer: exit code 137; see https://")
 
 
-def test_follow_without_rights(vertex: Vertex) -> None:
+def test_follow_without_rights(vertex: Vertex, spec: str) -> None:
+    started = start(spec)
     vertex.refusal = grpc.StatusCode.PERMISSION_DENIED, "no"
     with pytest.raises(UserError, match=r"could not read the run .403: no.: sign in"):
-        follow(vertex)
+        started.read()
 
 
 def test_our_own_pipeline_is_submitted(vertex: Vertex, tmp_path: Path) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -21,6 +19,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipeline_def.kubeflow.specification import Spec, Specification
+from tests.kubeflow.warm_python import warm_python
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -49,29 +48,28 @@ class Job:
         """Run every task in order; raise with its log if one fails."""
         spec = self.specification
         self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **self.environment}
-        python = WarmPython(self.env)
         graph = {name: task.get("dependentTasks", []) for name, task in spec.tasks.items()}
-        try:
+        with warm_python(**self.env) as folder:
             for name in TopologicalSorter(graph).static_order():
-                self._run_task(name, python)
-        finally:
-            python.close()
+                self._run_task(name, folder / "python")
 
-    def _run_task(self, name: str, python: WarmPython) -> None:
+    def _run_task(self, name: str, python: Path) -> None:
         given = {"inputs": self._inputs(name), "outputs": self._outputs(name)}
         # To a protobuf every number is a double.
         message = json_format.ParseDict(given, pipeline_spec_pb2.ExecutorInput())
         text = json_format.MessageToJson(message, indent=None)
         container, log = self.specification.executor(name)["container"], self.work / f"{name}.log"
-        command = [sys.executable, *container["command"][1:], *container["args"]]
-        plan = {
-            "command": [argument.replace("{{$}}", text) for argument in command],
-            "env": self.env,
-            "folder": str(_REPOSITORY),
-            "log": str(log),
-        }
-        if python.run(plan, 600):
-            raise AssertionError(f"{name}: {log.read_text()[-4000:]}")
+        command = [str(python), *container["command"][1:], *container["args"]]
+        with log.open("wb") as stream:
+            status = subprocess.run(
+                [argument.replace("{{$}}", text) for argument in command],
+                cwd=_REPOSITORY,
+                env=self.env,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=600,
+            ).returncode
+        assert status == 0, f"{name}: {log.read_text()[-4000:]}"
         written = json.loads(self.file(given["outputs"]["outputFile"]).read_text())
         json_format.ParseDict(written, pipeline_spec_pb2.ExecutorOutput())
         outputs = {
@@ -118,40 +116,3 @@ class Job:
             # Nothing is local.
             "outputFile": f"{root}/executor_output.json",
         }
-
-
-class WarmPython:
-    """A process that has imported TFX and runs steps as forks of itself: 7 s less for each."""
-
-    def __init__(self, env: Mapping[str, str]) -> None:
-        script = Path(__file__).with_name("warm_process.py")
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", str(script)],
-            env={"TF_CPP_MIN_LOG_LEVEL": "1", **env},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def run(self, plan: Mapping[str, Any], timeout: float) -> int:
-        """Run a plan and return its exit status.
-
-        Raises:
-            TimeoutExpired: it took more than `timeout` seconds.
-        """
-        process = self._process
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(f"{json.dumps(plan)}\n")
-        process.stdin.flush()
-        # Time for the imports, before the first step.
-        if not select.select([process.stdout], [], [], timeout + 60)[0]:
-            self.close()
-            raise subprocess.TimeoutExpired(plan["command"], timeout)
-        return int(process.stdout.readline())
-
-    def close(self) -> None:
-        """End the process, and with it a step that may still run."""
-        self._process.kill()
-        self._process.communicate()

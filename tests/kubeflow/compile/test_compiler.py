@@ -9,39 +9,26 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kfp_runner
-from components.contract.configuration import from_json
 from components.contract.errors import UserError
 from components.predict.config import PredictConfig
-from components.transform.config import TransformConfig
 from pipeline_def import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig, Toleration
+from pipeline_def.config.kubeflow import StepConfig, Toleration
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.recipes import resolve
 from pipeline_def.kubeflow.compile import compiler, platform
 from pipeline_def.kubeflow.compile.stages import drop_implied
 from pipeline_def.kubeflow.specification import Spec, Specification, Target
-from pipeline_def.kubeflow.step_interface import StepInterface
 from pipeline_def.steps import STEPS
-from tests.kubeflow.conftest import MINIMAL, compile_file
+from tests.kubeflow.conftest import MINIMAL, compile_file, config, container, interface
 from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[3]
 LOOKUPS = ["BaselineFinder-lookup", "ExampleValidator-lookup", "ImageExampleGen-lookup"]
-
-
-def config(**kubeflow: Any) -> Config:
-    return Config(
-        data="gs://bucket/images",
-        transform=TransformConfig(size=32),
-        model=ModelConfig(name="cnn"),
-        kubeflow=KubeflowConfig(**kubeflow),
-    )
 
 
 # With every step and lookup that exists.
@@ -67,17 +54,6 @@ def steps(spec: Spec) -> dict[str, Spec]:
 
 def task(spec: Spec, name: str) -> Spec:
     return steps(spec)[name]
-
-
-def container(spec: Spec, name: str) -> Spec:
-    found: Spec = spec["deploymentSpec"]["executors"][f"{name}_executor"]["container"]
-    return found
-
-
-def interface(spec: Spec, name: str) -> StepInterface:
-    """The interface in the command of a step."""
-    arguments = container(spec, name)["args"]
-    return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
 
 
 @pytest.mark.parametrize("target", ["oss", "vertex"])

@@ -22,6 +22,7 @@ from tests.kubeflow.kfp_backend.argo import Node, Workflow
 from tests.kubeflow.kfp_backend.kubelet import Kubelet
 from tests.kubeflow.kfp_backend.kubernetes_api import KubernetesApi, Objects
 from tests.kubeflow.kfp_backend.services import MetadataService, TaskService, serve
+from tests.kubeflow.warm_python import warm_python
 
 __all__ = ["Installation", "Run", "install"]
 
@@ -120,14 +121,14 @@ def install(
                 "METADATA_GRPC_SERVICE_PORT": str(metadata),
             },
         }
-        with KubernetesApi(folder, maps, secrets) as kubernetes:
+        with KubernetesApi(folder, maps, secrets) as kubernetes, warm_python() as python:
             services = {
                 **_service("KUBERNETES", kubernetes.port),
                 **_service("METADATA_GRPC_SERVICE", metadata),
                 **_service("ML_PIPELINE", tasks, suffix="_GRPC"),
             }
             kubelet = Kubelet(
-                commands[0].parent, kubernetes.account, services, maps, secrets, volumes
+                commands[0].parent, kubernetes.account, services, maps, secrets, python, volumes
             )
             address = metadata_store_pb2.MetadataStoreClientConfig(host="127.0.0.1", port=metadata)
             yield Installation(kubelet, kubernetes, MetadataStore(address))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from tests.kubeflow.kfp_backend.pod import Pod
 
 # /var/run is a link to /run.
 _ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
-_COMMANDS = "/kfp-commands"
+_COMMANDS, _PYTHON = "/kfp-commands", "/kfp-python"
 _TIMEOUT = 600.0
 
 Manifest = Mapping[str, Any]
@@ -36,6 +35,8 @@ class Kubelet:
     """Variables by which pods find services."""
     config_maps: Objects
     secrets: Objects
+    python: Path
+    """Folder with the `python` of steps."""
     volumes: Mapping[str, Path]
     """Persistent volume claim → folder."""
     logs: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,6 @@ class Kubelet:
             command = [*container["command"], *container.get("args", [])]
             command = [_expand(filled(part, scope), variables) for part in command]
             environment = _environment(self.services | variables)
-            environment["PATH"] += f":{_COMMANDS}"
             log = folder / f"{container['name']}.log"
             status = around.run(command, environment, log, _TIMEOUT)
             self.logs[path] += log.read_text(errors="replace")
@@ -70,7 +70,11 @@ class Kubelet:
         return "Succeeded"
 
     def _isolated(self, container: Manifest, pod: Manifest, folder: Path) -> Pod:
-        mounts: dict[str, Path | None] = {_ACCOUNT: self.account, _COMMANDS: self.commands}
+        mounts: dict[str, Path | None] = {
+            _ACCOUNT: self.account,
+            _COMMANDS: self.commands,
+            _PYTHON: self.python,
+        }
         claims = {one["name"]: one.get("persistentVolumeClaim") for one in pod.get("volumes", [])}
         for mount in container.get("volumeMounts", []):
             claim = claims[mount["name"]]
@@ -116,10 +120,9 @@ def _read(folder: Path, source: Manifest) -> str:
 
 
 def _environment(variables: Values) -> Values:
-    """Return the environment of a step, whose python is this one."""
-    folder = Path(sys.executable).parent
+    usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {
-        "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{_PYTHON}:{usual}:{_COMMANDS}",
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         **variables,

@@ -11,7 +11,8 @@ import pytest
 
 from pipeline_def.kubeflow.specification import Spec
 from pipeline_def.kubeflow.step_interface import StepInterface
-from tests.kubeflow.compile.test_compiler import LOOKUPS, interface
+from tests.kubeflow.compile.test_compiler import LOOKUPS
+from tests.kubeflow.conftest import interface
 from tests.nodes import NODES
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +21,8 @@ ROOT = Path(__file__).parents[3]
 _EXECUTOR = """
 from pipeline_def import startup
 startup.import_libraries()
-entrypoint.register_stores()
+from components.storage.tfx_filesystem import register_object_stores
+register_object_stores()
 import tfx
 entrypoint._import({path!r})
 startup.stub_evaluator_module()

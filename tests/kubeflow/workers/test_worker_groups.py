@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from components.contract.configuration import from_json
 from components.contract.errors import ConfigurationError
-from components.transform.config import TransformConfig
-from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
-from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.platform import check_workers
 from pipeline_def.kubeflow.specification import Spec, Target
-from pipeline_def.kubeflow.step_interface import StepInterface, WorkerGroup
+from pipeline_def.kubeflow.step_interface import WorkerGroup
+from tests.kubeflow.conftest import config, container, interface
 
 ROOT = "gs://bucket/root"
 STEPS = {
@@ -34,40 +31,21 @@ STEPS = {
 }
 
 
-def config(**kubeflow: Any) -> Config:
-    return Config(
-        data="gs://bucket/images",
-        transform=TransformConfig(size=32),
-        model=ModelConfig(name="cnn"),
-        kubeflow=KubeflowConfig(**{"workers": 4, **kubeflow}),
-    )
-
-
-def container(spec: Spec, step: str = "Trainer") -> Spec:
-    found: Spec = spec["deploymentSpec"]["executors"][f"{step}_executor"]["container"]
-    return found
-
-
-def interface(spec: Spec, step: str = "Trainer") -> StepInterface:
-    arguments = container(spec, step)["args"]
-    return from_json(StepInterface, arguments[arguments.index("--interface") + 1])
-
-
 def test_the_step_starts_workers_from_a_small_machine() -> None:
-    choices = config(pipeline_root=ROOT, steps=STEPS)
+    choices = config(workers=4, pipeline_root=ROOT, steps=STEPS)
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
-    assert interface(spec).workers == WorkerGroup(
+    assert interface(spec, "Trainer").workers == WorkerGroup(
         4,
         "i:gpu",
         choices.kubeflow.step("Trainer"),
     )
-    assert container(spec)["resources"] == {
+    assert container(spec, "Trainer")["resources"] == {
         "cpuLimit": 1,
         "cpuRequest": 1,
         "memoryLimit": 4,
         "memoryRequest": 4,
     }
-    assert container(spec)["image"] == "i:gpu"
+    assert container(spec, "Trainer")["image"] == "i:gpu"
     trainer = spec["components"]["stage-train"]["dag"]["tasks"]["Trainer"]
     assert trainer["retryPolicy"]["maxRetryCount"] == 3
     settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
@@ -79,8 +57,11 @@ def test_the_step_starts_workers_from_a_small_machine() -> None:
 
 
 def test_one_worker_is_the_step_itself(compiled: list[Spec]) -> None:
-    assert interface(compiled[0]).workers is None
-    assert interface(compiled[0]).executor == "tfx.components.trainer.executor.GenericExecutor"
+    assert interface(compiled[0], "Trainer").workers is None
+    assert (
+        interface(compiled[0], "Trainer").executor
+        == "tfx.components.trainer.executor.GenericExecutor"
+    )
 
 
 SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
@@ -98,7 +79,7 @@ SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
     ],
 )
 def test_where_workers_can_share(kubeflow: dict[str, Any]) -> None:
-    check_workers(config(**kubeflow), "oss")
+    check_workers(config(workers=4, **kubeflow), "oss")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +95,7 @@ def test_where_workers_can_share(kubeflow: dict[str, Any]) -> None:
 )
 def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        check_workers(config(**kubeflow), "oss")
+        check_workers(config(workers=4, **kubeflow), "oss")
     check_workers(config(workers=1, **kubeflow), "oss")
 
 
@@ -127,7 +108,7 @@ def test_where_workers_cannot_share(kubeflow: dict[str, Any], message: str) -> N
 )
 def test_requirements_of_workers(accelerator: Any, target: Target, message: str) -> None:
     choices = dataclasses.replace(
-        config(pipeline_root=ROOT), training=TrainingConfig(accelerator=accelerator)
+        config(workers=4, pipeline_root=ROOT), training=TrainingConfig(accelerator=accelerator)
     )
     with pytest.raises(ConfigurationError, match=message):
         check_workers(choices, target)
