@@ -188,13 +188,9 @@ SETTINGS = {
 def test_resources_of_each_step() -> None:
     made, kubernetes = compiler.compile_documents(config(steps=SETTINGS), target="oss", image="i")
     trainer = container(made, "Trainer")
-    assert trainer["resources"] == {
-        "cpuLimit": 8,
-        "cpuRequest": 8,
-        "memoryLimit": 4,
-        "memoryRequest": 4,
-        "accelerator": {"type": "nvidia.com/gpu", "count": "2"},
-    }
+    memory = {"memoryLimit": 4, "memoryRequest": 4}
+    gpus = {"accelerator": {"type": "nvidia.com/gpu", "count": "2"}}
+    assert trainer["resources"] == {"cpuLimit": 8, "cpuRequest": 8, **memory, **gpus}
     assert trainer["env"] == [{"name": "A", "value": "1"}]
     assert "accelerator" not in container(made, "Evaluator")["resources"]
     assert (trainer["image"], container(made, "Pusher")["image"]) == ("i:gpu", "i")
@@ -202,12 +198,7 @@ def test_resources_of_each_step() -> None:
     assert "retryPolicy" not in task(made, "Pusher")
     # A lookup reaches what its step does, but needs no large machine for it.
     lookup = container(made, "BaselineFinder-lookup")
-    assert lookup["resources"] == {
-        "cpuLimit": 1,
-        "cpuRequest": 1,
-        "memoryLimit": 4,
-        "memoryRequest": 4,
-    }
+    assert lookup["resources"] == {"cpuLimit": 1, "cpuRequest": 1, **memory}
     settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert settings["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "gpu"}},
@@ -247,34 +238,19 @@ def with_secrets(spec: Spec, choices: Config) -> set[str]:
     return {label.removesuffix("_executor") for label in executors}
 
 
-@pytest.mark.parametrize(
-    ("options", "steps"),
-    [
-        (
-            {},
-            {
-                *("AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen"),
-                *("Pusher", *LOOKUPS),
-            },
-        ),
-        ({"storage": "gs://bucket/models"}, set()),
-        ({"pipeline_root": "gs://bucket/root"}, set()),
-        ({"store_secret": ""}, set()),
-    ],
-)
-def test_only_steps_that_open_the_store_get_its_secret(
-    spec: Spec, options: dict[str, str], steps: set[str]
-) -> None:
-    assert with_secrets(spec, config(**options)) == steps
-
-
-def test_the_report_gets_the_secret_for_rejected_images(spec: Spec) -> None:
-    choices = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
-    assert with_secrets(spec, choices) == {
-        "ImageExampleGen",
-        "ImageExampleGen-lookup",
-        "ImageReport",
-    }
+def test_only_steps_that_open_the_store_get_its_secret(spec: Spec) -> None:
+    opening = {"AnomalyGate", "BaselineFinder", "ExampleValidator", "ImageExampleGen", "Pusher"}
+    assert with_secrets(spec, config()) == {*opening, *LOOKUPS}
+    for name, value in (
+        ("storage", "gs://b/m"),
+        ("pipeline_root", "gs://b/r"),
+        ("store_secret", ""),
+    ):
+        assert with_secrets(spec, config(**{name: value})) == set(), name
+    images = dataclasses.replace(config(storage="gs://b/models"), data="minio://bucket/images")
+    # The report shows rejected images.
+    reading = {"ImageExampleGen", "ImageExampleGen-lookup", "ImageReport"}
+    assert with_secrets(spec, images) == reading
 
 
 def test_beam_on_other_machines_uses_remote_uris() -> None:

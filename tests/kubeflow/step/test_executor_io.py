@@ -238,19 +238,9 @@ def test_values_that_do_not_fit_are_errors(parameters: dict[str, Any], said: str
         properties(**parameters)
 
 
-def test_missing_input_artifact() -> None:
-    nothing = given()
-    nothing["inputs"]["artifacts"]["examples"]["artifacts"] = []
-    with pytest.raises(UserError, match="no artifact 'examples'"):
-        prepare_input(nothing, TRAINER)
-
-
 def test_local_paths_and_remote_uris() -> None:
     for uri, path in (("gs://b/x", "/gcs/b/x"), ("minio://b/x", "/minio/b/x"), ("s3://b", "/s3/b")):
         assert (local_path(uri), remote_uri(path)) == (path, uri)
-
-
-def test_unsupported_store() -> None:
     with pytest.raises(UserError, match="oci://image is not on gs://, s3:// or minio://"):
         local_path("oci://image")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from components.contract.errors import ConfigurationError
-from pipeline_def.config.kubeflow import KubeflowConfig, StepConfig
+from pipeline_def.config.kubeflow import StepConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.kubeflow.compile import compiler
 from pipeline_def.kubeflow.compile.platform import check_workers
-from pipeline_def.kubeflow.specification import Spec, Target
+from pipeline_def.kubeflow.specification import Target
 from pipeline_def.kubeflow.step_interface import WorkerGroup
 from tests.kubeflow.conftest import config, container, interface
 
@@ -34,34 +34,21 @@ STEPS = {
 def test_the_step_starts_workers_from_a_small_machine() -> None:
     choices = config(workers=4, pipeline_root=ROOT, steps=STEPS)
     spec, kubernetes = compiler.compile_documents(choices, target="oss", image="i")
-    assert interface(spec, "Trainer").workers == WorkerGroup(
-        4,
-        "i:gpu",
-        choices.kubeflow.step("Trainer"),
-    )
-    assert container(spec, "Trainer")["resources"] == {
-        "cpuLimit": 1,
-        "cpuRequest": 1,
-        "memoryLimit": 4,
-        "memoryRequest": 4,
-    }
+    settings = choices.kubeflow.step("Trainer")
+    assert interface(spec, "Trainer").workers == WorkerGroup(4, "i:gpu", settings)
+    resources = {"cpuLimit": 1, "cpuRequest": 1, "memoryLimit": 4, "memoryRequest": 4}
+    assert container(spec, "Trainer")["resources"] == resources
     assert container(spec, "Trainer")["image"] == "i:gpu"
     trainer = spec["components"]["stage-train"]["dag"]["tasks"]["Trainer"]
     assert trainer["retryPolicy"]["maxRetryCount"] == 3
-    settings = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert settings["Trainer_executor"] == {
+    executors = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors["Trainer_executor"] == {
         "nodeSelector": {"labels": {"pool": "cpu"}},
         "pvcMount": [{"constant": "claim", "mountPath": "/mnt/shared"}],
     }
     assert interface(spec, "Transform").workers is None
-
-
-def test_one_worker_is_the_step_itself(compiled: list[Spec]) -> None:
-    assert interface(compiled[0], "Trainer").workers is None
-    assert (
-        interface(compiled[0], "Trainer").executor
-        == "tfx.components.trainer.executor.GenericExecutor"
-    )
+    [alone] = compiler.compile_documents(config(pipeline_root=ROOT), target="oss", image="i")
+    assert interface(alone, "Trainer").workers is None
 
 
 SHARED = {"all": StepConfig(volumes={"claim": "/mnt/shared"})}
@@ -112,10 +99,3 @@ def test_requirements_of_workers(accelerator: Any, target: Target, message: str)
     )
     with pytest.raises(ConfigurationError, match=message):
         check_workers(choices, target)
-
-
-def test_zero_workers_are_rejected() -> None:
-    with pytest.raises(
-        ConfigurationError, match="workers is 0: it must be a whole number of at least 1"
-    ):
-        KubeflowConfig(workers=0)
