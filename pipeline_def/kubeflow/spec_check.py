@@ -62,16 +62,11 @@ def check_name(name: str) -> None:
 
 def find_problems(documents: list[Any], target: Target) -> list[str]:
     """Return a sentence for everything that `target` would refuse."""
-    first, *others = documents or [None]
-    if (
-        not isinstance(first, dict)
-        or len(others) > 1
-        or any(not isinstance(o, dict) or {*o} != {"platforms"} for o in others)
-    ):
+    if len(documents) not in (1, 2) or not all(isinstance(one, dict) for one in documents):
         return [
             "The file must contain a specification, and may have a document `platforms` after it."
         ]
-    if others and target == "vertex":
+    if len(documents) == 2 and target == "vertex":
         return [
             "Vertex AI reads no platform document: remove node_selector, tolerations, secrets, "
             "volumes and shared_memory from kubeflow.steps."

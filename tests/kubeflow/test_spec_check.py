@@ -89,7 +89,7 @@ DOCUMENTS: list[tuple[list[Any], Target, str]] = [
     ([], "oss", "must contain a specification"),
     ([["a"]], "oss", "must contain a specification"),
     ([SPEC, 5], "oss", "may have a document `platforms`"),
-    ([SPEC, {"platform": {}}], "oss", "may have a document `platforms`"),
+    ([SPEC, {"platform": {}}], "oss", "platform document is invalid"),
     ([SPEC, PLATFORM, PLATFORM], "oss", "may have a document `platforms`"),
     ([SPEC, PLATFORM], "vertex", "Vertex AI reads no platform document"),
     (
