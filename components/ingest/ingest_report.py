@@ -45,6 +45,11 @@ class PlanReport:
         """Number of examples in all splits."""
         return sum(sum(labels.values()) for labels in self.labels.values())
 
+    def shards(self, examples_uri: str) -> dict[str, str]:
+        """Return split → path of the shard of the plan."""
+        index, count = self.plan.index, self.plan.count
+        return {split: shard_path(examples_uri, split, index, count) for split in self.labels}
+
 
 @dataclass(frozen=True)
 class Duplicate:
@@ -64,7 +69,6 @@ def _report_path(examples_uri: str, plan: ShardPlan) -> str:
 
 def write_report(examples_uri: str, report: PlanReport) -> None:
     """Write a report to a file, which reaches the executor with any Beam runner."""
-    make_folders(os.path.join(examples_uri, UNFINISHED))
     fields = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
     with open_file(_report_path(examples_uri, report.plan), "w") as file:
         file.write(json.dumps(fields))
@@ -141,8 +145,20 @@ def _write_lines(folder: str, name: str, lines: Iterable[Mapping[str, Any]]) -> 
         file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def check_reports(reports: Sequence[PlanReport], listing: Listing, config: IngestConfig) -> None:
+def check_reports(
+    reports: Sequence[PlanReport],
+    duplicates: Sequence[Duplicate],
+    listing: Listing,
+    config: IngestConfig,
+) -> None:
     """Raise unless every file is accounted for, few are rejected, and the splits are usable."""
+    found = conflicts(duplicates)
+    if found and config.conflicts == "fail":
+        named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
+        raise DataError(
+            f"{len(found)} images have more than one label, such as {named}: remove the wrong "
+            f"ones, or set ingest.conflicts to keep or drop."
+        )
     rejects = [reject for report in reports for reject in report.rejects]
     files, examples = len(listing.files), sum(report.examples for report in reports)
     if files != examples + len(rejects):
@@ -158,10 +174,7 @@ def check_usable(
 ) -> None:
     """Raise `DataError` if too many files are not usable images.
 
-    Args:
-        unusable: path and category of each unusable file.
-        listing: listing of all files.
-        config: limit of the rejects.
+    `unusable` has the path and category of each.
     """
     files = len(listing.files)
     if len(unusable) > config.max_reject_fraction * files:
@@ -170,17 +183,6 @@ def check_usable(
             f"{len(unusable) if len(unusable) < files else 'All'} of {files} files in "
             f"{listing.root} are not usable images, such as {named}: repair or remove them, or "
             f"raise ingest.max_reject_fraction above {config.max_reject_fraction:g}."
-        )
-
-
-def check_conflicts(duplicates: Sequence[Duplicate], config: IngestConfig) -> None:
-    """Raise `DataError` if an image has several labels and the configuration forbids it."""
-    found = conflicts(duplicates)
-    if found and config.conflicts == "fail":
-        named = "; ".join(" = ".join(duplicate.paths[:_NAMED]) for duplicate in found[:_NAMED])
-        raise DataError(
-            f"{len(found)} images have more than one label, such as {named}: remove the wrong "
-            f"ones, or set ingest.conflicts to keep or drop."
         )
 
 
@@ -193,19 +195,11 @@ def labels_per_split(reports: Iterable[PlanReport]) -> dict[str, collections.Cou
     return found
 
 
-def shards_of(report: PlanReport, examples_uri: str = "") -> dict[str, str]:
-    """Return the shards of a plan: split → path."""
-    plan = report.plan
-    return {
-        split: shard_path(examples_uri, split, plan.index, plan.count) for split in report.labels
-    }
-
-
 def records_per_shard(reports: Iterable[PlanReport]) -> dict[str, dict[str, int]]:
     """Count the records: split → shard file name → records."""
     splits: dict[str, dict[str, int]] = {}
     for report in reports:
-        for split, path in shards_of(report).items():
+        for split, path in report.shards("").items():
             records = sum(report.labels[split].values())
             splits.setdefault(split, {})[os.path.basename(path)] = records
     return splits

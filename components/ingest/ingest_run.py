@@ -1,33 +1,67 @@
-"""Ingest a listing: plan the shards, have them written, and account for every file."""
+"""Ingest a listing: plan the shards, write them, and account for every file."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import hashlib
 import logging
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 
+from components.contract import example
 from components.contract.printable import make_printable
+from components.contract.progress import add_progress
+from components.images.check import check_image
+from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
     Duplicate,
     PlanReport,
-    check_conflicts,
     check_reports,
     conflicts,
     find_duplicates,
     labels_per_split,
     read_report,
     records_per_shard,
-    shards_of,
     write_rejects,
+    write_report,
 )
 from components.ingest.labels import find_look_alikes
-from components.ingest.listing import Listing
-from components.ingest.plan_work import IngestJob
-from components.ingest.shard_plan import plan_shards, write_plans
-from components.ingest.stratification import stratify
-from components.records.shard_files import remove_shards, write_index
+from components.ingest.listing import ImageFile, Listing
+from components.ingest.shard_plan import plan_shards, read_plan, write_plans
+from components.ingest.stratification import SplitRule, stratify
+from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
+from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.artifact_files import remove
+from components.storage.fetch import Content, read_files
+
+
+@dataclass(frozen=True)
+class IngestJob:
+    """What all plans of a run share."""
+
+    folder: str
+    """Path or URL of the images."""
+    examples_uri: str
+    """Path or URL of the shards."""
+    config: IngestConfig
+    rule: SplitRule
+    """Decides the split of each image."""
+    total: int
+    """Number of files of all plans."""
+    dropped: frozenset[str] = frozenset()
+    """SHA-256 digests of images to reject because they have several labels."""
+    attempt: int = 1
+    """Number of the pass over the files, from 1."""
+
+    def count(self, files: int) -> None:
+        """Report further finished files of this process."""
+        # A second pass counts from 0.
+        task = f"{self.examples_uri} {self.attempt}"
+        add_progress(task, files, total=self.total, unit="images")
+
 
 WritePlans = Callable[[Sequence[int], IngestJob], None]
 """Calls `write_plan` for the number of each plan, in any order, and waits until all are written."""
@@ -38,12 +72,7 @@ def ingest_listing(
 ) -> list[str]:
     """Write the shards of `listing` and their index, and account for every file.
 
-    Args:
-        listing: files to ingest.
-        config: options of ingest.
-        examples: path or URL of the folder for the shards.
-        rejects: path or URL of the folder for the lists of rejects, skipped files and duplicates.
-        write: writes the plans.
+    `examples` and `rejects` are the paths or URLs of the folders to write to.
 
     Returns:
         The sorted names of the splits that have examples.
@@ -59,8 +88,7 @@ def ingest_listing(
     reports = [read_report(examples, plan) for plan in plans]
     reports, duplicates = _resolve_conflicts(reports, job, write)
     write_rejects(rejects, reports, listing, duplicates)
-    check_conflicts(duplicates, config)
-    check_reports(reports, listing, config)
+    check_reports(reports, duplicates, listing, config)
     splits = records_per_shard(reports)
     write_index(examples, splits, labels=labels_per_split(reports))
     return sorted(splits)
@@ -74,16 +102,16 @@ def _resolve_conflicts(
     ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
     if ambiguous and job.config.conflicts == "drop":
         job = dataclasses.replace(job, dropped=ambiguous)
-        return rewrite_affected_shards(reports, job, ambiguous, write), duplicates
+        return _rewrite_affected_shards(reports, job, ambiguous, write), duplicates
     # The classes of an image with several labels may have different bounds.
     rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | ambiguous)
     if (together := find_duplicates(reports, rule)) != duplicates:
         job = dataclasses.replace(job, rule=rule)
-        reports = rewrite_affected_shards(reports, job, ambiguous, write)
+        reports = _rewrite_affected_shards(reports, job, ambiguous, write)
     return reports, together
 
 
-def rewrite_affected_shards(
+def _rewrite_affected_shards(
     reports: list[PlanReport], job: IngestJob, digests: Set[str], write: WritePlans
 ) -> list[PlanReport]:
     """Rewrite the plans that contain images with these digests, and return all reports.
@@ -92,8 +120,66 @@ def rewrite_affected_shards(
     """
     affected = [n for n, report in enumerate(reports) if not digests.isdisjoint(report.digests)]
     for number in affected:
-        for path in shards_of(reports[number], job.examples_uri).values():
+        for path in reports[number].shards(job.examples_uri).values():
             remove(path)
     total = sum(len(reports[number].plan.files) for number in affected)
     write(affected, dataclasses.replace(job, total=total, attempt=2))
     return [read_report(job.examples_uri, report.plan) for report in reports]
+
+
+def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None = None) -> None:
+    """Read and check the files of a plan; write one shard per split, and a report.
+
+    `count`, by default `job.count`, is called with the number of further finished files.
+    """
+    plan = read_plan(job.examples_uri, number)
+    count = count or job.count
+    labels: dict[str, collections.Counter[str]] = {}
+    rejects: list[dict[str, str]] = []
+    digests: list[str] = []
+    with contextlib.ExitStack() as stack:
+        writers: dict[str, RecordWriter] = {}
+        for file, content in read_files(job.folder, plan.files, job.config):
+            try:
+                image, sha256 = _check(content, job)
+            except Rejected as rejected:
+                reject = {"path": file.path, "category": rejected.category.value}
+                rejects.append({**reject, "reason": str(rejected)})
+                digests.append("")
+            else:
+                split = job.rule.split_of(file, sha256)
+                if split not in writers:
+                    path = shard_path(job.examples_uri, split, plan.index, plan.count)
+                    writers[split] = stack.enter_context(open_shard(path))
+                    labels[split] = collections.Counter()
+                writers[split].write(serialize(_features(file, image, sha256)))
+                labels[split][file.label] += 1
+                digests.append(sha256)
+            count(1)
+    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests))
+
+
+def _check(content: Content, job: IngestJob) -> tuple[CheckedImage, str]:
+    """Return the image of a file and the digest of its content, or raise `Rejected`."""
+    content = usable(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 in job.dropped:
+        raise Rejected(Category.LABEL_CONFLICT, "the same image also has another label")
+    return check_image(content, job.config), sha256
+
+
+def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Value]:
+    features: dict[str, Value] = {
+        example.ENCODED: image.encoded,
+        example.FORMAT: image.format,
+        example.HEIGHT: image.height,
+        example.WIDTH: image.width,
+        example.CHANNELS: image.channels,
+        example.FILENAME: file.path,
+        example.FILE_SIZE: file.size,
+        example.SHA256: sha256,
+        example.LABEL: file.label,
+    }
+    if image.luminance is not None:
+        features[example.LUMINANCE] = image.luminance
+    return features

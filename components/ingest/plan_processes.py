@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from components.contract.errors import ResourceError
 from components.images.tensorflow_decoder import Decoder, run_here, run_with
-from components.ingest.plan_work import IngestJob, write_plan
+from components.ingest.ingest_run import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
 
 Answer = Callable[[Decoder, bytes], Any]

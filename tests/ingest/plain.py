@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import ingest_listing
+from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
 from components.ingest.labels import check_labels
 from components.ingest.listing import list_source
-from components.ingest.plan_work import IngestJob, write_plan
 from components.records.shard_files import count_examples, read_index
 
 HEADER = IngestConfig(check="header")
