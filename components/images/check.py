@@ -1,4 +1,4 @@
-"""Checks whether a file is a usable image: decodes it once, or says why not."""
+"""Check files of ingest and of untrusted clients, and convert what the model would not see."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from PIL import Image, UnidentifiedImageError
 
 from components.images import jpeg_check, tensorflow_decoder
 from components.images.check_result import Category, CheckedImage, Rejected, check_size
+from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
-from components.images.orientation import agreed_orientation, find_orientation
 from components.images.transcode import (
     Pixels,
     as_seen,
+    find_orientation,
     mean_luminance,
     shrink,
     store,
@@ -39,6 +40,11 @@ _GRAY_MODES = frozenset({"1", "L", "I;16"})
 # Pillow's own limit, pixels.
 _PILLOW_LIMIT = 89_478_485
 
+# Signatures of the formats that cameras, phones and browsers write. Pillow has decoders for dozens
+# more, few of which have been reviewed.
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+_BOX = b"ftyp"
+
 # Pillow would start Ghostscript on EPS, and has no decoder of its own for the others. The range
 # from black to white of 32-bit pixels is unknown.
 _UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
@@ -55,7 +61,7 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
     Raises:
         Rejected: not an image, broken, too large or too small.
     """
-    if data.startswith(jpeg_check.START) and (checked := jpeg_check.check_jpeg(data, config)):
+    if data.startswith(START) and (checked := jpeg_check.check_jpeg(data, config)):
         return checked
     image = open_image(data, config)
     with rejecting(image):
@@ -63,7 +69,7 @@ def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
 
 
 def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
-    orientation = agreed_orientation(data, image)
+    orientation = _agreed_orientation(data, image)
     if orientation and _is_kept(image):
         return _check_kept(data, image, orientation, config)
     compared = image.format in _COMPARED_FORMATS and not config.is_shrunk(*image.size)
@@ -77,26 +83,34 @@ def _check_opened(data: bytes, image: Image.Image, config: ImageOptions) -> Chec
 
 def _store(data: bytes, image: Image.Image, config: ImageOptions) -> CheckedImage:
     """Transcode an image, and check the result with the decoder that will read it."""
-    # Pillow turns a TIFF as it loads it, and forgets its orientation.
-    image.load()
-    seen = as_seen(image, orientation=find_orientation(data, image))
-    stored = store(seen, image, config)
+    stored = store(_see(data, image), image, config)
     decoded = _decode_with_tensorflow(stored.encoded, None)
     if decoded.shape != (stored.height, stored.width, 3):
         raise Rejected(Category.UNREADABLE, f"transcoded to {decoded.shape[1::-1]} pixels")
     return stored
 
 
-def shows_as_it_is(data: bytes, image: Image.Image) -> bool:
-    """Return whether the served graph shows a JPEG or PNG as a person sees it."""
-    return _is_kept(image) and agreed_orientation(data, image) is not None
+def _agreed_orientation(data: bytes, image: Image.Image) -> int | None:
+    """Return the orientation that both Pillow and TensorFlow's graph read; None if they differ.
+
+    They may disagree on damaged, misplaced or duplicate metadata.
+    """
+    found = find_orientation(data, image)
+    read = state_orientation(data) or tensorflow_decoder.read_orientation(data)
+    return found if found == read else None
+
+
+def _see(data: bytes, image: Image.Image) -> Pixels:
+    """Return [height, width, 3] RGB, upright."""
+    # Pillow turns a TIFF as it loads it, and forgets its orientation.
+    image.load()
+    return as_seen(image, orientation=find_orientation(data, image))
 
 
 def _is_kept(image: Image.Image) -> bool:
     # TensorFlow does not know the background behind transparency.
-    return "transparency" not in image.info and image.mode in _KEPT_MODES.get(
-        image.format or "", ()
-    )
+    modes = _KEPT_MODES.get(str(image.format), frozenset())
+    return image.mode in modes and "transparency" not in image.info
 
 
 def _check_kept(
@@ -151,22 +165,6 @@ def _decode_with_tensorflow(data: bytes, image: Image.Image | None) -> Pixels:
         raise Rejected(Category.UNREADABLE, f"{name}: {error}") from error
 
 
-def estimate_stored(data: bytes, config: ImageOptions) -> int:
-    """Decode `data` without TensorFlow, which takes seconds to load.
-
-    Return an estimate of the bytes that ingest would write.
-
-    Raises:
-        Rejected: like `check_image`.
-    """
-    image = open_image(data, config)
-    with rejecting(image):
-        if image.format == "JPEG" and (checked := jpeg_check.check_jpeg(data, config)):
-            return len(checked.encoded)
-        image.load()
-    return len(data)
-
-
 @contextlib.contextmanager
 def rejecting(image: Image.Image) -> Iterator[None]:
     """Turn errors of decoders into rejections."""
@@ -202,3 +200,40 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     check_size(*image.size, config)
     return image
+
+
+def count_pixels(data: bytes, options: ImageOptions) -> int:
+    """Return width times height as the header of a file, possibly hostile, states them.
+
+    Raises:
+        Rejected: the file is not an image, is too large, or is not supported.
+    """
+    image = _open_hostile(data, options)
+    return image.width * image.height
+
+
+def convert(data: bytes, options: ImageOptions) -> bytes:
+    """Return a file that the served graph shows as a person sees it, perhaps `data`.
+
+    Others (transparency, CMYK, WebP, …) become BMP, which is lossless and fast to write: 3 bytes
+    per pixel.
+
+    Raises:
+        Rejected: as by `count_pixels`, or the file is broken.
+    """
+    image = _open_hostile(data, options)
+    with rejecting(image):
+        if _is_kept(image) and _agreed_orientation(data, image):
+            return data
+        buffer = io.BytesIO()
+        Image.fromarray(_see(data, image)).save(buffer, "BMP")
+        return buffer.getvalue()
+
+
+def _open_hostile(data: bytes, options: ImageOptions) -> Image.Image:
+    if not data.startswith(_SIGNATURES) and data[4:8] != _BOX:
+        reason = "unknown image format" if data else "the file is empty"
+        raise Rejected(Category.NOT_AN_IMAGE, reason)
+    if data.startswith(START):
+        jpeg_check.check_scans(data, jpeg_check.MOST_SCANS_ASKED)
+    return open_image(data, options)

@@ -16,13 +16,12 @@ from components.images.jpeg_frame import (
     SCAN,
     SEQUENTIAL,
     WITHOUT_LENGTH,
+    state_orientation,
     walk_segments,
 )
 from components.images.options import ImageOptions
-from components.images.orientation import state_orientation
 from components.images.transcode import Pixels, mean_luminance, shrink, to_jpeg, turn
 
-START = b"\xff\xd8"
 _PLAIN_FRAMES = SEQUENTIAL | {PROGRESSIVE}
 
 # Programs write about ten scans, each a pass over the whole image. Ingest has time, and a rejected

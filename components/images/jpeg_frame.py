@@ -1,10 +1,12 @@
-"""The segments and the frame header of a JPEG, in Python; `upright.py` walks them in the graph.
+"""The segments, frame header and orientation of a JPEG; `upright.py` reads them in the graph.
 
 Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), A.2 (order of blocks).
 """
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,10 +26,22 @@ SEQUENTIAL, PROGRESSIVE = frozenset({0xC0, 0xC1}), 0xC2
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """All frames."""
 
-_START, _MARKER = b"\xff\xd8", 0xFF
+START = b"\xff\xd8"
+"""The first bytes of a JPEG."""
+
+_MARKER = 0xFF
 _BLOCK, _BITS = 8, 8
 # Offsets in a frame header: bits of a sample, rows, columns, components.
 _PRECISION, _ROWS, _COLUMNS, _COMPONENTS, _FIRST = 4, 5, 7, 9, 10
+
+
+ORIENTATION_TAG = 0x0112
+"""Tag of the orientation in EXIF data."""
+_EXIF, _XMP, _PNG_EXIF = b"Exif\0\0", b"tiff:Orientation", b"eXIf"
+_APP1, _SHORT = 0xE1, 3
+_BYTE_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
+# More tags than any writer of EXIF data uses.
+_MOST_ENTRIES = 1000
 
 
 class Frame(NamedTuple):
@@ -65,7 +79,7 @@ def read_frame(file: bytes | memoryview) -> Frame | None:
 
     Return None for any other file, and if segments are out of order before the frame.
     """
-    if bytes(file[:2]) != _START:
+    if bytes(file[:2]) != START:
         return None
     for marker, place in walk_segments(file):
         if marker in SEQUENTIAL or marker == PROGRESSIVE:
@@ -102,3 +116,45 @@ def upper_rows(file: bytes | memoryview, frame: Frame, rows: int) -> bytes | mem
         return file
     at = frame.rows_at
     return b"".join([file[:at], kept.to_bytes(2, "big"), file[at + 2 :]])
+
+
+def state_orientation(data: bytes) -> int | None:
+    """Return the orientation that TensorFlow's graph reads; None if the metadata are odd.
+
+    For a JPEG, other readers find the same. The graph would take a millisecond.
+
+    Source: CIPA DC-008 (EXIF 2.32), 4.5.4 and 4.6.
+    """
+    found, end = [], 0
+    for marker, place in itertools.islice(walk_segments(data), MOST_SEGMENTS):
+        start, end = place + 10, place + 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        if marker == _APP1 and data[place + 4 : start] == _EXIF:
+            found.append(data[start : min(end, SEARCHED_BYTES)])
+    in_png = data.startswith(b"\x89PNG") and _PNG_EXIF in data
+    in_xmp = data.find(_XMP, 0, max(end, SEARCHED_BYTES)) >= 0
+    if not (found or in_png or in_xmp):
+        return 1
+    try:
+        [exif] = found
+        stated = _read_tags(exif)
+    except (KeyError, ValueError, struct.error):  # Truncated, repeated, or out of place.
+        return None
+    if not stated:
+        return None if in_xmp else 1
+    [kind, count, value] = stated[0]
+    is_plain = len(stated) == count == 1 and kind == _SHORT and 1 <= value <= 8
+    return value if is_plain else None
+
+
+def _read_tags(exif: bytes) -> list[tuple[int, int, int]]:
+    """Return type, count and value of each orientation in the first directory of EXIF data."""
+    order = _BYTE_ORDERS[exif[:4]]
+    [directory] = struct.unpack_from(f"{order}I", exif, 4)
+    [count] = struct.unpack_from(f"{order}H", exif, directory)
+    if count > _MOST_ENTRIES:
+        raise ValueError(f"{count} tags")
+    entries = [
+        struct.unpack_from(f"{order}HHIH", exif, directory + 2 + 12 * number)
+        for number in range(count)
+    ]
+    return [entry[1:] for entry in entries if entry[0] == ORIENTATION_TAG]

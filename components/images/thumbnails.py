@@ -13,7 +13,7 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image, ImageOps
 
-from components.images import jpeg_check
+from components.images.jpeg_frame import START
 from components.images.picture import Picture
 from components.images.transcode import Pixels, as_seen
 
@@ -65,7 +65,7 @@ def make_thumbnail(encoded: bytes, *, side: int = SIDE) -> Picture | None:
 
 def _open(encoded: bytes) -> Image.Image:
     """Read the header; raise if the image is too large or of an unsupported kind."""
-    if encoded.startswith(jpeg_check.START):
+    if encoded.startswith(START):
         # A truncated progressive JPEG shows nothing until the decoder meets its end.
         encoded += _JPEG_END
     image = Image.open(io.BytesIO(encoded), formats=_FORMATS)

@@ -11,9 +11,12 @@ import simplejpeg
 from PIL import Image, JpegImagePlugin
 
 from components.images.check_result import CheckedImage
+from components.images.jpeg_frame import ORIENTATION_TAG
 from components.images.options import ALIASING, ImageOptions
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+_PNG_PLACES = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 
 # Ingest runs a thread per shard, with which OpenCV's threads would compete.
 cv2.setNumThreads(1)
@@ -31,6 +34,17 @@ def as_seen(image: Image.Image, *, orientation: int) -> Pixels:
         image = Image.new("RGB", layer.size, "white")
         image.paste(layer, mask=layer.getchannel("A"))
     return turn(np.asarray(image.convert("RGB")), orientation)
+
+
+def find_orientation(data: bytes, image: Image.Image) -> int:
+    """Return the orientation that Pillow finds, 1 to 8; 1 is upright."""
+    if image.format == "PNG" and not any(name in data for name in _PNG_PLACES):
+        return 1  # Pillow would decode the whole image to find out.
+    try:
+        orientation = int(image.getexif().get(ORIENTATION_TAG, 1))
+    except Exception:  # Broken EXIF is common and no reason to lose an image.
+        return 1
+    return orientation if 1 <= orientation <= 8 else 1
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:

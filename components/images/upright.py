@@ -11,12 +11,17 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from components.images.jpeg_frame import MOST_SEGMENTS, SCAN, SEARCHED_BYTES, WITHOUT_LENGTH
+from components.images.jpeg_frame import (
+    MOST_SEGMENTS,
+    ORIENTATION_TAG,
+    SCAN,
+    SEARCHED_BYTES,
+    WITHOUT_LENGTH,
+)
 
 _JPEG_EXIF, _PNG_EXIF, _XMP = r"Exif\x00\x00", "eXIf", "tiff:Orientation"
 _XMP_VALUE = r"(?s)\A\C*?tiff:Orientation(?:=\"|>)([1-8])\C*\z"
 
-_ORIENTATION_TAG = 0x0112
 _BYTE, _SHORT, _LONG = 1, 3, 4
 _ENTRY_BYTES = 12
 # Capacity of a JPEG segment.
@@ -120,7 +125,7 @@ def _read_tiff(tiff: tf.Tensor) -> tf.Tensor:
     count = tf.minimum(_number(tiff, directory, 2, little), _MOST_ENTRIES)
     places = directory + 2 + _ENTRY_BYTES * tf.range(count)
     types = _number(tiff, places + 2, 2, little)
-    is_it = tf.equal(_number(tiff, places, 2, little), _ORIENTATION_TAG)
+    is_it = tf.equal(_number(tiff, places, 2, little), ORIENTATION_TAG)
     is_it &= tf.equal(_number(tiff, places + 4, 4, little), 1)
     value = tf.where(
         tf.equal(types, _SHORT),

@@ -13,8 +13,10 @@ from PIL.Image import Image
 
 from components.contract.errors import DataError
 from components.contract.example import TRAIN
-from components.images.check import estimate_stored, open_image
+from components.images.check import open_image, rejecting
 from components.images.check_result import Category, Rejected, usable
+from components.images.jpeg_check import check_jpeg
+from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile, Listing
 from components.storage.fetch import Content, read_files
@@ -156,6 +158,22 @@ def try_images(listing: Listing, config: IngestConfig, *, seconds: float) -> Tri
             break
     elapsed = time.monotonic() - started
     return Trial(count, tuple(suspects), stored / max(size, 1), count / elapsed)
+
+
+def estimate_stored(data: bytes, config: ImageOptions) -> int:
+    """Decode `data` without TensorFlow, which takes seconds to load.
+
+    Return an estimate of the bytes that ingest would write.
+
+    Raises:
+        Rejected: like `check_image`.
+    """
+    image = open_image(data, config)
+    with rejecting(image):
+        if image.format == "JPEG" and (checked := check_jpeg(data, config)):
+            return len(checked.encoded)
+        image.load()
+    return len(data)
 
 
 def _suspect(file: ImageFile, rejected: Rejected) -> Suspect:

@@ -17,10 +17,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from components.images import tensorflow_decoder
 from components.images.canonical import decode_upright
-from components.images.check import check_image
+from components.images.check import check_image, convert
 from components.images.check_result import Category, Rejected
-from components.images.orientation import find_orientation, state_orientation
-from components.images.servable import convert
+from components.images.jpeg_frame import state_orientation
+from components.images.transcode import find_orientation
 from components.images.upright import read_orientations
 from components.ingest.config import IngestConfig
 from pipeline_def.data.host_decode import _DECODERS

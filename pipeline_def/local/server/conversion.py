@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from components.images.check import convert
 from components.images.check_result import Category, Rejected
 from components.images.options import ImageOptions
-from components.images.servable import convert
 from pipeline_def.local.server.batching import File, Picture
 from pipeline_def.local.server.rest import RequestError
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from components.images.check import convert, count_pixels
 from components.images.check_result import Rejected
 from components.images.options import ImageOptions
-from components.images.servable import convert, count_pixels
 from pipeline_def.local.server.batching import Batcher, BatchLimits, File, Picture, Prediction
 from pipeline_def.local.server.conversion import Converter
 from pipeline_def.local.server.model import Model
