@@ -5,10 +5,9 @@ from __future__ import annotations
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.contract.errors import DataError, UserError
+from components.contract.errors import DataError
 from components.contract.example import ENCODED, LABEL
-from components.storage.folder import open_folder
-from components.storage.object_store import SCHEMES, explain_error
+from components.storage.folder import explaining_errors, open_folder
 
 _REQUIRED = (ENCODED, LABEL)
 
@@ -17,9 +16,17 @@ def read_schema(path: str) -> schema_pb2.Schema:
     """Read the text form of a schema from `path`, a path or URL.
 
     Raises:
-        DataError: the file cannot be read or parsed, or does not describe labeled images.
+        DataError: the file does not exist, cannot be parsed, or does not describe labeled images.
+        StorageError: it cannot be read.
     """
-    text = _read_text(path)
+    fs, name = open_folder(path)
+    with explaining_errors("read validation.schema", path):
+        try:
+            text = bytes(fs.cat_file(name)).decode("utf-8-sig")
+        except FileNotFoundError as error:
+            raise DataError(
+                f"validation.schema: {path} does not exist: give the text file of a schema."
+            ) from error
     try:
         schema = text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
@@ -36,22 +43,3 @@ def read_schema(path: str) -> schema_pb2.Schema:
             "`local_runner.py schema` writes a schema with all features."
         )
     return schema
-
-
-def _read_text(path: str) -> str:
-    try:
-        fs, name = open_folder(path)
-        return bytes(fs.cat_file(name)).decode("utf-8-sig")
-    except UserError:
-        raise
-    except Exception as error:  # Each file system raises its own exceptions.
-        if path.startswith(SCHEMES) and (explained := explain_error(path, error)):
-            raise explained from error
-        if isinstance(error, FileNotFoundError):
-            wrong = "does not exist"
-        else:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-            wrong = f"cannot be read ({reason})"
-        raise DataError(
-            f"validation.schema: {path} {wrong}. Pass the text file of a schema."
-        ) from error

@@ -22,8 +22,15 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import to_json
 from components.contract.example import TRAIN
 from components.contract.lookup_driver import LookupDriver
+from components.validation.anomalies import (
+    Reference,
+    check_images,
+    check_label_changes,
+    check_labels,
+    explain_drift,
+    raise_thresholds,
+)
 from components.validation.config import ValidationConfig
-from components.validation.drift import Reference, explain_drift, raise_thresholds
 from components.validation.feature_statistics import Statistics, read_statistics
 from components.validation.lookup import (
     CONFIG_KEY,
@@ -34,7 +41,6 @@ from components.validation.lookup import (
     read_entry,
     read_entry_statistics,
 )
-from components.validation.record_checks import check_images, check_label_changes, check_labels
 
 
 class Driver(LookupDriver):
@@ -46,7 +52,7 @@ class Driver(LookupDriver):
 
 
 class Executor(executor.Executor):
-    """Validates each split with TFDV and with `record_checks`."""
+    """Validates each split with TFDV and with `components.validation.anomalies`."""
 
     def Do(
         self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]

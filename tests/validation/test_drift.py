@@ -6,7 +6,7 @@ import pytest
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.contract.example import HEIGHT, LABEL
-from components.validation.drift import Reference, raise_thresholds
+from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.feature_statistics import Statistics
 
 

@@ -1,7 +1,8 @@
-"""Compare statistics with the previous span or the train split, by TFDV's distances.
+"""Find what TFDV overlooks in image records, and keep it from reporting drift by chance.
 
-TFDV ignores the number of examples: two samples of ten images from the same population exceed any
-threshold. So the thresholds are raised above what chance alone causes.
+TFDV compares statistics with the previous span or the train split by distances that ignore the
+number of examples: two samples of ten images from the same population exceed any threshold. So the
+thresholds are raised above what chance alone causes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
+from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2
 
+from components.contract.example import ENCODED, LABEL
 from components.validation.feature_statistics import (
     Statistics,
     count_examples,
@@ -30,6 +32,13 @@ _STANDARD_ERRORS = 4.0
 # bits of samples of sizes n and m from one population is distributed as (1/n + 1/m) / (8 ln 2)
 # times chi-squared, which is below 43.8 in 999 of 1000 cases.
 _CHANCE_DIVERGENCE = 43.8 / (8 * math.log(2))
+
+# TFDV counts image formats only if there are this many images, and if it knows the format of this
+# fraction of them. Otherwise it reports nothing.
+_MIN_COUNTED = 100
+_MIN_COUNTED_FRACTION = 0.8
+
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -125,3 +134,72 @@ def _explain_values(
         means = f"{here.num_stats.mean:.4g} on average, {reference.name} {there.num_stats.mean:.4g}"
         facts = f"{means}; {facts}"
     return f"The values differ: {facts}; the limit is {divergence.threshold:.2f}."
+
+
+def check_labels(
+    anomalies: anomalies_pb2.Anomalies, train: Statistics, schema: schema_pb2.Schema
+) -> None:
+    """Add an anomaly for labels of the schema without an image in the train split."""
+    counts = count_values(train, LABEL)
+    if counts is None:
+        return
+    domains = {domain.name: domain.value for domain in schema.string_domain}
+    allowed: set[str] = set()
+    for feature in schema.feature:
+        if feature.name == LABEL:
+            allowed |= {*domains.get(feature.domain, []), *feature.string_domain.value}
+    if missing := sorted(allowed - counts.keys()):
+        text = f"No image has {_name(missing)} of the schema."
+        _add(anomalies, LABEL, _Info.CUSTOM_VALIDATION, "Missing labels", text)
+
+
+def check_label_changes(
+    anomalies: anomalies_pb2.Anomalies, train: Statistics, reference: Reference
+) -> None:
+    """Report labels that appeared or disappeared since the reference as drift."""
+    now, before = (count_values(sample, LABEL) for sample in (train, reference.statistics))
+    if now is None or before is None:
+        return
+    if new := sorted(now.keys() - before.keys()):
+        images = sum(now[label] for label in new)
+        text = f"{images:,} images have {_name(new)}, but none did {reference.name}."
+        _add(anomalies, LABEL, _Info.COMPARATOR_CONTROL_DATA_MISSING, "New labels", text)
+    if gone := sorted(before.keys() - now.keys()):
+        images = sum(before[label] for label in gone)
+        text = f"No image has {_name(gone)} anymore, but {images:,} did {reference.name}."
+        _add(anomalies, LABEL, _Info.COMPARATOR_TREATMENT_DATA_MISSING, "Missing labels", text)
+
+
+def check_images(
+    anomalies: anomalies_pb2.Anomalies, statistics: Statistics, schema: schema_pb2.Schema
+) -> None:
+    """Add an anomaly if TFDV reports nothing because too few images have a known format."""
+    encoded = find_feature(statistics, ENCODED)
+    domains = (feature.image_domain for feature in schema.feature if feature.name == ENCODED)
+    wanted = max((domain.minimum_supported_image_fraction for domain in domains), default=0.0)
+    if encoded is None or wanted < _MIN_COUNTED_FRACTION:
+        return
+    counted = any(stat.name == "image_format_histogram" for stat in encoded.custom_stats)
+    if not counted and encoded.bytes_stats.common_stats.num_non_missing >= _MIN_COUNTED:
+        text = f"Fewer than {_MIN_COUNTED_FRACTION:.0%} are JPEG, PNG, GIF or BMP images."
+        kind = _Info.LOW_SUPPORTED_IMAGE_FRACTION
+        _add(anomalies, ENCODED, kind, "Low supported image fraction", text)
+
+
+def _add(
+    anomalies: anomalies_pb2.Anomalies, feature: str, kind: int, title: str, text: str
+) -> None:
+    """Add a reason of TFDV's type `kind` to the anomalies of a feature, as TFDV does."""
+    info = anomalies.anomaly_info[feature]
+    info.path.CopyFrom(path_pb2.Path(step=[feature]))
+    info.severity = _Info.ERROR
+    info.reason.add(type=kind, short_description=title, description=text)
+    info.short_description = title if len(info.reason) == 1 else "Multiple errors"
+    info.description = " ".join(reason.description for reason in info.reason)
+
+
+def _name(labels: list[str]) -> str:
+    """List the first few labels."""
+    named = ", ".join(repr(label) for label in labels[:_MAX_NAMED])
+    more = f" and {len(labels) - _MAX_NAMED:,} more" if len(labels) > _MAX_NAMED else ""
+    return f"the label{'s' if len(labels) > 1 else ''} {named}{more}"
