@@ -15,6 +15,8 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 Decoder = Callable[[bytes], Any]
 """`decode_here` or `read_orientation_here`; takes the content of a file."""
+Run = Callable[[Decoder, bytes], Any]
+"""Runs a decoder in some process."""
 
 # Node and operation, which TensorFlow adds to its messages.
 _CONTEXT = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\].*")
@@ -55,10 +57,10 @@ def run_here(decoder: Decoder, data: bytes) -> Any:
     return decoder(data)
 
 
-_run: Callable[[Decoder, bytes], Any] = run_here
+_run: Run = run_here
 
 
-def run_with(run: Callable[[Decoder, bytes], Any]) -> None:
+def run_with(run: Run) -> None:
     """Have `run` run decoders from now on, instead of `run_here`."""
     global _run
     _run = run

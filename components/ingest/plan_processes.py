@@ -16,18 +16,16 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
 from components.contract.errors import ResourceError
-from components.images.tensorflow_decoder import Decoder, run_here, run_with
+from components.images.tensorflow_decoder import Decoder, Run, run_here, run_with
 from components.ingest.ingest_run import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
-
-Answer = Callable[[Decoder, bytes], Any]
 
 MIN_FILES = 10_000
 """Number of files from which processes pay off. Starting them takes 0.4 s of CPU time, in which a
@@ -98,7 +96,7 @@ class _Process:
 class PlanProcesses:
     """One process per thread of the job; each writes one plan at a time."""
 
-    def __init__(self, job: IngestJob, answer: Answer = run_here) -> None:
+    def __init__(self, job: IngestJob, answer: Run = run_here) -> None:
         """Start the processes; `answer` runs TensorFlow for them in this process."""
         self._job, self._answer = job, answer
         self._processes = [_Process() for _ in range(job.config.workers)]

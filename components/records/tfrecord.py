@@ -11,7 +11,6 @@ import functools
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import google_crc32c
@@ -118,14 +117,13 @@ class RecordWriter:
 
     def __init__(self, path: str) -> None:
         """Create or overwrite the file at `path`, a local path or URL."""
-        self._file: Any
         self._parts: list[bytes] = []
         self._size = 0
         self.position = 0
         """Offset of the next record, bytes."""
         self._local = on_disk(path)
         # Unbuffered, as records go to the system in parts; closed in __exit__.
-        self._file = open(path, "wb", buffering=0) if self._local else open_file(path, "wb")  # noqa: SIM115
+        self._file: Any = open(path, "wb", buffering=0) if self._local else open_file(path, "wb")  # noqa: SIM115
 
     def write(self, record: Sequence[bytes]) -> None:
         """Append one record, given in parts.
@@ -164,15 +162,10 @@ class RecordWriter:
         """Return the writer itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Flush, unless an error occurred, and close the file."""
         try:
-            if error is None:
+            if kind is None:
                 self._flush()
         finally:
             self._file.close()
