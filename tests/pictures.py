@@ -1,6 +1,8 @@
 """Image files made on the spot, so that the repository holds no binaries."""
 
 import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,27 @@ def encode(image: Image.Image, image_format: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, image_format, **options)
     return buffer.getvalue()
+
+
+def turned(orientation: int) -> Image.Exif:
+    """EXIF data that state an orientation."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def png_bomb(width: int, height: int) -> bytes:
+    """A small PNG whose header states any size."""
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(b"\0" * 1000),
+        b"IEND": b"",
+    }
+    written = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + written
 
 
 def write_folder(

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import io
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from components.images.transcode import find_orientation
 from components.images.upright import read_orientations
 from components.ingest.config import IngestConfig
 from pipeline_def.data.host_decode import _DECODERS
-from tests.pictures import encode, picture
+from tests.pictures import encode, picture, png_bomb, turned
 
 CONFIG = IngestConfig(max_image_mpixels=1, min_image_pixels=8)
 HEADER = dataclasses.replace(CONFIG, check="header")
@@ -114,14 +113,8 @@ def with_exif(content: bytes) -> bytes:
     return encode(picture(1), "JPEG", exif=b"Exif\0\0" + content)
 
 
-def tagged(orientation: int) -> Image.Exif:
-    tags = Image.Exif()
-    tags[0x0112] = orientation
-    return tags
-
-
 def camera(orientation: int, **options: Any) -> bytes:
-    return encode(picture(1), "JPEG", **{"exif": tagged(orientation), **options})
+    return encode(picture(1), "JPEG", **{"exif": turned(orientation), **options})
 
 
 def turned_png(name: str, text: str) -> bytes:
@@ -179,7 +172,7 @@ ODD = {
     "no TIFF header": camera(1, exif=exif(ENTRY).replace(b"*", b"?")),
     "behind more segments than the graph skips": behind(1001 * COMMENT, camera(6)),
     **{
-        f"{kind} {number}": encode(picture(1), kind, exif=tagged(number))
+        f"{kind} {number}": encode(picture(1), kind, exif=turned(number))
         for kind in ("TIFF", "WEBP", "AVIF")
         for number in (3, 5, 6, 8)
     },
@@ -290,7 +283,7 @@ def test_scans_after_the_image_are_ignored(options: Any) -> None:
 
 def test_limits_above_those_of_pillow() -> None:
     wide = dataclasses.replace(CONFIG, max_image_mpixels=400)
-    data = bomb(20_000, 15_000)
+    data = png_bomb(20_000, 15_000)
     with pytest.raises(Rejected) as caught:
         check_image(data, wide)
     # Its header is accepted, but its data are truncated.
@@ -391,20 +384,6 @@ def test_first_frame_of_an_animation() -> None:
     np.testing.assert_array_equal(decoded, seen_by_a_person(data))
 
 
-def bomb(width: int, height: int) -> bytes:
-    """Return a PNG whose header states a huge image."""
-    chunks = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
-        b"IDAT": zlib.compress(b"\0" * 1000),
-        b"IEND": b"",
-    }
-    written = b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    )
-    return b"\x89PNG\r\n\x1a\n" + written
-
-
 JPEG = encode(picture(1, height=200, width=200), "JPEG")
 PNG = encode(picture(1, height=200, width=200), "PNG")
 
@@ -416,7 +395,7 @@ BROKEN = {
     "JPEG cut, with an end marker": (JPEG[: len(JPEG) // 2] + b"\xff\xd9", Category.TRUNCATED),
     "PNG cut in half": (PNG[: len(PNG) // 2], Category.TRUNCATED),
     "PNG with a damaged chunk": (PNG[:60] + b"\0\1\2\3" + PNG[64:], Category.UNREADABLE),
-    "decompression bomb": (bomb(50_000, 50_000), Category.TOO_LARGE),
+    "decompression bomb": (png_bomb(50_000, 50_000), Category.TOO_LARGE),
     "a little too large": (encode(picture(1, height=1001, width=1000), "PNG"), Category.TOO_LARGE),
     "EPS, which Pillow would run": (encode(picture(1), "EPS"), Category.UNSUPPORTED),
     "pixels of unknown range": (encode(picture(1).convert("F"), "TIFF"), Category.UNSUPPORTED),

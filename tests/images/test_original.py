@@ -14,7 +14,7 @@ from components.images.canonical import decode_file
 from components.images.original import keep_original
 from components.images.transcode import as_seen
 from components.transform.config import TransformConfig
-from tests.pictures import encode, picture
+from tests.pictures import encode, picture, turned
 
 # TensorFlow takes seconds to load.
 pytestmark = pytest.mark.slow
@@ -23,25 +23,19 @@ CONFIG = TransformConfig(storage="originals")
 PICTURE = picture(4, height=60, width=80)
 
 
-def exif(orientation: int) -> Any:
-    tags = Image.Exif()
-    tags[0x0112] = orientation
-    return tags
-
-
 KEPT = {
     "4:4:4": encode(PICTURE, "JPEG", subsampling=0),
     "4:2:0": encode(PICTURE, "JPEG", subsampling=2),
     "gray": encode(PICTURE.convert("L"), "JPEG"),
     "progressive": encode(PICTURE, "JPEG", progressive=True),
-    "EXIF says upright": encode(PICTURE, "JPEG", exif=exif(1)),
+    "EXIF says upright": encode(PICTURE, "JPEG", exif=turned(1)),
 }
 
 CHANGED = {
     "PNG": encode(PICTURE, "PNG"),
-    "turned": encode(PICTURE, "JPEG", exif=exif(6)),
+    "turned": encode(PICTURE, "JPEG", exif=turned(6)),
     "CMYK": encode(PICTURE.convert("CMYK"), "JPEG"),
-    "turned PNG": encode(PICTURE, "PNG", exif=exif(6)),
+    "turned PNG": encode(PICTURE, "PNG", exif=turned(6)),
 }
 
 

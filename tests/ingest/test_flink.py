@@ -23,7 +23,8 @@ import pytest
 from tests import nodes
 from tests.evaluation.predictions_sample import make_predictions
 
-pytestmark = pytest.mark.slow
+# One process starts the servers.
+pytestmark = [pytest.mark.xdist_group("flink"), pytest.mark.slow]
 
 _REPOSITORY = Path(__file__).parents[2]
 _POM = Path(__file__).with_name("flink") / "pom.xml"

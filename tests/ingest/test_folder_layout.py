@@ -2,15 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fsspec
 import pytest
 
-from components.contract.configuration import to_json
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
 from components.ingest.labels import check_labels, find_look_alikes
 from components.ingest.listing import list_images
-from components.ingest.lookup import look_up
 from tests.ingest.test_listing import touch
 
 LABELS, SPLITS = {None}, {"train", "eval"}
@@ -108,19 +105,6 @@ def test_a_split_without_label_folders_is_noted(tmp_path: Path) -> None:
     assert "test/ has no label folders, so its 2 files are skipped." in listing.notes
 
 
-def test_buckets_and_spans_have_the_same_guard() -> None:
-    fs = fsspec.filesystem("memory")
-    for path in ("train/cat/1", "train/dog/1", "docs/1"):
-        fs.pipe(f"/spans/span-1/{path}", b"x")
-    given = {"input_base": "memory://spans/span-{SPAN}", "listings": ""}
-    with pytest.raises(DataError, match=r"unclear whether the folders in memory://.*span-1"):
-        look_up({}, {**given, "config": to_json(IngestConfig())})
-    config = IngestConfig(exclude=["docs"])
-    found = look_up({}, {**given, "config": to_json(config)})
-    fs.rm("/spans", recursive=True)
-    assert found["input_fingerprint"].startswith("files:2,")
-
-
 def test_names_that_look_alike_are_warned_of(tmp_path: Path) -> None:
     labels = ("cafe\u0301", "caf\xe9", "cat", "Cat ", "dog")
     listing = list_images(str(touch(tmp_path, *(f"{label}/1" for label in labels))))
@@ -155,11 +139,6 @@ ONE = "has only one class, 'a': a classifier needs at least two."
         pytest.param(["notes.txt"], "{0} has no images in label folders", id="no image at all"),
         pytest.param(["a/1.jpg"], ONE, id="one class"),
         pytest.param(["a/2019/1.jpg", "a/2.jpg"], ONE, id="one class and its own folders"),
-        pytest.param(
-            ["a/cat/1.jpg", "a/dog/1.jpg"],
-            ONE + " {0}/a has several: local_runner.py {0}/a",
-            id="one level too deep",
-        ),
         pytest.param(
             ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
             ONE + " {0}/a/b has several: local_runner.py {0}/a/b",

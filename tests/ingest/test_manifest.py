@@ -18,6 +18,7 @@ from components.ingest.listing import Listing, list_images
 from components.ingest.manifest import read_manifest
 from components.ingest.stratification import stratify
 from components.storage.folder_listing import MISSING
+from tests.ingest.test_listing import touch
 
 ROWS: list[dict[str, str | None]] = [
     {"path": "a/1.jpg", "label": "cat", "split": "train", "group": "film 1"},
@@ -59,22 +60,13 @@ def test_reads_what_spreadsheets_write(tmp_path: Path, content: str | bytes) -> 
     assert read_manifest(str(tmp_path / "m.csv")) == {"1.jpg": ("dog, large", "dev", None)}
 
 
-def touch(folder: Path, *paths: str) -> Path:
-    for path in paths:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(path.encode())
-    return folder
-
-
 def listed(folder: Path, manifest: Path | str, **options: Any) -> Listing:
     return list_images(str(folder), IngestConfig(manifest=str(manifest), **options))
 
 
 def test_labels_come_from_the_manifest(tmp_path: Path) -> None:
     touch(tmp_path / "images", "a/1.jpg", "b/2.jpg", "other.jpg", "a/.hidden")
-    listing = list_images(
-        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", ROWS))
-    )
+    listing = listed(tmp_path / "images", write(tmp_path / "m.csv", ROWS))
     assert [(f.path, f.label, f.split, f.group) for f in listing.files] == [
         ("3.jpg", "7", None, None),
         ("a/1.jpg", "cat", "train", "film 1"),
@@ -95,9 +87,7 @@ def grouped(tmp_path: Path, *rows: tuple[str, str | None]) -> list[str | None]:
         {"path": name, "label": "cat", "split": split, "group": group}
         for name, (group, split) in zip(names, rows, strict=True)
     ]
-    listing = list_images(
-        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", table))
-    )
+    listing = listed(tmp_path / "images", write(tmp_path / "m.csv", table))
     return [file.split for file in listing.files]
 
 
@@ -143,9 +133,7 @@ def test_mistakes_are_named(
     if content is not None:
         (tmp_path / name).write_bytes(os.fsencode(content))
     with pytest.raises(UserError, match=message) as caught:
-        list_images(
-            str(touch(tmp_path / "images", "a")), IngestConfig(manifest=str(tmp_path / name))
-        )
+        listed(touch(tmp_path / "images", "a"), tmp_path / name)
     assert len(str(caught.value)) < 1000
 
 
@@ -200,9 +188,7 @@ def test_paths_outside_the_folder_find_nothing(tmp_path: Path) -> None:
         {"path": str(tmp_path / "secret.jpg"), "label": "cat"},
         {"path": "a/1.jpg", "label": "dog"},
     ]
-    listing = list_images(
-        str(tmp_path / "images"), IngestConfig(manifest=write(tmp_path / "m.csv", rows))
-    )
+    listing = listed(tmp_path / "images", write(tmp_path / "m.csv", rows))
     assert [file.version == MISSING for file in listing.files] == [True, True, False]
 
 

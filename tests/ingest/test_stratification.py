@@ -78,7 +78,7 @@ def test_a_given_split_is_kept_and_a_group_stays_together() -> None:
 
 
 @pytest.mark.parametrize("fractions", [TWO, THREE])
-@pytest.mark.parametrize("images", [10, 30, 60, 200, pytest.param(900, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("images", [10, 30, 60, 200])
 def test_small_classes_are_divided_by_the_fractions(
     tmp_path: Path, images: int, fractions: dict[str, float]
 ) -> None:

@@ -21,6 +21,7 @@ from benchmarks.serving import Server, started
 from pipeline_def.local.server.command import load
 from pipeline_def.local.server.prediction import LARGE_AT_ONCE
 from pipeline_def.local.server.versions import Versions
+from tests.pictures import turned
 from tests.server.serving import ask, instances, running
 
 pytestmark = pytest.mark.slow
@@ -109,12 +110,6 @@ def _encode(kind: str, mode: str = "RGB", **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _turned() -> bytes:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    return _encode("JPEG", exif=exif)
-
-
 @contextlib.contextmanager
 def _attacking(port: int, files: Sequence[bytes]) -> Iterator[None]:
     """Four clients send requests with several images; every other one hangs up soon."""
@@ -185,7 +180,7 @@ def test_large_images_cost_bounded_memory_and_no_other_request(output: Path) -> 
         _encode("WEBP", lossless=True, method=0),  # 34 bytes
         _encode("TIFF", compression="tiff_adobe_deflate"),
         _encode("PNG", "RGBA"),
-        _turned(),
+        _encode("JPEG", exif=turned(6)),
         _encode("JPEG"),
     ]
     with started(str(output)) as server:

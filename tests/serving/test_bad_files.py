@@ -2,7 +2,6 @@
 
 import functools
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from components.contract.example import ENCODED
 from components.images.canonical import canonicalize
 from components.transform.config import TransformConfig
 from pipeline_def.serving.signatures import Classifier, make_signatures
-from tests.pictures import encode, picture
+from tests.pictures import encode, picture, png_bomb
 
 CONFIG = TransformConfig(size=16, storage="raw")
 
@@ -38,16 +37,6 @@ def signature() -> Any:
 def predict(files: Sequence[bytes]) -> dict[str, Any]:
     outputs = signature()(image_bytes=tf.constant(files, tf.string))
     return {name: value.numpy() for name, value in outputs.items()}
-
-
-def png_bomb(width: int, height: int) -> bytes:
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = {b"IHDR": header, b"IDAT": zlib.compress(b"\0" * 1000)}
-    written = b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in {**chunks, b"IEND": b""}.items()
-    )
-    return b"\x89PNG\r\n\x1a\n" + written
 
 
 def lying_jpeg(data: bytes) -> bytes:
