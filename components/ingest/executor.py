@@ -18,9 +18,8 @@ from components.contract.configuration import from_json, to_json
 from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
-from components.ingest.labels import check_labels
-from components.ingest.listing import Listing, list_source
-from components.ingest.lookup import LISTING_PROPERTY, read_listing
+from components.ingest.listing import Listing, check_labels, read_listing
+from components.ingest.lookup import LISTING_PROPERTY, list_source
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.records.shard_work import ConcurrentDoFn
 

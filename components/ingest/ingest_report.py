@@ -13,8 +13,7 @@ from typing import Any
 from components.contract.errors import DataError
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
-from components.ingest.labels import find_look_alikes
-from components.ingest.listing import Listing
+from components.ingest.listing import Listing, find_look_alikes
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.stratification import SplitRule, require_splits
 from components.records.shard_files import UNFINISHED, shard_path

@@ -28,8 +28,7 @@ from components.ingest.ingest_report import (
     write_rejects,
     write_report,
 )
-from components.ingest.labels import find_look_alikes
-from components.ingest.listing import ImageFile, Listing
+from components.ingest.listing import ImageFile, Listing, find_look_alikes
 from components.ingest.shard_plan import plan_shards, read_plan, write_plans
 from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index

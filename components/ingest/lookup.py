@@ -1,36 +1,53 @@
-"""Find the span and the listing of a folder of images; imports neither TensorFlow nor TFX.
+"""List the images of a folder, with their labels and splits, and fingerprint the listing.
 
-The listing travels in a file. Buckets change all the time, so one listing decides both whether a
-cached result is valid and what is read; files that changed since are rejected one by one.
+Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in a small task.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import gzip
+import fnmatch
 import itertools
 import json
-import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from components.contract.configuration import from_json
-from components.contract.errors import StorageError
+from components.contract.errors import DataError
+from components.contract.example import is_split_name
+from components.contract.printable import quote
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
-from components.ingest.labels import check_labels
-from components.ingest.listing import ImageFile, Listing, Skipped, list_images
+from components.ingest.folder_layout import (
+    ARCHIVES,
+    explain_file,
+    explain_no_labels,
+    find_split_folders,
+    split_of_name,
+)
+from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, write_listing
+from components.ingest.manifest import FORMATS, read_manifest
 from components.ingest.spans import find_span
+from components.ingest.splits import choose_splits, fill_splits
 from components.storage.fetch import Unread, read_files
-from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
-from components.storage.folder_listing import digest
+from components.storage.folder import is_file
+from components.storage.folder_listing import (
+    LINK_AGAIN,
+    MISSING,
+    Found,
+    digest,
+    explain_ignored,
+    find_files,
+)
 
 LISTING_PROPERTY = "listing"
 """Execution property: the file in which the driver leaves the listing for the executor."""
 
-_SUFFIX = ".jsonl.gz"
-_MOST_KEPT = 10
+_EXCLUDED = "excluded"
 # Files that a thread reads in one go.
 _PART = 256
 
@@ -71,55 +88,141 @@ def _add_checksums(listing: Listing, config: IngestConfig) -> Listing:
         return dataclasses.replace(listing, files=tuple(sorted((*known, *added))))
 
 
-def write_listing(listing: Listing, folder: str) -> str:
-    """Write a listing to `folder`, named by its fingerprint; return the path of the file.
-
-    Keeps the ten newest listings.
-
-    Raises:
-        StorageError: the listing cannot be written.
-    """
-    fs, root = open_folder(folder)
-    name = listing.fingerprint().rpartition(":")[2] + _SUFFIX
-    with explaining_errors("write a listing to", folder):
-        if is_local(fs):
-            os.makedirs(root, exist_ok=True)
-            unfinished = f"{root}/{name}.{os.getpid()}"
-            fs.pipe_file(unfinished, _encode(listing))
-            os.replace(unfinished, f"{root}/{name}")
-        else:
-            fs.pipe_file(f"{root}/{name}", _encode(listing))
-        found = [entry["name"] for entry in fs.ls(root, detail=True, refresh=True)]
-        for path in sorted(found, key=fs.modified, reverse=True)[_MOST_KEPT:]:
-            fs.rm_file(path)
-    return f"{folder.rstrip('/')}/{name}"
+def list_source(data: str, config: IngestConfig) -> Listing:
+    """List the folder, or the span, that the pipeline's `data` currently refers to."""
+    return list_images(find_span(data, config.span).folder, config)
 
 
-def _encode(listing: Listing) -> bytes:
-    head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
-    lines = [head, *listing.files, *listing.skipped]
-    # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    return gzip.compress(text.encode("ascii"), compresslevel=1, mtime=0)
+class _Labelled(NamedTuple):
+    """Files with labels; the reason for each other file; what names the labels; warnings."""
+
+    files: list[ImageFile]
+    skipped: dict[str, str]
+    layout: Literal["label", "split", "manifest"]
+    notes: list[str]
 
 
-def read_listing(path: str) -> Listing:
-    """Read what `write_listing` has written.
+def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
+    """List the images of `folder`, a path or URL, with their labels and splits.
 
     Raises:
-        StorageError: the file is missing or incomplete.
+        DataError: the folder does not exist, has no labels, or its layout is unclear.
     """
-    fs, place = open_folder(path)
-    try:
-        head, *lines = map(json.loads, gzip.decompress(fs.cat_file(place)).splitlines())
-        for name, kind in (("files", ImageFile), ("skipped", Skipped)):
-            head[name], lines = (
-                tuple(itertools.starmap(kind, lines[: head[name]])),
-                lines[head[name] :],
+    config = config or IngestConfig()
+    if folder.lower().endswith((*ARCHIVES, *FORMATS)) and is_file(folder):
+        raise DataError(explain_file(folder))
+    found = find_files(folder)
+    labelled = (_by_manifest if config.manifest else _by_folder)(folder, found, config)
+    files = _bind_groups(labelled.files)
+    counts: dict[str, collections.Counter[str | None]] = {}
+    for file in files:
+        counts.setdefault(file.label, collections.Counter())[file.split] += 1
+    choice = choose_splits(sum(counts.values(), collections.Counter()), config.splits)
+    reasons = labelled.skipped
+    return Listing(
+        folder,
+        tuple(sorted(file._replace(split=choice.splits[file.split]) for file in files)),
+        tuple(Skipped(entry.path, reasons[entry.path]) for entry in found if entry.path in reasons),
+        choice.fractions,
+        fill_splits(counts, choice.fractions),
+        labelled.layout,
+        (*filter(None, [choice.note]), *labelled.notes),
+    )
+
+
+def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
+    """Label files by their folders."""
+    skipped = {entry.path: reason for entry in found if (reason := explain_ignored(entry))}
+    excluded, notes = _exclude([entry.path for entry in found], config.exclude)
+    skipped |= dict.fromkeys(excluded, _EXCLUDED)
+    visible = [entry for entry in found if entry.path not in skipped]
+    splits = find_split_folders(folder, (entry.path for entry in visible), config.layout)
+    depth = 1 if splits else 0
+    for entry in found:
+        is_label = splits and entry.path.count("/") == depth and entry.path not in excluded
+        if is_label and entry.problem == LINK_AGAIN:
+            raise DataError(
+                f"{entry.path} is {LINK_AGAIN}: give each label of a split a folder of its own, or "
+                f"leave the link out with --ingest.exclude {shlex.quote(json.dumps([entry.path]))}."
             )
-        head["notes"] = tuple(head["notes"])
-        return Listing(**head)
-    except Exception as error:  # Each file system has errors of its own.
-        raise StorageError(
-            f"Cannot read the listing {path} ({reason_of(error)}): run again to recreate it."
-        ) from error
+    files: list[ImageFile] = []
+    empty = collections.Counter[str]()
+    for path, _, size, version, checksum in visible:
+        parts = path.split("/")
+        if len(parts) < depth + 2 or not parts[depth]:
+            skipped[path] = "in no label folder"
+            empty[parts[0]] += 1
+            continue
+        split = splits.get(parts[0])
+        files.append(ImageFile(path, parts[depth], split, size, version, None, checksum))
+    if not files:
+        loose = [entry.path for entry in visible if "/" not in entry.path]
+        raise DataError(explain_no_labels(folder, loose))
+    labelled = {file.path.split("/")[0] for file in files}
+    notes += [
+        f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
+        for split in splits
+        if split not in labelled
+    ]
+    return _Labelled(files, skipped, "split" if splits else "label", notes)
+
+
+def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _Labelled:
+    """Label files by the manifest, hidden ones too; ingest rejects those that do not exist."""
+    rows = read_manifest(config.manifest or "")
+    excluded, notes = _exclude([*(entry.path for entry in found), *rows], config.exclude)
+    rows = {path: row for path, row in rows.items() if path not in excluded}
+    names = {row.split for row in rows.values() if row.split}
+    splits = {name: split_of_name(name) or name for name in sorted(names)}
+    if wrong := [name for name, split in splits.items() if not is_split_name(split)]:
+        raise DataError(
+            f"The manifest has a split named {quote(wrong[0])}: use only letters, digits, - and _."
+        )
+    entries = {entry.path: entry for entry in found if not entry.problem}
+    files = []
+    for path, (label, split, group) in rows.items():
+        _, _, size, version, checksum = entries.get(path, Found(path, "", 0, MISSING, ""))
+        split = splits[split] if split else None
+        files.append(ImageFile(path, label, split, size, version, group, checksum))
+    if all(file.version == MISSING for file in files):
+        raise DataError(
+            f"None of the paths in {config.manifest} is a file in {folder}, such as "
+            f"{quote(next(iter(rows), ''))}: write paths relative to the folder, with / "
+            f"between parts."
+        )
+    unlisted = (entry for entry in found if entry.path not in rows)
+    skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}
+    return _Labelled(files, skipped | dict.fromkeys(excluded, _EXCLUDED), "manifest", notes)
+
+
+def _exclude(paths: Sequence[str], patterns: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Return the paths that `ingest.exclude` leaves out, and a note on patterns without any."""
+    excluded: set[str] = set()
+    notes = []
+    for pattern in patterns:
+        # A * of fnmatch matches slashes, too.
+        wanted = map(fnmatch.translate, (pattern.rstrip("/"), pattern.rstrip("/") + "/*"))
+        matches = re.compile("|".join(wanted)).match
+        if not (found := {path for path in paths if matches(path)}):
+            notes.append(f"Nothing matches {pattern!r} of ingest.exclude.")
+        excluded |= found
+    return excluded, notes
+
+
+def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
+    """Give all files of a group the split that is given for one of them.
+
+    Raises:
+        DataError: a group has several splits.
+    """
+    splits: dict[str | None, str] = {}
+    for file in files:
+        if file.group is not None and file.split is not None:
+            other = splits.setdefault(file.group, file.split)
+            if other != file.split:
+                raise DataError(
+                    f"Group {quote(file.group)} is in the splits {quote(other)} and "
+                    f"{quote(file.split)}: all images of a group belong to one split; "
+                    f"{quote(file.path)} is one of them."
+                )
+    return [file._replace(split=splits.get(file.group, file.split)) for file in files]

@@ -6,8 +6,8 @@ import pytest
 
 from components.contract.errors import DataError
 from components.ingest.config import IngestConfig
-from components.ingest.labels import check_labels, find_look_alikes
-from components.ingest.listing import list_images
+from components.ingest.listing import check_labels, find_look_alikes
+from components.ingest.lookup import list_images
 from tests.ingest.test_listing import touch
 
 LABELS, SPLITS = {None}, {"train", "eval"}

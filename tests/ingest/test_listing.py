@@ -13,8 +13,8 @@ import pytest
 
 from components.contract.errors import DataError, UserError
 from components.ingest.config import IngestConfig
-from components.ingest.labels import check_labels
-from components.ingest.listing import list_images
+from components.ingest.listing import check_labels
+from components.ingest.lookup import list_images
 
 
 def touch(folder: Path, *paths: str) -> Path:

@@ -10,8 +10,8 @@ import pytest
 from components.contract.configuration import to_json
 from components.contract.errors import StorageError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, Listing, Skipped
-from components.ingest.lookup import look_up, read_listing, write_listing
+from components.ingest.listing import ImageFile, Listing, Skipped, read_listing, write_listing
+from components.ingest.lookup import look_up
 from components.storage.fetch import Unread, read_files
 
 

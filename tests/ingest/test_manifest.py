@@ -13,8 +13,8 @@ import pytest
 
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
-from components.ingest.labels import check_labels
-from components.ingest.listing import Listing, list_images
+from components.ingest.listing import Listing, check_labels
+from components.ingest.lookup import list_images
 from components.ingest.manifest import read_manifest
 from components.ingest.stratification import stratify
 from components.storage.folder_listing import MISSING

@@ -22,7 +22,7 @@ from components.images.tensorflow_decoder import (
 from components.ingest import plan_processes
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_run import IngestJob, ingest_listing
-from components.ingest.listing import list_source
+from components.ingest.lookup import list_source
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.ingest.stratification import SplitRule
 from tests.ingest.plain import write_all

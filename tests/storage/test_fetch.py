@@ -12,7 +12,8 @@ import pytest
 from benchmarks.gcs_server import Fault, GcsServer
 from components.contract.errors import UserError
 from components.ingest.config import IngestConfig
-from components.ingest.listing import ImageFile, list_images
+from components.ingest.listing import ImageFile
+from components.ingest.lookup import list_images
 from components.ingest.spans import find_span
 from components.storage import cloud_storage, retry
 from components.storage.cloud_storage import open_cloud_storage
