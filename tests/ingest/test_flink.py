@@ -36,22 +36,10 @@ _LIFE_SECONDS = 300
 
 @dataclass(frozen=True)
 class Flink:
-    """A running job server, and the pool that starts Python workers for it."""
+    """Arguments for a running job server and the pool that starts Python workers for it."""
 
-    job_endpoint: str
-    worker_pool: str
+    beam_args: tuple[str, ...]
     log: Path
-
-    @property
-    def beam_args(self) -> tuple[str, ...]:
-        return (
-            "--runner=PortableRunner",
-            f"--job_endpoint={self.job_endpoint}",
-            "--environment_type=EXTERNAL",
-            f"--environment_config={self.worker_pool}",
-            "--parallelism=2",
-            "--sdk_worker_parallelism=2",
-        )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +55,15 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
         _server(job_server, job_server_log, "JobService started on") as job_endpoint,
         _server(pool, folder / "pool.log", "Started worker pool servicer at port:") as worker_pool,
     ):
-        yield Flink(job_endpoint, worker_pool, job_server_log)
+        beam_args = (
+            "--runner=PortableRunner",
+            f"--job_endpoint={job_endpoint}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config={worker_pool}",
+            "--parallelism=2",
+            "--sdk_worker_parallelism=2",
+        )
+        yield Flink(beam_args, job_server_log)
 
 
 def _job_server_command(folder: Path) -> list[str]:

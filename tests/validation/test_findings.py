@@ -1,8 +1,18 @@
+"""What needs neither TFX nor TFDV: the configuration, thresholds and findings."""
+
 from __future__ import annotations
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2
+import math
+from typing import Any
 
+import pytest
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
+
+from components.contract.errors import ConfigurationError
+from components.contract.example import HEIGHT, LABEL
+from components.validation.anomalies import Reference, raise_thresholds
 from components.validation.config import ValidationConfig
+from components.validation.feature_statistics import Statistics
 from components.validation.findings import Finding, explain_stop, list_findings
 
 NEW_LABEL = Finding("eval", "image/class/text", "a new label", "anomaly")
@@ -40,3 +50,54 @@ def test_a_stop_names_some_findings_and_the_ways_out() -> None:
     assert text.startswith("The examples do not fit their schema: eval: image/class/text: a new")
     assert "| and 2 more. Correct the images" in text
     assert text.endswith("If the change is intended, run once with --validation.drift warn.")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"min_side": 9, "max_side": 8}, "validation.min_side is 9, above"),
+        ({"formats": []}, "validation.formats is empty: name at least one"),
+        # A curated schema has its own limits, which would have to win or lose without a word.
+        ({"schema": "s.pbtxt", "max_side": 9}, "validation.schema and validation.max_side are"),
+    ],
+)
+def test_config_says_what_is_wrong(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        ValidationConfig(**values)
+    assert ValidationConfig(schema="s.pbtxt", anomalies="warn", drift="stop").schema == "s.pbtxt"
+
+
+def count(**labels: int) -> Statistics:
+    """What TFDV says of so many images of each label."""
+    statistics = Statistics()
+    dataset = statistics.datasets.add(num_examples=sum(labels.values()))
+    texts = dataset.features.add(path={"step": [LABEL]}).string_stats
+    texts.unique = len(labels)
+    for label, number in labels.items():
+        texts.rank_histogram.buckets.add(label=label, sample_count=number)
+    return statistics
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "difference", "divergence"),
+    [
+        # Four standard errors of a half; more than 1 is never reached.
+        (count(cat=50, dog=50), count(cat=50, dog=50), 4 * math.sqrt(0.25 * 0.02), 0.158),
+        (count(cat=3, dog=3), count(cat=3, dog=3), 1.0, 1.0),
+        # A label of 1 % varies less than one of a half.
+        (count(cat=990, dog=10), count(cat=990, dog=10), 0.1, 0.1),
+        (count(cat=10**5), count(cat=10**5), 0.1, 0.1),
+    ],
+)
+def test_thresholds_are_above_what_chance_makes(
+    here: Statistics, there: Statistics, difference: float, divergence: float
+) -> None:
+    schema = schema_pb2.Schema()
+    schema.feature.add(name=LABEL).skew_comparator.infinity_norm.threshold = 0.1
+    comparator = schema.feature.add(name=HEIGHT).skew_comparator
+    comparator.jensen_shannon_divergence.threshold = 0.1
+    label, height = raise_thresholds(schema, here, Reference("skew", "in train", there)).feature
+    assert label.skew_comparator.infinity_norm.threshold == pytest.approx(difference)
+    found = height.skew_comparator.jensen_shannon_divergence.threshold
+    assert found == pytest.approx(divergence, abs=1e-3)
+    assert schema.feature[0].skew_comparator.infinity_norm.threshold == 0.1
