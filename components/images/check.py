@@ -15,6 +15,7 @@ from components.images.check_result import Category, CheckedImage, Rejected, che
 from components.images.jpeg_frame import START, state_orientation
 from components.images.options import ImageOptions
 from components.images.transcode import (
+    UNKNOWN_RANGE,
     Pixels,
     as_seen,
     find_orientation,
@@ -45,10 +46,8 @@ _PILLOW_LIMIT = 89_478_485
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 _BOX = b"ftyp"
 
-# Pillow would start Ghostscript on EPS, and has no decoder of its own for the others. The range
-# from black to white of 32-bit pixels is unknown.
+# Pillow would start Ghostscript on EPS, and has no decoder of its own for the others.
 _UNSUPPORTED_FORMATS = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "WMF"})
-_UNSUPPORTED_MODES = frozenset({"F", "I"})
 
 
 def check_image(data: bytes, config: ImageOptions) -> CheckedImage:
@@ -196,7 +195,7 @@ def open_image(data: bytes, config: ImageOptions) -> Image.Image:
         raise Rejected(Category.NOT_AN_IMAGE, "unknown image format") from error
     except Exception as error:  # Pillow's format plugins raise what their parsers raise.
         raise Rejected(Category.NOT_AN_IMAGE, f"the header cannot be read: {error}") from error
-    if image.format in _UNSUPPORTED_FORMATS or image.mode in _UNSUPPORTED_MODES:
+    if image.format in _UNSUPPORTED_FORMATS or image.mode in UNKNOWN_RANGE:
         raise Rejected(Category.UNSUPPORTED, f"{image.format} with pixels of mode {image.mode}")
     check_size(*image.size, config)
     return image

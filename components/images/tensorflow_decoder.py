@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
+"""[height, width, 3] RGB, unless stated otherwise."""
 Decoder = Callable[[bytes], Any]
 """`decode_here` or `read_orientation_here`; takes the content of a file."""
 Run = Callable[[Decoder, bytes], Any]

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from components.images.jpeg_frame import START
 from components.images.picture import Picture
-from components.images.transcode import Pixels, as_seen
+from components.images.transcode import UNKNOWN_RANGE, Pixels, as_seen
 
 SIDE = 96
 """Largest side of a thumbnail, pixels. As JPEG a photograph takes 2 to 4 KB, 4 to 8 KB if it is not
@@ -27,8 +27,6 @@ SMALLEST_HEAT_MAP = 96
 _JPEG_END = b"\xff\xd9"
 # Not EPS, which would start Ghostscript, nor ICO, which may hold more pixels than it states.
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-# The range from black to white of 32-bit pixels is unknown.
-_UNKNOWN_RANGE = frozenset({"F", "I"})
 
 # Decoders shrink JPEGs as they decode; other formats take 4 bytes a pixel, twice.
 _MOST_JPEG_PIXELS = 100e6
@@ -72,7 +70,7 @@ def _open(encoded: bytes) -> Image.Image:
     is_jpeg = image.format in ("JPEG", "MPO")
     if image.width * image.height > (_MOST_JPEG_PIXELS if is_jpeg else _MOST_PIXELS):
         raise ValueError(f"{image.width} x {image.height} pixels are too many")
-    if image.mode in _UNKNOWN_RANGE:
+    if image.mode in UNKNOWN_RANGE:
         raise ValueError(f"pixels of mode {image.mode}")
     return image
 

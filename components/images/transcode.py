@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import cv2
 import numpy as np
@@ -13,8 +12,10 @@ from PIL import Image, JpegImagePlugin
 from components.images.check_result import CheckedImage
 from components.images.jpeg_frame import ORIENTATION_TAG
 from components.images.options import ALIASING, ImageOptions
+from components.images.tensorflow_decoder import Pixels
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+UNKNOWN_RANGE = frozenset({"F", "I"})
+"""Modes of 32-bit pixels, whose range from black to white is unknown."""
 
 _PNG_PLACES = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 

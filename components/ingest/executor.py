@@ -17,39 +17,10 @@ from components.contract.artifacts import Artifacts
 from components.contract.configuration import from_json, to_json
 from components.contract.properties import CONFIG_PROPERTY, FOLDER_PROPERTY
 from components.ingest.config import IngestConfig
-from components.ingest.ingest_run import IngestJob, ingest_listing, write_plan
+from components.ingest.ingest_run import IngestJob, ingest_listing
 from components.ingest.listing import Listing, check_labels, read_listing
 from components.ingest.lookup import LISTING_PROPERTY, list_source
-from components.ingest.plan_processes import PlanProcesses, are_worth_it
-from components.records.shard_work import ConcurrentDoFn
-
-
-class WriteShards(ConcurrentDoFn):
-    """Writes the shards of each plan, and a report.
-
-    Beam moves only the numbers of plans; an image never leaves its thread or process.
-    """
-
-    def __init__(self, job: IngestJob) -> None:
-        """Write plans of `job`."""
-        super().__init__(job.config.workers)
-        self._job = job
-
-    def setup(self) -> None:
-        """Choose between threads and processes."""
-        self._processes = PlanProcesses(self._job) if are_worth_it(self._job) else None
-
-    def work(self, number: int) -> None:
-        """Write the plan with this number."""
-        if self._processes:
-            self._processes.write_plan(number)
-        else:
-            write_plan(number, self._job)
-
-    def teardown(self) -> None:
-        """End the processes."""
-        if self._processes:
-            self._processes.close()
+from components.ingest.shard_writer import WriteShards
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

@@ -152,10 +152,7 @@ def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
 def explain_one_class(folder: str, label: str, paths: Iterable[str]) -> str:
     """Explain what to do with a folder of one class; the labels may lie some levels deeper.
 
-    Args:
-        folder: path or URL.
-        label: label of all images.
-        paths: paths of all images, relative to the folder; none if a manifest labels them.
+    `paths` are those of all images, relative to the folder; none if a manifest labels them.
     """
     text = f"{folder} has only one class, {quote(label)}: a classifier needs at least two"
     # The folders that all images share, down to the first with several.

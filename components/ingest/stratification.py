@@ -50,10 +50,6 @@ class SplitRule:
         """Return the given split of a file, or that of the hash of its group or content.
 
         The same content or group always falls into the same split.
-
-        Args:
-            file: a listed file.
-            sha256: hexadecimal digest of its content.
         """
         if file.split is not None:
             return file.split
@@ -216,9 +212,7 @@ def check_splits(listing: Listing, config: IngestConfig) -> None:
 def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:
     """Raise `DataError` unless train has images of every class, and eval has any.
 
-    Args:
-        found: split → label → images.
-        root: folder of the images.
+    `found` is split → label → images, and `root` the folder of the images.
     """
     for split in (TRAIN, EVAL):
         if not found.get(split):
