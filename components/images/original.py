@@ -11,7 +11,7 @@ import tensorflow as tf
 from components.images.canonical import decode_upright
 from components.images.jpeg_frame import read_frame, state_orientation
 from components.images.options import TransformConfig
-from components.images.tensorflow_decoder import Pixels
+from components.images.transcode import Pixels
 from components.images.upright import read_orientations
 
 # Four times the pixels of the largest model input, 2048 by 2048: bounds the time of each epoch, and

@@ -9,11 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from components.images.transcode import Pixels
 
-Pixels = npt.NDArray[np.uint8]
-"""[height, width, 3] RGB, unless stated otherwise."""
 Decoder = Callable[[bytes], Any]
 """`decode_here` or `read_orientation_here`; takes the content of a file."""
 Run = Callable[[Decoder, bytes], Any]

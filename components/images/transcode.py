@@ -6,13 +6,15 @@ import io
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 from PIL import Image, JpegImagePlugin
 
 from components.images.check_result import CheckedImage
 from components.images.jpeg_frame import ORIENTATION_TAG
 from components.images.options import ALIASING, ImageOptions
-from components.images.tensorflow_decoder import Pixels
+
+Pixels = npt.NDArray[np.uint8]
 
 UNKNOWN_RANGE = frozenset({"F", "I"})
 """Modes of 32-bit pixels, whose range from black to white is unknown."""

@@ -64,10 +64,6 @@ def ingest(folder: Path | str, target: Path, config: IngestConfig = HEADER) -> I
     check_labels(listing)
     made = Ingested(target / "examples", target / "rejects")
     ingest_listing(
-        listing,
-        config,
-        examples=str(made.examples),
-        rejects=str(made.rejects),
-        write=write_all,
+        listing, config, examples=str(made.examples), rejects=str(made.rejects), write=write_all
     )
     return made

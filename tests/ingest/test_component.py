@@ -121,10 +121,7 @@ def test_same_bytes_with_one_worker_and_with_several(
 
 @pytest.mark.slow
 def test_same_bytes_with_processes(
-    ingested: nodes.Ingested,
-    image_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ingested: nodes.Ingested, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_processes, "MIN_FILES", 1)
     again = nodes.ingest(image_folder, tmp_path, config=IngestConfig(threads=2))
@@ -169,9 +166,7 @@ def test_the_driver_keys_the_cache_by_span_version_and_content(tmp_path: Path) -
         resolve(pattern, listings, IngestConfig(span=1))
 
 
-def test_files_changed_after_the_listing_are_rejected_and_new_ones_ignored(
-    tmp_path: Path,
-) -> None:
+def test_files_changed_after_the_listing_are_rejected_and_new_ones_ignored(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "images", each=10)
     resolved = resolve(str(folder), tmp_path / "listings")
     (folder / "red" / "new.jpg").write_bytes((folder / "red" / "001.jpeg").read_bytes())

@@ -122,35 +122,31 @@ def test_names_that_look_alike_are_warned_of(tmp_path: Path) -> None:
 ONE = "has only one class, 'a': a classifier needs at least two."
 
 
-@pytest.mark.parametrize(
-    ("paths", "message"),
-    [
-        pytest.param(
-            ["1.jpg", "2.png", "notes.txt"],
-            "{0} has no images in label folders: put them at label/image, such as cat/1.jpg, or at "
-            "split/label/image, such as train/cat/1.jpg, or list the labels in a table",
-            id="images in the folder itself",
-        ),
-        pytest.param(
-            ["photos.zip", "readme.txt"],
-            "{0}/photos.zip is an archive: unpack it, and give the folder of label folders.",
-            id="an archive in the folder",
-        ),
-        pytest.param(["notes.txt"], "{0} has no images in label folders", id="no image at all"),
-        pytest.param(["a/1.jpg"], ONE, id="one class"),
-        pytest.param(["a/2019/1.jpg", "a/2.jpg"], ONE, id="one class and its own folders"),
-        pytest.param(
-            ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
-            ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
-            id="two levels too deep",
-        ),
-        pytest.param(
-            ["a/train/cat/1.jpg", "a/eval/cat/1.jpg"],
-            ONE + " {0}/a has several",
-            id="splits one level too deep",
-        ),
-    ],
-)
+ERRORS = {
+    "images in the folder itself": (
+        ["1.jpg", "2.png", "notes.txt"],
+        "{0} has no images in label folders: put them at label/image, such as cat/1.jpg, or at "
+        "split/label/image, such as train/cat/1.jpg, or list the labels in a table",
+    ),
+    "an archive in the folder": (
+        ["photos.zip", "readme.txt"],
+        "{0}/photos.zip is an archive: unpack it, and give the folder of label folders.",
+    ),
+    "no image at all": (["notes.txt"], "{0} has no images in label folders"),
+    "one class": (["a/1.jpg"], ONE),
+    "one class and its own folders": (["a/2019/1.jpg", "a/2.jpg"], ONE),
+    "two levels too deep": (
+        ["a/b/cat/1.jpg", "a/b/dog/x/1.jpg"],
+        ONE + " {0}/a/b has several: local_runner.py {0}/a/b",
+    ),
+    "splits one level too deep": (
+        ["a/train/cat/1.jpg", "a/eval/cat/1.jpg"],
+        ONE + " {0}/a has several",
+    ),
+}
+
+
+@pytest.mark.parametrize(("paths", "message"), ERRORS.values(), ids=ERRORS.keys())
 def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: str) -> None:
     with pytest.raises(DataError) as caught:
         check_labels(list_images(str(touch(tmp_path, *paths))))

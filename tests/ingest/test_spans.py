@@ -12,11 +12,7 @@ FOLDERS = {
     "newest version": (["s-1/v3", "s-2/v1", "s-2/v2"], "s-{SPAN}/v{VERSION}", (2, 2, "s-2/v2")),
     "version beside the span": (["s1v1", "s1v2"], "s{SPAN}v{VERSION}", (1, 2, "s1v2")),
     "fixed width": (["s-0007", "s-12"], "s-{SPAN:4}", (7, None, "s-0007")),
-    "day": (
-        ["2024-12-31", "2025-01-01"],
-        "{YYYY}-{MM}-{DD}",
-        (20089, None, "2025-01-01"),
-    ),
+    "day": (["2024-12-31", "2025-01-01"], "{YYYY}-{MM}-{DD}", (20089, None, "2025-01-01")),
     "day in folders": (
         ["2025/01/31", "2025/02/01"],
         "{YYYY}/{MM}/{DD}",

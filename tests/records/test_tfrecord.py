@@ -92,12 +92,7 @@ def saved(rows: npt.NDArray[Any]) -> bytes:
 
 
 def make_features(number: int) -> dict[str, Value]:
-    return {
-        "image/encoded": IMAGES[number],
-        "image/filename": NAMES[number],
-        "h": number,
-        "l": 0.5,
-    }
+    return {"image/encoded": IMAGES[number], "image/filename": NAMES[number], "h": number, "l": 0.5}
 
 
 def write_shard(path: Path) -> list[bytes]:

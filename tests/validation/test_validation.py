@@ -39,11 +39,7 @@ from components.validation.feature_statistics import (
 )
 from components.validation.findings import describe_warnings, read_anomalies, read_findings
 from components.validation.gate import AnomalyGate, add_to_history
-from components.validation.lookup import (
-    find_earlier,
-    list_history,
-    read_entry_statistics,
-)
+from components.validation.lookup import find_earlier, list_history, read_entry_statistics
 from components.validation.schema_gen import correct_schema
 from components.validation.statistics_gen import statistics_options
 from tests import nodes
@@ -300,34 +296,24 @@ def test_images_outside_the_limits_are_anomalies(
 
 def test_images_within_the_limits_are_none(tmp_path: Path) -> None:
     limits = ValidationConfig(
-        max_image_bytes=23,
-        min_side=24,
-        max_side=24,
-        formats=["jpeg"],
-        min_supported_images=0.9,
+        max_image_bytes=23, min_side=24, max_side=24, formats=["jpeg"], min_supported_images=0.9
     )
     columns = {"ENCODED": [b"junk"] * 12 + [GOOD] * 108}
     run = Run(tmp_path / "run", statistics_of(HUNDRED, **columns))
     assert read_anomalies(run.validate(limits)) == {"train": []}
 
 
-def write_curated(folder: Path, statistics: Statistics, **labels: list[str]) -> str:
-    schema = schema_of(statistics)
-    for values in schema.string_domain:
-        if values.name == example.LABEL:
-            values.value[:] = labels.get("labels", values.value)
-    path = folder / "curated.pbtxt"
-    path.write_text("# Looked through.\n" + text_format.MessageToString(schema, as_utf8=True))
-    return str(path)
-
-
 def test_a_curated_schema_decides_and_is_kept_as_it_is(tmp_path: Path) -> None:
     train = statistics_of(["cat", "dog", "owl"] * 2)
-    path = write_curated(tmp_path, train, labels=["cat", "dog", "emu", "gnu"])
+    schema = schema_of(train)
+    [labels] = [values for values in schema.string_domain if values.name == example.LABEL]
+    labels.value[:] = ["cat", "dog", "emu", "gnu"]
+    path = tmp_path / "curated.pbtxt"
+    path.write_text("# Looked through.\n" + text_format.MessageToString(schema, as_utf8=True))
     run = Run(tmp_path / "run", train)
-    run.validate(ValidationConfig(schema=path))
+    run.validate(ValidationConfig(schema=str(path)))
     written = io_utils.parse_pbtxt_file(f"{run.schema.uri}/schema.pbtxt", schema_pb2.Schema())
-    assert written == read_schema(path)
+    assert written == schema
     new, missing = read_findings(run.anomalies)
     assert "owl" in new.text
     assert missing.text == "No image has the labels 'emu', 'gnu' of the schema"
