@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import cv2
+import numpy as np
+import numpy.typing as npt
 import simplejpeg
 import tensorflow as tf
 
 from components.images.canonical import decode_upright
 from components.images.jpeg_frame import read_frame, state_orientation
 from components.images.options import TransformConfig
-from components.images.transcode import Pixels
 from components.images.upright import read_orientations
 
 # Four times the pixels of the largest model input, 2048 by 2048: bounds the time of each epoch, and
@@ -19,6 +20,8 @@ from components.images.upright import read_orientations
 _MOST_PIXELS = 2**24
 # Longest side, pixels: JPEG_MAX_DIMENSION of libjpeg.
 _LONGEST = 65_500
+
+Pixels = npt.NDArray[np.uint8]
 
 _SUBSAMPLING = {"full": "444", "half": "420"}
 
