@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from benchmarks.ladder.data import Material
 from components.contract.example import ENCODED, LABEL_ID
-from components.images.canonical import CHANNELS, decode_jpeg
+from components.images.canonical import decode_jpeg
+from components.images.options import CHANNELS
 from components.storage.artifact_files import on_disk
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.dataset import make_dataset

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from components.images.options import ALIASING, ImageOptions, TransformConfig
+from components.images.options import ALIASING, CHANNELS, ImageOptions, TransformConfig
 from components.images.upright import read_orientations, turn_upright
-
-CHANNELS = 3
 
 
 def canonicalize(

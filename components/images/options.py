@@ -10,6 +10,8 @@ from annotated_types import Gt, Interval
 from components.contract.configuration import Count, Number, Positive, configuration, require
 from components.contract.machine import available_cpus
 
+CHANNELS = 3
+
 ALIASING = 2.0
 """Above this factor bilinear sampling skips pixels; averaging areas does not."""
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from components.contract.errors import ConfigurationError
 from components.contract.machine import available_memory, fits_in_memory, gib
 from components.contract.progress import add_progress
-from components.images.canonical import CHANNELS
+from components.images.options import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig, reject_pixel_cache
 from pipeline_def.data.file_cache import default_folder, open_pixels

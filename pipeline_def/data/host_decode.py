@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
-import tensorflow as tf
 
-from components.images.canonical import CHANNELS, decode_jpeg
+from components.images import tensorflow_decoder
+from components.images.options import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.data.host_calls import BatchMemory, Pixels
 from pipeline_def.data.sampler import Int64Array
@@ -105,8 +105,7 @@ def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:
             image = simplejpeg.decode_jpeg(file, "RGB", buffer=pixels)
         except (ValueError, KeyError):
             # Rare subsampling, or a decoder warning that TensorFlow ignores.
-            image = decode_jpeg(tf.constant(bytes(file))).numpy()
-            _store(image, pixels)
+            _store(tensorflow_decoder.decode(bytes(file)), pixels)
         else:
             if image.shape != pixels.shape:
                 _store(image, pixels)

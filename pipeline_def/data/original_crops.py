@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from components.images.canonical import CHANNELS
 from components.images.jpeg_frame import read_frame, upper_rows
+from components.images.options import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.data.host_calls import BatchMemory, Pixels
 from pipeline_def.data.sampler import TrainingOrder

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.images.canonical import CHANNELS
+from components.images.options import CHANNELS
 
 # Records are ordered by hash, so the first ones are a random sample, always the same. 1,024 images
 # put the mean within 1 % of the range; a pass of Transform over all images would double its time.

@@ -19,7 +19,7 @@ import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError, ModelError
-from components.images.canonical import CHANNELS
+from components.images.options import CHANNELS
 from components.storage.folder import reason_of
 from pipeline_def.config.model import APPLICATIONS, ModelConfig, Pixels
 from pipeline_def.model.build_fn import build_own

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 from tf_keras import activations, initializers, layers
 
-from components.images.canonical import CHANNELS
+from components.images.options import CHANNELS
 from pipeline_def.model.layers import Whitening
 
 BATCH_NORM_MOMENTUM = 0.9

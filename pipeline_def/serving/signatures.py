@@ -11,7 +11,8 @@ import tensorflow as tf
 import tf_keras
 
 from components.contract.example import ENCODED, LABEL, LABEL_ID
-from components.images.canonical import CHANNELS, decode
+from components.images.canonical import decode
+from components.images.options import CHANNELS
 from components.storage.artifact_files import on_disk
 from components.transform.config import TransformConfig
 from pipeline_def.serving.decoding import Decoded, decode_files
