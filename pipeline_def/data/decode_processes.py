@@ -62,9 +62,9 @@ class ProcessDecoder(HostDecoder):
         processes = [WorkerProcess(__name__, self._memory.file) for _ in range(workers)]
         arguments = (processes, (table, map_shards, config), self._idle)
         threading.Thread(target=_prepare, args=arguments, daemon=True).start()
-        finalizer = weakref.finalize(self, _end, processes, self._memory.file)
+        self.close = weakref.finalize(self, _end, processes, self._memory.file)
         # When Python exits, batches may still be wanted, and the processes end with it anyway.
-        finalizer.atexit = False
+        self.close.atexit = False
 
     def decode(self, records: Int64Array, windows: npt.NDArray[np.int32]) -> Pixels:
         """Decode a batch to the same pixels as a `HostDecoder`."""

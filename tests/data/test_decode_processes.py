@@ -4,6 +4,7 @@ import functools
 import gc
 import itertools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,12 @@ def decoders(folder: Path) -> tuple[ProcessDecoder, HostDecoder]:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ProcessDecoder, HostDecoder]:
-    return decoders(tmp_path_factory.mktemp("shards"))
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ProcessDecoder, HostDecoder]]:
+    processes, here = decoders(tmp_path_factory.mktemp("shards"))
+    yield processes, here
+    processes.close()
 
 
 def test_processes_decode_the_same_pixels_into_unused_memory(
@@ -106,7 +111,13 @@ def test_training_reads_the_same_batches_with_processes(
     shard_folder: ShardFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decode_processes, "_FEWEST", 1)
-    monkeypatch.setattr(dataset, "ProcessDecoder", started)
+    made: list[ProcessDecoder] = []
+
+    def make(*arguments: Any) -> ProcessDecoder:
+        made.append(started(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(dataset, "ProcessDecoder", make)
 
     def read(threads: int) -> list[tuple[bytes, int]]:
         options = InputConfig(cache="none", threads=threads)
@@ -114,6 +125,8 @@ def test_training_reads_the_same_batches_with_processes(
         return list(examples(shard_folder.dataset("train", options=options, order=order).take(20)))
 
     assert read(threads=2) == read(threads=1)
+    (decoder,) = made
+    decoder.close()
 
 
 def test_processes_are_worth_it_for_many_small_images_and_several_threads() -> None:
