@@ -1,5 +1,7 @@
 """Python functions called from tf.data's threads, and the memory of the batches that they make."""
 
+from __future__ import annotations
+
 import atexit
 import functools
 import math
