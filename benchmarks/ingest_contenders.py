@@ -60,10 +60,7 @@ def _ingest(source: str, target: str, mode: str) -> None:
         "examples": [_artifact(standard_artifacts.Examples, f"{target}/examples")],
         "rejects": [_artifact(ImageRejects, f"{target}/rejects")],
     }
-    properties = {
-        "input_base": source,
-        "config": to_json(configs.get(mode, IngestConfig())),
-    }
+    properties = {"input_base": source, "config": to_json(configs.get(mode, IngestConfig()))}
     context = BaseBeamExecutor.Context(beam_pipeline_args=list(BEAM_ARGS))
     Executor(context).Do({}, outputs, properties)
 

@@ -104,12 +104,7 @@ async def _exchange(
 
 
 def _judge(
-    load: Load,
-    status: int,
-    body: bytes,
-    seconds: float,
-    is_bad: bool,
-    expected: Sequence[Expected],
+    load: Load, status: int, body: bytes, seconds: float, is_bad: bool, expected: Sequence[Expected]
 ) -> None:
     if is_bad:
         refused = status == 400 or (status == 200 and json.loads(body)["predictions"][0]["error"])

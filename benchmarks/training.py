@@ -58,10 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 def _measure_parts(arguments: argparse.Namespace) -> None:
     from benchmarks.training_run import BARE, DECODED, JPEG, NAIVE, NAIVE_AHEAD
 
-    contenders = {
-        "step": [BARE, DECODED, JPEG],
-        "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED],
-    }
+    contenders = {"step": [BARE, DECODED, JPEG], "naive": [NAIVE, NAIVE_AHEAD, JPEG, DECODED]}
     tabulate = {"step": _tabulate_step, "naive": _tabulate_naive}
     results, tables = {}, []
     for part in arguments.part:

@@ -36,10 +36,7 @@ def judge(results: Mapping[str, Any], *, target: float | None) -> dict[str, Any]
     pixels = results["found"] * results["size"] ** 2 * 3
     name, reason = _choose(rates, pixels, target, remote="store" in results)
     limits = {limit: Spread.of(values) for limit, values in results["limits"].items()}
-    verdict = [
-        _bottleneck(name, rates, limits, target),
-        f"Recommended: {name}, because {reason}.",
-    ]
+    verdict = [_bottleneck(name, rates, limits, target), f"Recommended: {name}, because {reason}."]
     return {"verdict": verdict, "use": name, "recommended": _config(results, name, verdict)}
 
 

@@ -17,15 +17,7 @@ from benchmarks.measuring.limits import (
     on_every_core,
     process_per_core,
 )
-from benchmarks.peers.readers import (
-    LABELS,
-    OFFSETS,
-    PACKED,
-    Epoch,
-    Job,
-    Samples,
-    measure_epochs,
-)
+from benchmarks.peers.readers import LABELS, OFFSETS, PACKED, Epoch, Job, Samples, measure_epochs
 from components.transform.config import TransformConfig
 
 OURS = {

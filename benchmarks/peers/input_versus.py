@@ -46,8 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--python", action="append", default=[], type=_python, metavar="PEER=PATH")
     parser.add_argument(
-        "--contenders",
-        help="only those with one of these words in their name, a,b,…",
+        "--contenders", help="only those with one of these words in their name, a,b,…"
     )
     return parser
 

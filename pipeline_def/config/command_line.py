@@ -7,22 +7,11 @@ from typing import Any, TypeVar, get_origin
 import yaml
 
 from components.contract.configuration import from_dict, to_dict
-from components.contract.error_messages import (
-    accepts,
-    describe,
-    did_you_mean,
-    find_field,
-    strip,
-)
+from components.contract.error_messages import accepts, describe, did_you_mean, find_field, strip
 from components.contract.errors import ConfigurationError
 from components.contract.printable import quote
 from pipeline_def.config.config import Config
-from pipeline_def.config.options import (
-    Option,
-    list_options,
-    list_sections,
-    print_requested_help,
-)
+from pipeline_def.config.options import Option, list_options, list_sections, print_requested_help
 from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
 _Owner = TypeVar("_Owner")

@@ -9,14 +9,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Gt
 
-from components.contract.configuration import (
-    Count,
-    Number,
-    Positive,
-    Text,
-    configuration,
-    require,
-)
+from components.contract.configuration import Count, Number, Positive, Text, configuration, require
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")

@@ -128,10 +128,7 @@ def schema(arguments: list[str]) -> int:
     from pipeline_def.local.execution import execute
 
     config, options = parse(
-        _name_folder(arguments),
-        prog="local_runner.py schema",
-        usage=usage.SCHEMA,
-        own={"to": 1},
+        _name_folder(arguments), prog="local_runner.py schema", usage=usage.SCHEMA, own={"to": 1}
     )
     validation = dataclasses.replace(config.validation, schema=None)
     config = dataclasses.replace(config, validation=validation)

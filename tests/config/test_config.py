@@ -226,13 +226,7 @@ RESOLVED: dict[str, tuple[int, int, dict[str, Any], int, str]] = {
         300,
         "efficientnet_v2_b3",
     ),
-    "a network of the user's": (
-        375,
-        160,
-        {"model": ModelConfig(build_fn="my.model")},
-        224,
-        "auto",
-    ),
+    "a network of the user's": (375, 160, {"model": ModelConfig(build_fn="my.model")}, 224, "auto"),
 }
 
 

@@ -7,14 +7,7 @@ from typing import Any
 
 from components.contract.configuration import to_dict
 from pipeline_def.config.config import Config
-from pipeline_def.runs.record import (
-    Data,
-    Output,
-    Pushed,
-    RunRecord,
-    Step,
-    write_record,
-)
+from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step, write_record
 
 FIRST, SECOND = "files:1200,sha256:aaaaaaaabbbb", "files:1300,sha256:ccccccccdddd"
 
