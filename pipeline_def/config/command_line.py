@@ -84,13 +84,9 @@ def parse_plain(arguments: Sequence[str], owner: Callable[..., _Owner], *, prog:
 def _split(
     arguments: Sequence[str], prog: str, known: Mapping[str, int], positional: str = ""
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each option with its values, and `positional` with each argument without an option.
+    """Yield each option with its values, as many as `known` says.
 
-    Args:
-        arguments: the command line.
-        prog: name of the command.
-        known: options → how many values each takes.
-        positional: name of arguments without an option, also of all after `--`; "": not allowed.
+    With `positional`, yield that name with each argument without an option, also all after `--`.
     """
     words = list(arguments)[::-1]
     while words:

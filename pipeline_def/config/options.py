@@ -96,12 +96,6 @@ def print_requested_help(
 
     `--help` prints the usage, `--help SECTION` and `--help OPTION` some options, `--help-all` all.
 
-    Args:
-        arguments: the command line.
-        usage: help text of the command.
-        prog: name of the command.
-        options: of the command.
-
     Raises:
         ConfigurationError: there is no such section or option.
     """

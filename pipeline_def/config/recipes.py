@@ -50,15 +50,10 @@ class Recipe:
 
 
 def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sections, Recipe]:
-    """Choose image size, network and recipe where the user has not.
+    """Return the complete configuration: image size, network and recipe where the user has none.
 
-    Args:
-        config: as given by the user.
-        shorter_side: typical shorter side of the images, pixels.
-        images: number of training images; 0 if unknown.
-
-    Returns:
-        The complete configuration, and the recipe that was applied.
+    `shorter_side` is typical of the images, pixels; `images` is the number of training images, 0 if
+    unknown.
     """
     name, size = _choose_network(config, shorter_side=shorter_side, images=images)
     config = dataclasses.replace(

@@ -40,11 +40,7 @@ def read_yaml(path: str) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML.
-
-    Args:
-        text: YAML, or anything else.
-        where: its file or option, for messages.
+    """Parse YAML; messages say that it is from `where`.
 
     Raises:
         ConfigurationError: it is not YAML, or is nested too deeply.

@@ -31,13 +31,7 @@ _NO_SETTINGS = ("data", "output", "working_copy", "given")
 def show_comparison(
     wanted: tuple[str, str], output: str, *, to: str | None = None, as_json: bool = False
 ) -> None:
-    """Compare two runs, write the page, and print the verdict and where the page is.
-
-    Args:
-        wanted: names of the runs; the second is compared with the first.
-        output: folder of the runs.
-        to: file of the page; by default `comparison.html` in the output folder of the second run.
-        as_json: print figures as JSON instead.
+    """Compare the second run with the first, write the page, and print verdict and place of it.
 
     Raises:
         UserError: a run does not exist, has no evaluation, or its artifacts are missing.

@@ -31,12 +31,7 @@ def execute(
 ) -> RunRecord | None:
     """Run the steps up to `last`; return the record, or None after printing an unexpected error.
 
-    Args:
-        config: with a local output folder.
-        output: uploads that folder to a store; None: nothing does.
-        last: name of the last step; None: run all.
-        classes: number of labels, to build a network of the user once before the first step; None:
-            do not.
+    With `classes`, the number of labels, a user's network is built once before the first step.
 
     Raises:
         UserError: what stopped the run, if the user can fix it.

@@ -21,7 +21,7 @@ from components.predict.table import check_format, write_table
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.options import list_options
-from pipeline_def.local.display.progress import StepProgress, format_clock, make_bar
+from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import MODELS, open_output
 from pipeline_def.local.preparation import make_absolute
@@ -59,13 +59,7 @@ def predict_files(arguments: Sequence[str]) -> int:
 def show_predictions(
     config: Config, files: Sequence[str], *, model: str | None = None, to: str | None = None
 ) -> Tally:
-    """Predict files with a model, print the predictions or write them to a table, and count.
-
-    Args:
-        config: the output folder, and how to read images.
-        files: files and folders, paths or URLs.
-        model: a version, or a folder of a SavedModel; None: the newest version.
-        to: table to write, a .parquet, .csv or .jsonl file; an existing one is replaced.
+    """Predict files with the newest model, or `model`; print the predictions or write a table.
 
     Raises:
         UserError: a file or the model does not exist, or the table cannot be written.
@@ -101,10 +95,7 @@ def _with_progress(
 ) -> Iterator[Outcome]:
     """Yield the outcomes with a progress bar, or without a terminal a line every ten seconds."""
     progress = StepProgress()
-    left = progress.seconds_left
-    bar = make_bar(
-        console, lambda: "" if (rest := left()) is None else f"{format_clock(rest)} left"
-    )
+    bar = make_bar(console, progress.time_left)
     drawn = bar if console.is_terminal else contextlib.nullcontext()
     printed = time.monotonic()
     with drawn:

@@ -96,16 +96,10 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     unknown = _check_task({file.label for file in listing.files}, layout, new_task=new_task)
     seen = look(listing, config)
     config = seen.config
-    print_row(
-        console,
-        "",
-        f"{len(listing.files):,} files, {len(listing.skipped):,} skipped; the model "
-        f"{config.model.title} sees them at {config.transform.size} x {config.transform.size} "
-        f"pixels",
-        indent=_INDENT,
-        style="",
-    )
-    for title, text in (*describe(listing), *unknown, ("Recipe", str(seen.recipe))):
+    size = f"{config.transform.size} x {config.transform.size} pixels"
+    counts = f"{len(listing.files):,} files, {len(listing.skipped):,} skipped"
+    seen_as = ("", f"{counts}; the model {config.model.title} sees them at {size}")
+    for title, text in (seen_as, *describe(listing), *unknown, ("Recipe", str(seen.recipe))):
         print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
     return seen
 

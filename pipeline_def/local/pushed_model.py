@@ -26,12 +26,7 @@ def _is_model(folder: str) -> bool:
 
 
 def find_model(output: str, wanted: str | None) -> str:
-    """Return the folder of a model.
-
-    Args:
-        output: folder of the runs.
-        wanted: a version pushed there, or the path or URL of any SavedModel; None: the newest
-            version.
+    """Return the folder of a version pushed in `output`, the newest for None, or of a SavedModel.
 
     Raises:
         ModelError: there is no such model.

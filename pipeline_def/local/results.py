@@ -132,13 +132,7 @@ class Summary:
 
 
 def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary:
-    """Summarize a finished run.
-
-    Args:
-        record: of the run.
-        layout: of its output folder.
-        warnings: findings of validation that do not stop the run.
-    """
+    """Summarize a finished run, with the warnings of validation."""
     outputs = {name: step.outputs for name, step in record.steps.items()}
     ingest = outputs[EXAMPLE_GEN.id]["rejects"].read_json(SUMMARY_FILE)
     index = outputs[EXAMPLE_GEN.id]["examples"].read_json(INDEX_FILE)

@@ -33,12 +33,7 @@ _LONGEST_PROPERTY = 1_000
 
 
 def list_steps(pipeline: Pipeline, run_id: str) -> Iterator[tuple[str, Callable[[], Step]]]:
-    """Yield the name of each step, in topological order, and the function that runs it.
-
-    Args:
-        pipeline: to run.
-        run_id: of the run, for ML Metadata.
-    """
+    """Yield the name of each step, in topological order, and the function that runs it."""
     compiled = compiler.Compiler().compile(pipeline)
     runtime_parameter_utils.substitute_runtime_parameter(
         compiled, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}

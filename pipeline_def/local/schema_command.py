@@ -32,11 +32,7 @@ _HEADER = """\
 
 
 def write_schema(inferred: str, target: str) -> None:
-    """Write an inferred schema to a file, with a comment on how to edit it.
-
-    Args:
-        inferred: URI of the schema artifact.
-        target: path of the file.
+    """Write the schema of an artifact to a file, with a comment on how to edit it.
 
     Raises:
         StorageError: the file exists with other content, perhaps edited.

@@ -57,14 +57,13 @@ class StepProgress:
         rest = (self._total - done) * (reported - began) / (done - at_first)
         return max(0.0, rest - (self._clock() - reported))
 
-    def keep(self, line: str, *, done: float, total: float) -> list[str]:
-        """Return the lines to print permanently: about 20 per step, the last one included.
+    def time_left(self) -> str:
+        """Return the time left as text; "" if unknown."""
+        seconds = self.seconds_left()
+        return "" if seconds is None else f"{_format_clock(seconds)} left"
 
-        Args:
-            line: the newest line.
-            done: finished units, a whole number.
-            total: number of units.
-        """
+    def keep(self, line: str, *, done: float, total: float) -> list[str]:
+        """Return the lines to print permanently after `done` units: about 20, with the last one."""
         restarted, self._units = done <= self._units, done
         lines = self.take_skipped() if restarted else []
         every = math.ceil(total / _MOST_LINES)
@@ -81,12 +80,7 @@ class StepProgress:
 
 
 def make_bar(console: Console, time_left: Callable[[], str]) -> Progress:
-    """Return a one-line progress bar, whose tasks have a field `note`.
-
-    Args:
-        console: a terminal.
-        time_left: returns the time left as text; "" if unknown.
-    """
+    """Return a one-line progress bar, whose tasks have a field `note`."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -98,7 +92,7 @@ def make_bar(console: Console, time_left: Callable[[], str]) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def format_clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     """Format a duration as a clock does: 0:41, 12:05, 1:02:07."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -127,4 +121,4 @@ class _TimeColumn(ProgressColumn):
         self._time_left = time_left
 
     def render(self, task: Task) -> Text:
-        return Text(self._time_left() or format_clock(task.elapsed or 0), style="cyan")
+        return Text(self._time_left() or _format_clock(task.elapsed or 0), style="cyan")

@@ -15,15 +15,7 @@ _NARROWEST = 20
 def print_row(
     console: Console, title: str, text: str, *, indent: int = INDENT, style: str = "bold"
 ) -> None:
-    """Print a row, wrapped between words on a terminal, else on one line.
-
-    Args:
-        console: a terminal, or anything else.
-        title: printed on the first line.
-        text: printed on as many lines as it needs.
-        indent: width of the title, characters.
-        style: of the title.
-    """
+    """Print a row, wrapped between words on a terminal, else on one line."""
     for number, line in enumerate(wrap(console, text, indent=indent)):
         _print(console, "" if number else title, line, indent, style)
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from components.contract.printable import make_printable
 from components.contract.progress import LOGGER
-from pipeline_def.local.display.progress import StepProgress, format_clock, make_bar
+from pipeline_def.local.display.progress import StepProgress, make_bar
 
 if TYPE_CHECKING:
     from pipeline_def.runs.record import Step
@@ -77,7 +77,7 @@ class RunDisplay(logging.Handler):
         """Current or last step; "" before the first."""
         self._printed = 0.0
         self._progress = StepProgress()
-        self._bars = make_bar(self._console, self.time_left)
+        self._bars = make_bar(self._console, lambda: self._progress.time_left())
 
     @contextlib.contextmanager
     def running(self, *, total: int) -> Iterator[None]:
@@ -122,11 +122,6 @@ class RunDisplay(logging.Handler):
         if progress := getattr(record, "progress", None):
             self._update(note, *progress, lasting=getattr(record, "lasting", False))
 
-    def time_left(self) -> str:
-        """Return the time that the current step has left, as text; "" if unknown."""
-        seconds = self._progress.seconds_left()
-        return "" if seconds is None else f"{format_clock(seconds)} left"
-
     def _update(self, note: str, done: float, total: float, *, lasting: bool) -> None:
         kept = self._progress.keep(note, done=done, total=total) if lasting else []
         self._progress.report(done, total)
@@ -137,7 +132,7 @@ class RunDisplay(logging.Handler):
             kept = [note]
         for line in kept:
             self._printed = time.monotonic()
-            self._print(f"{self.step:<17} {line}", self.time_left())
+            self._print(f"{self.step:<17} {line}", self._progress.time_left())
 
     def _print(self, text: str, end: str = "") -> None:
         """Print a line of the current step; on a narrow terminal truncate `text`, not `end`."""

@@ -34,12 +34,7 @@ def print_summary(
 ) -> None:
     """Print the summary of a run in `output`, which took `seconds`.
 
-    Args:
-        summary: of the run.
-        summary_file: where it is.
-        output: folder or URL of the runs.
-        evaluated: numbers of the runs there that evaluated a model, this one last.
-        seconds: how long the run took.
+    `evaluated` are the numbers of the runs there that evaluated a model, this one last.
     """
     console = Console(highlight=False)
     sign, color = _SIGNS[summary.outcome]
@@ -147,13 +142,7 @@ def _shorten(names: list[str]) -> str:
 def list_times(
     nodes: Mapping[str, Mapping[str, Any]], total: float, *, width: int
 ) -> Iterator[str]:
-    """Yield a line with a bar for each step in running order, and for the rest of the run.
-
-    Args:
-        nodes: step → `seconds`, and whether it was `cached`.
-        total: seconds of the run, including loading TensorFlow and TFX.
-        width: characters of the terminal, which limit the bars.
-    """
+    """Yield a line with a bar for each step in running order, and for the rest of the run."""
     rest = max(0.0, total - sum(node["seconds"] for node in nodes.values()))
     rows = [(name, node["seconds"], node["cached"]) for name, node in nodes.items()]
     rows.append(("loading and rest", rest, False))

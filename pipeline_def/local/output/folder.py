@@ -113,11 +113,7 @@ class Output:
 
 
 def open_output(config: Config, names: Collection[str] | None = None) -> tuple[Config, Output]:
-    """Return the configuration with a local output folder, and the output.
-
-    Args:
-        config: with absolute paths.
-        names: what to fetch from the store; None: everything.
+    """Return the configuration with a local output folder; fetch `names` from the store, or all.
 
     Raises:
         StorageError: the store does not respond, or has no such bucket.
@@ -146,11 +142,7 @@ def open_output(config: Config, names: Collection[str] | None = None) -> tuple[C
 
 
 def working_folder(config: Config) -> str:
-    """Return the local folder that a run works in.
-
-    Args:
-        config: with absolute paths.
-    """
+    """Return the local folder that a run works in, for a configuration with absolute paths."""
     if on_disk(config.output):
         return config.output
     return config.working_copy or str(_default_folder(config.output))

@@ -16,15 +16,8 @@ OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
 _FILE = "file://"
 # Protocols of fsspec that have no folders of images, ask for a password or wrap others.
 _NO_STORES = {
-    "ftp",
-    "sftp",
-    "ssh",
-    "http",
-    "https",
-    "data",
-    "blockcache",
-    "filecache",
-    "simplecache",
+    *("ftp", "sftp", "ssh", "http", "https", "data"),
+    *("blockcache", "filecache", "simplecache"),
 }
 # A path may contain a colon, but hardly a word, a colon and a slash, or the name of a store.
 _URL = re.compile(
@@ -35,10 +28,7 @@ _URL = re.compile(
 def locate(place: str, option: str, schemes: Sequence[str] | None) -> str:
     """Return the absolute path of a folder, or the URL as it is.
 
-    Args:
-        place: path or URL.
-        option: its option, for messages.
-        schemes: supported ones; None: all of fsspec's.
+    Supported are `schemes`, or all of fsspec's; messages name the `option`.
 
     Raises:
         ConfigurationError: the URL is malformed or not supported, or the path is not UTF-8.

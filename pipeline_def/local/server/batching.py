@@ -61,13 +61,9 @@ class Batcher:
         limits: BatchLimits,
         others_coming: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Store what to run and where.
+        """Run `predict` in one of `threads`, one call at a time.
 
-        Args:
-            predict: runs in one of `threads`, one call at a time.
-            threads: threads for `predict`.
-            limits: limits of a batch.
-            others_coming: returns whether other requests are being read.
+        `others_coming` returns whether other requests are being read.
         """
         self._predict, self._threads, self._limits = predict, threads, limits
         self._others_coming = others_coming

@@ -139,13 +139,10 @@ async def _run(threads: ThreadPoolExecutor, function: Any, *arguments: Any) -> A
 async def _predict(
     batcher: Batcher, files: Sequence[File], *, by_image: bool, first: int = 0
 ) -> list[Prediction]:
-    """Return a prediction of each file; of a rejected one the model's, for an empty file.
+    """Return a prediction of each converted file; of a rejected one the model's, for an empty file.
 
-    Args:
-        batcher: asks the model.
-        files: converted images.
-        by_image: whether the model has an output for errors; otherwise they are raised.
-        first: number of the first file in its request.
+    `by_image` says whether the model has an output for errors; otherwise they are raised, with the
+    file's number in its request, where the first file here is number `first`.
     """
     reasons = [_explain(file) for file in files]
     if not by_image:

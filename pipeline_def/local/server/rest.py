@@ -123,12 +123,7 @@ def _to_bytes(value: Any, number: int) -> bytes:
 
 
 def encode_response(rows: Sequence[Mapping[str, Any]], *, by_rows: bool) -> bytes:
-    """Encode predictions in the form of the request.
-
-    Args:
-        rows: output → value, for each image.
-        by_rows: as in the request.
-    """
+    """Encode the predictions, output → value of each image, in the form of the request."""
     names = list(rows[0])
     plain = [{name: _to_plain(row[name], name) for name in names} for row in rows]
     if by_rows:
