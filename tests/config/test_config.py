@@ -6,12 +6,9 @@ import yaml
 
 from components.contract.configuration import to_dict
 from components.contract.errors import ConfigurationError, UserError
-from components.transform.config import TransformConfig
 from pipeline_def.config.command_line import parse
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import StepConfig
-from pipeline_def.config.model import ModelConfig
-from pipeline_def.config.recipes import resolve
 from tests.config.command import parsed
 
 
@@ -206,35 +203,3 @@ def test_a_mistake_is_one_line_that_names_it(argv: list[str], message: str) -> N
     with pytest.raises(UserError, match=message) as caught:
         parsed(*argv)
     assert "\n" not in str(caught.value)
-
-
-RESOLVED: dict[str, tuple[int, int, dict[str, Any], int, str]] = {
-    "digits": (8, 1_437, {}, 32, "cnn"),
-    "CIFAR": (32, 50_000, {}, 32, "resnet9"),
-    "a small part of CIFAR": (32, 1_000, {}, 32, "cnn"),
-    "many photographs": (375, 8_000, {}, 224, "mobilenet_v2"),
-    "too few to start from random weights": (375, 7_999, {}, 96, "cnn"),
-    "few, but pretrained": (375, 160, {"model": ModelConfig(weights="w.h5")}, 224, "mobilenet_v2"),
-    "many thumbnails": (90, 8_000, {}, 96, "mobilenet_v2"),
-    "size given": (375, 8_000, {"transform": TransformConfig(size=48)}, 48, "resnet9"),
-    "large size given": (375, 160, {"transform": TransformConfig(size=300)}, 300, "cnn"),
-    "model given": (375, 160, {"model": ModelConfig(name="mobilenet_v2")}, 224, "mobilenet_v2"),
-    "a model with a size of its own": (
-        375,
-        160,
-        {"model": ModelConfig(name="efficientnet_v2_b3", weights="imagenet")},
-        300,
-        "efficientnet_v2_b3",
-    ),
-    "a network of the user's": (375, 160, {"model": ModelConfig(build_fn="my.model")}, 224, "auto"),
-}
-
-
-@pytest.mark.parametrize(
-    ("side", "images", "given", "size", "name"), RESOLVED.values(), ids=RESOLVED.keys()
-)
-def test_size_and_model_follow_the_images(
-    side: int, images: int, given: dict[str, Any], size: int, name: str
-) -> None:
-    config, _ = resolve(Config(**given), shorter_side=side, images=images)
-    assert (config.transform.size, config.model.name) == (size, name)

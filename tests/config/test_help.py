@@ -58,8 +58,3 @@ def test_a_command_line_that_asks_for_help_is_not_parsed(
         parsed("--nonsense", "--help")
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("The usage.\n")
-
-
-def test_no_help_without_an_option_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not print_requested_help(["--data", "x"], "", prog="run.py", options=list_options())
-    assert not capsys.readouterr().out

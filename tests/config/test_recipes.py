@@ -11,23 +11,44 @@ from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from tests.config.command import parsed
 
-CHOSEN: dict[str, tuple[int, int, dict[str, Any], str]] = {
-    "few small images": (32, 1_437, {}, "small"),
-    "many small images": (32, 50_000, {}, "cifar"),
-    "photographs": (375, 50_000, {}, "photos"),
-    "few photographs": (375, 100, {}, "photos"),
-    "weights to start from": (32, 100, {"model": ModelConfig(weights="w.h5")}, "transfer"),
-    "photographs made small": (375, 50_000, {"transform": TransformConfig(size=32)}, "cifar"),
-    "by name": (375, 10, {"training": TrainingConfig(recipe="cifar")}, "cifar"),
+TRANSFER = {"model": ModelConfig(weights="w.h5")}
+IMAGENET = ModelConfig(name="efficientnet_v2_b3", weights="imagenet")
+# Shorter side and number of the images, what the user sets; then size, network and recipe.
+CHOSEN: dict[str, tuple[int, int, dict[str, Any], tuple[int, str, str]]] = {
+    "digits": (8, 1_437, {}, (32, "cnn", "small")),
+    "CIFAR": (32, 50_000, {}, (32, "resnet9", "cifar")),
+    "a small part of CIFAR": (32, 1_000, {}, (32, "cnn", "small")),
+    "many photographs": (375, 8_000, {}, (224, "mobilenet_v2", "photos")),
+    "too few to start from random weights": (375, 7_999, {}, (96, "cnn", "photos")),
+    "few, but pretrained": (375, 160, TRANSFER, (224, "mobilenet_v2", "transfer")),
+    "few small ones, but pretrained": (32, 100, TRANSFER, (32, "cnn", "transfer")),
+    "many thumbnails": (90, 8_000, {}, (96, "mobilenet_v2", "photos")),
+    "a size": (375, 8_000, {"transform": TransformConfig(size=48)}, (48, "resnet9", "cifar")),
+    "a large size": (375, 160, {"transform": TransformConfig(size=300)}, (300, "cnn", "photos")),
+    "a network": (
+        *(375, 160, {"model": ModelConfig(name="mobilenet_v2")}),
+        (224, "mobilenet_v2", "photos"),
+    ),
+    "a network with a size of its own": (
+        *(375, 160, {"model": IMAGENET}),
+        (300, "efficientnet_v2_b3", "transfer"),
+    ),
+    "a network of the user's": (
+        *(375, 160, {"model": ModelConfig(build_fn="my.model")}),
+        (224, "auto", "photos"),
+    ),
+    "a recipe": (375, 10, {"training": TrainingConfig(recipe="cifar")}, (96, "cnn", "cifar")),
 }
 
 
-@pytest.mark.parametrize(("side", "images", "given", "name"), CHOSEN.values(), ids=CHOSEN.keys())
-def test_the_recipe_follows_the_images(
-    side: int, images: int, given: dict[str, Any], name: str
+@pytest.mark.parametrize("kind", [Config, TrainerConfig])
+@pytest.mark.parametrize(("side", "images", "given", "chosen"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_size_network_and_recipe_follow_the_images(
+    kind: Any, side: int, images: int, given: dict[str, Any], chosen: tuple[int, str, str]
 ) -> None:
-    config, recipe = resolve(Config(**given), shorter_side=side, images=images)
-    assert (recipe.name, config.training.recipe) == (name, name)
+    config, recipe = resolve(kind(**given), shorter_side=side, images=images)
+    assert (config.transform.size, config.model.name, config.training.recipe) == chosen
+    assert recipe.name == config.training.recipe
     assert {
         key: getattr(getattr(config, section), field)
         for key in recipe.values
@@ -75,26 +96,4 @@ def test_a_longer_training_for_fewer_images() -> None:
         ].training.epochs
         for images in (100, 3_000, 50_000, 10_000_000, 0)
     ]
-    assert epochs == [*sorted(epochs[:-1], reverse=True), epochs[0]]
-    assert len(set(epochs)) >= 2
-
-
-@pytest.mark.parametrize(
-    ("size", "images", "network", "recipe", "epochs"),
-    [
-        (32, 1_000, "cnn", "small", 17),
-        (32, 5_000, "resnet9", "cifar", 40),
-        (96, 160, "cnn", "photos", 60),
-        (224, 9_000, "mobilenet_v2", "photos", 23),
-    ],
-)
-def test_a_trainer_that_was_told_nothing_chooses_as_a_local_run_does(
-    size: int, images: int, network: str, recipe: str, epochs: int
-) -> None:
-    transform = TransformConfig(size=size)
-    told: list[Any] = [TrainerConfig(transform=transform), Config(transform=transform)]
-    chosen, local = (resolve(one, shorter_side=size, images=images)[0] for one in told)
-    assert (chosen.model.name, chosen.training.recipe) == (network, recipe)
-    assert (chosen.training.epochs, chosen.transform) == (epochs, transform)
-    sections = ("model", "training", "augmentation")
-    assert [getattr(chosen, s) for s in sections] == [getattr(local, s) for s in sections]
+    assert epochs == [40, 40, 15, 15, 40]

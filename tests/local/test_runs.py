@@ -271,12 +271,8 @@ def test_what_cannot_be_read_is_one_sentence(
     [
         {"steps": {"Trainer": None}},
         {"steps": {"Trainer": {"state": "unheard of"}}},
-        {"metrics": {"accuracy": "high"}},
         {"started": "yesterday"},
-        {"ended": "now"},
         {"data": {"examples": 7}},
-        {"host": 7},
-        {"reasons": "all"},
         {"configuration": "[" * 100_000},
     ],
     ids=lambda fields: next(iter(fields)),

@@ -59,7 +59,6 @@ def test_the_rest_of_tensorflow_serving(port: int) -> None:
         ("/v1/models/..%2f..%2fetc", None, 400, "Malformed request"),
         ("/../../etc/passwd", None, 404, "Not Found"),
         ("/templates/page.html", None, 404, "Not Found"),
-        (PREDICT, b"{", 400, "JSON Parse error"),
         (PREDICT, instances(png(1), signature_name="serving_examples"), 400, "not served"),
         (PREDICT, instances(png(1), b"x"), 400, "Instance 1: not an image"),
         (PREDICT, instances(png(1)[:-30]), 400, "Instance 0: cannot decode"),

@@ -15,7 +15,6 @@ from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.versions import Versions
 from tests.server.fake_model import FakeModel
 from tests.storage.gs_client import point_to
-from tests.storage.s3_server import serve_s3
 
 
 def push(folder: Path, version: str, *, whole: bool = True) -> None:
@@ -107,13 +106,9 @@ def test_without_a_model_there_is_a_sentence(tmp_path: Path) -> None:
         Versions(str(tmp_path), load)
 
 
-@pytest.fixture(params=["gs", pytest.param("s3", marks=pytest.mark.slow)])
-def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture
+def bucket() -> Iterator[str]:
     """URL of an empty bucket."""
-    if request.param == "s3":
-        with serve_s3("bucket"):
-            yield "s3://bucket"
-        return
     with GcsServer() as server, point_to(server):
         server.add_bucket("bucket")
         yield "gs://bucket"
