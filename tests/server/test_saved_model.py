@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.serving import Server, started
-from pipeline_def.local.server.command import load
+from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.prediction import LARGE_AT_ONCE
 from pipeline_def.local.server.versions import Versions
 from tests.pictures import turned
@@ -82,7 +82,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_metadata_answers_and_heat_maps(output: Path) -> None:
     [file] = draw(1)
-    with running(Versions(str(output / "pushed"), load)) as port:
+    with running(Versions(str(output / "pushed"), Model)) as port:
         _, metadata = ask(port, "/v1/models/images/metadata")
         _, answer = ask(port, body=instances(file))
         _, broken = ask(port, body=instances(file[:-40]))

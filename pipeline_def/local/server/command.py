@@ -32,7 +32,7 @@ def serve(options: ServerOptions) -> None:
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     with _listen(options) as listening:
         started = time.monotonic()
-        versions = Versions(Layout(options.output).pushed, load, options.model)
+        versions = Versions(Layout(options.output).pushed, Model, options.model)
         port = listening.getsockname()[1]
         _print(versions.current, options, port, time.monotonic() - started)
         leave_to_server()
@@ -57,13 +57,6 @@ def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
         timeout_graceful_shutdown=int(options.timeout) + 1,
     )
     return uvicorn.Server(config)
-
-
-def load(path: str) -> Model:
-    """Load a model and warm it up."""
-    model = Model(path)
-    model.warm_up()
-    return model
 
 
 def _listen(options: ServerOptions) -> socket.socket:

@@ -30,12 +30,17 @@ class Model:
     """Signature that takes only image files → names of its outputs."""
 
     def __init__(self, path: str) -> None:
-        """Load the model, which takes a second or two."""
+        """Load and warm up the model, which takes a second or two.
+
+        Raises:
+            RequestError: a signature fails.
+        """
         import_quietly()
         self.version = os.path.basename(path)
         self._model = ImageModel(path)
         self.signatures = describe_signatures(path)
         self.served_outputs = self._model.outputs
+        self._warm_up()
 
     def predict(self, signature: str, files: Sequence[bytes | Path]) -> list[Prediction]:
         """Return the prediction of each file.
@@ -52,12 +57,8 @@ class Model:
             {name: values[row] for name, values in columns.items()} for row in range(len(files))
         ]
 
-    def warm_up(self) -> None:
-        """Predict once with each signature, because the first call is the slowest.
-
-        Raises:
-            RequestError: a signature fails.
-        """
+    def _warm_up(self) -> None:
+        """Predict once with each signature, because the first call is the slowest."""
         if DEFAULT_SIGNATURE not in self.served_outputs:
             raise RequestError(500, f"it has no signature {DEFAULT_SIGNATURE} that takes {INPUT}.")
         buffer = io.BytesIO()

@@ -73,11 +73,6 @@ class ServerOptions:
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     @property
-    def max_request_pixels(self) -> float:
-        """Total pixels of the images of the largest request."""
-        return self.max_request_mpixels * 1e6
-
-    @property
     def max_request_bytes(self) -> int:
         """Size of the largest request."""
         return int(self.max_request_mib * 2**20)

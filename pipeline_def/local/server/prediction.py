@@ -63,12 +63,12 @@ class Predictor:
     def _parse(self, body: bytearray) -> tuple[PredictRequest, list[File]]:
         parsed = parse_request(body, max_images=self._options.max_images)
         files = [self._check(image) for image in parsed.images]
-        most, total = self._options.max_request_pixels, _count(files)
+        most, total = self._options.max_request_mpixels, _count(files) / 1e6
         if total > most:
             raise RequestError(
                 413,
-                f"The images have {total / 1e6:.0f} million pixels in total; "
-                f"at most {most / 1e6:g} million are allowed.",
+                f"The images have {total:.0f} million pixels in total; at most {most:g} million "
+                "are allowed.",
             )
         return parsed, files
 
