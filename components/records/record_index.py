@@ -72,15 +72,12 @@ def read_rows(examples_uri: str, split: str, shards: list[str]) -> list[Rows]:
         StorageError: an index is damaged, or its shard is missing or too short.
     """
     paths = [index_path(examples_uri, split, shard) for shard in shards]
-    if on_disk(examples_uri):
-        folder = os.path.join(examples_uri, f"Split-{split}")
-        files = (os.path.join(folder, shard) for shard in shards)
-        return [_load(path, file) for path, file in zip(paths, files, strict=True)]
+    files = [os.path.join(examples_uri, f"Split-{split}", shard) for shard in shards]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        return list(pool.map(_load, paths))
+        return list(pool.map(_load, paths, files))
 
 
-def _load(path: str, shard: str = "") -> Rows:
+def _load(path: str, shard: str) -> Rows:
     """Read an index, and compare it with the size of `shard` if that is on disk."""
     with open_file(path, "rb") as file:
         content = file.read()
@@ -88,12 +85,14 @@ def _load(path: str, shard: str = "") -> Rows:
         rows: Rows = np.load(io.BytesIO(content), allow_pickle=False)
         if rows.dtype != np.int64 or rows.shape[1:] != (3,):
             raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}")
-        ends, most = rows[:, 0] + rows[:, 1], _size(shard) if shard else np.inf
+        ends, most = rows[:, 0] + rows[:, 1], _size(shard)
         if (rows[:, :2] < 0).any() or (ends < 0).any() or (ends > most).any():
             raise ValueError("an image lies outside of its shard")
     return rows
 
 
-def _size(shard: str) -> int:
-    """Return the bytes of a shard on disk; 0 if it is missing."""
+def _size(shard: str) -> float:
+    """Return the bytes of a shard on disk; 0 if it is missing, infinity for a URL."""
+    if not on_disk(shard):
+        return np.inf
     return os.path.getsize(shard) if os.path.exists(shard) else 0

@@ -1,14 +1,13 @@
 """TFRecord files of `tf.train.Example`s, written without copying the image bytes.
 
 Building, serializing and writing protocol buffers copies each image four times, which costs more
-than its SHA-256. Here the file's own bytes go to one system call.
+than its SHA-256. Here the file's own bytes go to the system.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -24,9 +23,8 @@ HEADER_BYTES = 12
 # Fields of a feature: a list of values of one type.
 _TEXT, _FLOAT, _NUMBER = 1, 2, 3
 
-# Size of the write buffer; the system takes 1,024 parts in a call, and a record has six.
-_BUFFER_BYTES = 2**20
-_BUFFER_PARTS = 900
+# Larger values go to the system without a copy.
+_BUFFER_BYTES = 2**16
 # Below this size, copying costs less than a checksum and a pointer for each part.
 _JOINED_BYTES = 2**14
 
@@ -117,13 +115,12 @@ class RecordWriter:
 
     def __init__(self, path: str) -> None:
         """Create or overwrite the file at `path`, a local path or URL."""
-        self._parts: list[bytes] = []
-        self._size = 0
         self.position = 0
         """Offset of the next record, bytes."""
-        self._local = on_disk(path)
-        # Unbuffered, as records go to the system in parts; closed in __exit__.
-        self._file: Any = open(path, "wb", buffering=0) if self._local else open_file(path, "wb")  # noqa: SIM115
+        # Closed in __exit__.
+        self._file: Any = (
+            open(path, "wb", buffering=_BUFFER_BYTES) if on_disk(path) else open_file(path, "wb")  # noqa: SIM115
+        )
 
     def write(self, record: Sequence[bytes]) -> None:
         """Append one record, given in parts.
@@ -137,38 +134,17 @@ class RecordWriter:
         crc = 0
         for part in record:
             crc = google_crc32c.extend(crc, part)
-        head = length + _masked(google_crc32c.value(length))
-        self._parts += (head, *record, _masked(crc))
-        self._size += 16 + size
+        for part in (length + _masked(google_crc32c.value(length)), *record, _masked(crc)):
+            self._file.write(part)
         self.position += 16 + size
-        if self._size >= _BUFFER_BYTES or len(self._parts) > _BUFFER_PARTS:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Write all parts in one call: a call per record is slow for small records."""
-        parts, size = self._parts, self._size
-        self._parts, self._size = [], 0
-        if not self._local:
-            self._file.write(b"".join(parts))
-            return
-        written = os.writev(self._file.fileno(), parts)
-        if written < size:
-            # A full disk, a signal or a network file system may cause a partial write.
-            rest = memoryview(b"".join(parts))
-            while written < size:
-                written += os.write(self._file.fileno(), rest[written:])
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Flush, unless an error occurred, and close the file."""
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            self._file.close()
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _masked(crc: int) -> bytes:

@@ -67,16 +67,6 @@ def test_tensorflow_reads_the_file(tmp_path: Path) -> None:
     assert list(read) == records
 
 
-def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    monkeypatch.setattr(os, "writev", lambda file, parts: write(file, b"".join(parts)[:7]))
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:1000]))
-    with RecordWriter(str(tmp_path / "shard")) as writer:
-        writer.write([b"x" * 5000, b"y"])
-    [record] = tf.data.TFRecordDataset(str(tmp_path / "shard")).as_numpy_iterator()
-    assert record == b"x" * 5000 + b"y"
-
-
 NAMES = ["a/1.png", "größer/猫.jpg", "byte \udcff.jpg", "x" * 300, "", "b"]
 
 
