@@ -33,20 +33,12 @@ MEMORY = {
     "version 1, the path is the host's": (
         "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc",
         {
+            "memory/docker/memory.limit_in_bytes": UNLIMITED,
             "memory/memory.limit_in_bytes": f"{4000 * MIB}",
             "memory/memory.usage_in_bytes": f"{2500 * MIB}",
             "memory/memory.stat": f"cache 1\ntotal_inactive_file {500 * MIB}",
         },
         2000,
-    ),
-    "version 1, nested": (
-        "4:memory:/pod/container",
-        {
-            "memory/pod/container/memory.limit_in_bytes": UNLIMITED,
-            "memory/pod/memory.limit_in_bytes": f"{900 * MIB}",
-            "memory/memory.limit_in_bytes": UNLIMITED,
-        },
-        900,
     ),
     "more in use than is allowed": (
         "0::/",

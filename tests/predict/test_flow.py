@@ -189,13 +189,6 @@ def test_a_lost_file_is_noticed() -> None:
     [
         pytest.param("no image", "no image", id="what the model says itself"),
         pytest.param(
-            "Graph execution error:\n\nDetected at node map/Decode defined at (most recent call "
-            "last):\n<stack traces unavailable>\nUnknown image file format.\n\t [[{{node map}}]] "
-            "[Op:__inference_serve_2865]",
-            "Unknown image file format.",
-            id="within a graph",
-        ),
-        pytest.param(
             "Graph execution error:\n\n2 root error(s) found.\n  (0) INVALID_ARGUMENT:  Invalid "
             "PNG.\n\t [[{{node map}}]]\n  (1) CANCELLED:  stopped\n0 successful operations.",
             "Invalid PNG.",

@@ -1,12 +1,10 @@
 import dataclasses
 import os
-import runpy
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import fsspec
-import gcsfs
 import pytest
 
 from benchmarks.gcs_server import Fault, GcsServer
@@ -15,7 +13,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.listing import ImageFile
 from components.ingest.lookup import list_images
 from components.ingest.spans import find_span
-from components.storage import cloud_storage, retry
+from components.storage import retry
 from components.storage.cloud_storage import open_cloud_storage
 from components.storage.fetch import Content, Unread, read_files
 from tests.ingest.plain import HEADER, ingest
@@ -46,13 +44,6 @@ def test_proxies_are_looked_up_only_if_configured(
     monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
     fs, _ = open_cloud_storage("gs://bucket")
     assert fs.session_kwargs == {"trust_env": asked}
-
-
-def test_only_http_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What gcsfs 2026.3 and later offer asks each bucket over gRPC first, for up to a minute."""
-    plain = gcsfs.core.GCSFileSystem
-    monkeypatch.setattr(gcsfs, "GCSFileSystem", type("ExtendedGcsFileSystem", (plain,), {}))
-    assert runpy.run_path(cloud_storage.__file__)["CloudStorage"].__bases__ == (plain,)
 
 
 HOSTILE = [

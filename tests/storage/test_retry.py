@@ -64,11 +64,6 @@ def test_the_deadline_is_shorter_until_a_request_succeeds() -> None:
     assert sum(retry.count_retries().values()) - early > 3 * early > 0
 
 
-def test_without_a_store_name_the_last_error_is_raised() -> None:
-    with pytest.raises(TimeoutError):
-        call(Retrier(find_cause), TimeoutError())
-
-
 def test_pauses_double_with_jitter_up_to_a_limit() -> None:
     policy = RetryPolicy()
     pauses = [[policy.pause(attempt) for _ in range(50)] for attempt in range(10)]
