@@ -67,7 +67,6 @@ EVERYTHING: dict[str, Any] = {
     "cutmix": 1.0,
     "policy": "trivial",
 }
-EACH = [{name: value} for name, value in EVERYTHING.items()]
 # Different paths: moves of whole pixels, soft labels, all ops.
 CASES = [{"shift": 0.1, "flip": True}, {"cutout": 0.3, "cutmix": 1.0}, EVERYTHING]
 
@@ -92,7 +91,7 @@ def test_a_graph_gives_the_same_as_eager_calls() -> None:
     np.testing.assert_allclose(labels, expected_labels, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", EACH, ids=case_name)
+@every_case
 def test_only_the_seed_decides(options: dict[str, Any]) -> None:
     first, again = pixels(SMOOTH, **options), pixels(SMOOTH, **options)
     np.testing.assert_array_equal(first, again)

@@ -142,14 +142,6 @@ def test_moved_pixels_match_pillow(ranges: Ranges) -> None:
         assert np.abs(pixels[outside] - mean).max(initial=0) <= 1, name
 
 
-def test_strength_zero_changes_nothing() -> None:
-    weak = [k for k in Operation if k not in (Operation.AUTOCONTRAST, Operation.EQUALIZE)]
-    images = np.stack([NOISE] * len(weak))
-    np.testing.assert_array_equal(
-        eagerly(images, np.array(weak), np.zeros(len(weak)), RAND), images
-    )
-
-
 @pytest.mark.parametrize("kind", Operation)
 def test_a_batch_may_draw_a_single_operation(kind: Operation) -> None:
     alone = eagerly(PICTURES[:2], np.array([kind, kind]), np.array([0.5, -0.5]), TRIVIAL)

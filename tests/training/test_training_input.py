@@ -3,13 +3,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
 from pipeline_def.training.training_input import TrainingInput
-from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder, examples, write_shards
+from tests.data.shard_folder import FEATURE_SPEC, SIZE, ShardFolder, write_shards
 
 # No image of label id 2.
 LABELS = [0] * 12 + [1] * 3 + [3]
@@ -45,12 +44,3 @@ def test_class_weights_are_equal_per_class_and_one_in_the_mean(
 @pytest.mark.parametrize("balance", ["none", "sampling"])
 def test_no_class_weights_by_default(folder: ShardFolder, balance: Any) -> None:
     assert find(folder, balance=balance).class_weights(5) is None
-
-
-def test_sampling_draws_classes_equally(folder: ShardFolder) -> None:
-    data = find(folder, balance="sampling")
-    batches = data.read(0, tf.distribute.InputContext())
-    labels = [label for _, label in examples(batches.take(3))]
-    assert [labels.count(label) for label in range(4)] == [8, 8, 0, 8]
-    # Epochs are as long as without.
-    assert data.steps == find(folder).steps == 2
