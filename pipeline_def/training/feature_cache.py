@@ -38,6 +38,7 @@ class FeatureCache:
     """
 
     augmentation = None
+    """Features are not augmented."""
 
     def __init__(self, backbone: tf_keras.Model, data: TrainingInput) -> None:
         """Cache the features of `data`.

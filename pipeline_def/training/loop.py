@@ -92,6 +92,7 @@ class TrainingLoop:
             self._train(read, evaluation(), checkpoints, log)
         if progress.best_epoch:
             self._step.model.set_weights(progress.best_weights)
+            # The progress outlives the phase; this copy of the model need not.
             progress.best_weights.clear()
         return progress
 
