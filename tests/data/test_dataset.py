@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.contract.errors import ConfigurationError, StorageError
+from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data import cache, dataset
 from pipeline_def.data.dataset import make_dataset
 from pipeline_def.data.sampler import TrainingOrder
-from pipeline_def.data.shards import Shards
+from pipeline_def.data.shards import Shards, map_shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.data.stream import open_epochs_ahead
 from tests.data.shard_folder import (
@@ -360,3 +360,25 @@ def test_covariance_of_patches() -> None:
     vectors = np.concatenate(corners, axis=-1).reshape(-1, 12)
     expected = np.cov(vectors, rowvar=False, bias=True)
     np.testing.assert_allclose(patch_covariance(batches), expected)
+
+
+@pytest.mark.parametrize(("at_random", "most"), [(False, 64), (True, 200)])
+def test_few_shards_stay_mapped_except_for_random_access(
+    tmp_path: Path, at_random: bool, most: int
+) -> None:
+    paths = []
+    for number in range(200):
+        path = tmp_path / f"{number}"
+        path.write_bytes(bytes([number]) * 10)
+        paths.append(str(path))
+    opened = map_shards(paths, at_random=at_random)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert [opened(number)[3] for number in range(200)] == list(range(200))
+    kept = len(list(Path("/proc/self/fd").iterdir())) - before
+    assert most // 2 < kept <= most
+
+
+def test_examples_of_tfx_transform_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "Split-train").mkdir()
+    with pytest.raises(DataError, match="ImageTransform has not written these examples"):
+        Shards.of_pattern(f"{tmp_path}/Split-train/*")
