@@ -84,7 +84,7 @@ def default(argument: inspect.Parameter) -> str:
     if argument.default is inspect.Parameter.empty:
         return "required"
     if argument.default is None:
-        kind = str(argument.annotation).partition(" ")[0]
+        kind = str(argument.annotation).partition(" ")[0].rpartition(".")[2]
         return f"`{kind}()`" if kind.endswith("Config") else "none"
     return f"`{argument.default!r}`"
 
