@@ -99,3 +99,10 @@ def transformed(
 
     target = tmp_path_factory.mktemp("transformed")
     return nodes.transform(ingested, target, config=TransformConfig(size=SIZE))
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Speed up the bootstrap of intervals whose width does not matter."""
+    for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
+        monkeypatch.setattr(f"components.evaluation.metrics.intervals.{name}", 50)

@@ -8,7 +8,6 @@ Pusher writes to, and ignores the candidate.
 # No `from __future__ import annotations` here: TFX reads the annotations as objects.
 import os
 
-from tfx import types
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
@@ -21,11 +20,6 @@ from components.storage.tfx_filesystem import register_object_stores, write_text
 
 _NOTE = "README.txt"
 _NOTHING_FOUND = "No other model has been pushed, so there is no baseline to compare with.\n"
-
-
-def _find(pushed_models: str, model: types.Artifact) -> str:
-    old = path_utils.is_old_model_artifact(model)
-    return find_baseline(pushed_models, path_utils.serving_model_path(model.uri, old))
 
 
 class Driver(LookupDriver):
@@ -60,7 +54,9 @@ def BaselineFinder(
         pushed_models: folder of Pusher's versions. Empty: there is no model in use.
         found_baseline: result of the driver; None if no driver ran.
     """
-    found = _find(pushed_models, model) if found_baseline is None else found_baseline
+    found = found_baseline
+    if found is None:
+        found = find_baseline(pushed_models, path_utils.serving_model_path(model.uri))
     if found:
         register_object_stores()
         io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))

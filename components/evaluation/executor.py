@@ -146,7 +146,7 @@ def find_models(input_dict: Mapping[str, list[types.Artifact]]) -> list[types.Ar
 
 
 def _path(model: types.Artifact) -> str:
-    path: str = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
+    path: str = path_utils.serving_model_path(model.uri)
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from components.evaluation.verdict import LiteResult
 from components.images.canonical import canonicalize, decode
 from components.images.options import TransformConfig
 from components.records.shard_files import list_shards
-from components.storage.artifact_files import open_file
+from components.storage.artifact_files import open_file, read_json
 
 _BATCH = 64
 
@@ -36,8 +35,7 @@ def measure_lite(
     """Measure the small versions that Trainer exported, if any."""
     folder = os.path.join(model_uri, LITE_FOLDER)
     try:
-        with open_file(os.path.join(folder, MANIFEST_FILE)) as file:
-            manifest = json.loads(file.read())
+        manifest = read_json(os.path.join(folder, MANIFEST_FILE))
     except FileNotFoundError:
         return []
     form, failed = from_dict(TransformConfig, manifest["form"]), manifest["failed"]

@@ -21,7 +21,7 @@ from components.evaluation.metrics.intervals import (
 )
 from components.evaluation.metrics.predictions import Flags
 from components.evaluation.thresholds import ROUNDING, ThresholdCheck
-from components.storage.artifact_files import open_file
+from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
@@ -216,7 +216,7 @@ def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:
 
 def read_verdict(evaluation_uri: str) -> Verdict:
     """Read the verdict of an evaluation."""
-    return Verdict(**_read(evaluation_uri, _FILE))
+    return Verdict(**read_json(os.path.join(evaluation_uri, _FILE)))
 
 
 def write_thresholds(evaluation_uri: str, thresholds: Mapping[str, str]) -> None:
@@ -226,7 +226,7 @@ def write_thresholds(evaluation_uri: str, thresholds: Mapping[str, str]) -> None
 
 def read_thresholds(evaluation_uri: str) -> dict[str, str]:
     """Read the thresholds of an evaluation."""
-    return dict(_read(evaluation_uri, _THRESHOLDS_FILE))
+    return dict(read_json(os.path.join(evaluation_uri, _THRESHOLDS_FILE)))
 
 
 def write_lite_results(evaluation_uri: str, results: Sequence[LiteResult]) -> None:
@@ -237,16 +237,12 @@ def write_lite_results(evaluation_uri: str, results: Sequence[LiteResult]) -> No
 def read_lite_results(evaluation_uri: str) -> tuple[LiteResult, ...]:
     """Read the results of the small versions; none if there are no such versions."""
     try:
-        return tuple(LiteResult(**fields) for fields in _read(evaluation_uri, _LITE_FILE))
+        found = read_json(os.path.join(evaluation_uri, _LITE_FILE))
     except FileNotFoundError:
         return ()
+    return tuple(LiteResult(**fields) for fields in found)
 
 
 def _write(facts: Any, folder: str, name: str) -> None:
     with open_file(os.path.join(folder, name), "w") as file:
         file.write(json.dumps(facts, indent=1) + "\n")
-
-
-def _read(folder: str, name: str) -> Any:
-    with open_file(os.path.join(folder, name)) as file:
-        return json.loads(file.read())

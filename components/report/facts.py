@@ -224,14 +224,9 @@ class ReportFacts:
         return sorted({label for counts in self.balance.values() for label in counts})
 
     @property
-    def selection_split(self) -> str:
-        """The split on which training selected the epoch to keep."""
-        return EVAL
-
-    @property
     def is_optimistic(self) -> bool:
-        """Whether the same split selected and evaluated the weights."""
-        return self.split == self.selection_split
+        """Whether the eval split, which selected the weights, also evaluated them."""
+        return self.split == EVAL
 
     @property
     def roles_of_splits(self) -> str:
@@ -242,6 +237,6 @@ class ReportFacts:
                 "scores are slightly optimistic."
             )
         return (
-            f"The weights are those of the best epoch on the {self.selection_split} split; the "
+            f"The weights are those of the best epoch on the {EVAL} split; the "
             f"scores are from the {self.split} split, which training has not seen."
         )

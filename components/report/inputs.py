@@ -33,7 +33,7 @@ from components.ingest.ingest_report import SUMMARY_FILE
 from components.records.shard_files import read_index
 from components.report.facts import ExportedModel, ReportFacts, RunHeader, TrainedPhase
 from components.report.pictures.gathering import gather_pictures
-from components.storage.artifact_files import open_file
+from components.storage.artifact_files import read_json
 from components.validation.findings import read_anomalies
 
 _PACKAGES = (
@@ -54,13 +54,13 @@ def gather_facts(
     given: Mapping[str, PropertiesLike], *, properties: Mapping[str, Any], model: str = ""
 ) -> ReportFacts:
     """Read everything that the report shows."""
-    evaluation, examples = given["evaluation"], given["examples"]
+    evaluation, examples, run = given["evaluation"], given["examples"], given["model_run"].uri
     split = evaluation.get_string_custom_property(SPLIT_PROPERTY)
     _progress(0, "reading predictions")
     evaluated = read_predictions(evaluation.uri)
     _progress(1, "computing metrics")
     comparison = compare(evaluated)
-    training = _read_json(given["model_run"].uri, TRAINING_FILE)
+    training = read_json(os.path.join(run, TRAINING_FILE))
     _progress(2, "reading images")
     return ReportFacts(
         header=_make_header(examples, evaluation.uri, training, properties),
@@ -68,17 +68,17 @@ def gather_facts(
         verdict=read_verdict(evaluation.uri),
         majority_accuracy=evaluation.get_float_custom_property(MAJORITY_PROPERTY),
         balance=read_index(examples.uri)["labels"],
-        files=_read_json(given["rejects"].uri, SUMMARY_FILE),
+        files=read_json(os.path.join(given["rejects"].uri, SUMMARY_FILE)),
         anomalies=read_anomalies(given["anomalies"]),
-        history=_read_json(given["model_run"].uri, HISTORY_FILE),
+        history=read_json(os.path.join(run, HISTORY_FILE)),
         phases=tuple(
             TrainedPhase(*(phase[field] for field in TrainedPhase._fields))
             for phase in training.get("phases", ())
         ),
-        input_advice=_read_optional(given["model_run"].uri, INPUT_FILE).get("advice") or "",
+        input_advice=_read_optional(run, INPUT_FILE).get("advice") or "",
         comparison=comparison,
         baseline_version=evaluation.get_string_custom_property(BASELINE_PROPERTY) or "",
-        model=ExportedModel(**_read_optional(given["model_run"].uri, MODEL_FILE)),
+        model=ExportedModel(**_read_optional(run, MODEL_FILE)),
         lite=read_lite_results(evaluation.uri),
         scaling=_find_scaling(training, evaluated),
         **gather_pictures(
@@ -134,15 +134,9 @@ def _make_header(
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
     """Read a file, or return nothing if the training code did not write it."""
     try:
-        return _read_json(folder, name)
+        return dict(read_json(os.path.join(folder, name)))
     except FileNotFoundError:
         return {}
-
-
-def _read_json(folder: str, name: str) -> dict[str, Any]:
-    with open_file(os.path.join(folder, name)) as file:
-        facts: dict[str, Any] = json.loads(file.read())
-    return facts
 
 
 def _progress(done: int, note: str) -> None:

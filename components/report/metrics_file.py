@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from components.contract.example import EVAL
 from components.evaluation.metrics.classification_metrics import Comparison, ModelMetrics
 from components.evaluation.metrics.curves import Roc
 from components.evaluation.metrics.intervals import Interval
@@ -38,7 +39,7 @@ def write_metrics(facts: ReportFacts) -> str:
     comparison, header = facts.comparison, facts.header
     found = {
         "split": facts.split,
-        "selection_split": facts.selection_split,
+        "selection_split": EVAL,
         "optimistic": facts.is_optimistic,
         "examples": facts.metrics.support.sum(),
         "verdict": asdict(facts.verdict),

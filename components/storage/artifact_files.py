@@ -21,6 +21,12 @@ def open_file(path: str, mode: str = "r") -> Any:
     return gfile.GFile(path, mode)
 
 
+def read_json(path: str) -> Any:
+    """Read a JSON file."""
+    with open_file(path) as file:
+        return json.loads(file.read())
+
+
 def make_folders(path: str) -> None:
     """Create a folder and its parents if they do not exist."""
     if on_disk(path):

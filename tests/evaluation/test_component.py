@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
-from sklearn import metrics
 from tfx import types
 
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import measure
 from components.evaluation.metrics.counts import Counts
 from components.evaluation.metrics.curves import mean_auc
-from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Evaluated, Predictions, PredictionStats
 from components.evaluation.metrics.slice_metrics import OVERALL, SliceKey
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
@@ -87,29 +84,6 @@ def kept(evaluation: types.Artifact) -> Evaluated:
     return read_predictions(evaluation.uri)
 
 
-def test_the_numbers_are_those_of_scikit_learn(found: Found, predictions: Predictions) -> None:
-    ids, probabilities = predictions.ids, predictions.probabilities.astype(np.float64)
-    probabilities /= probabilities.sum(axis=1, keepdims=True)
-    predicted = probabilities.argmax(axis=1)
-    average = {"average": "macro", "zero_division": 0}
-    expected = {
-        "accuracy": metrics.accuracy_score(ids, predicted),
-        "balanced_accuracy": metrics.balanced_accuracy_score(ids, predicted),
-        "top_3_accuracy": metrics.top_k_accuracy_score(ids, probabilities, k=3),
-        "top_5_accuracy": 1.0,
-        "macro_precision": metrics.precision_score(ids, predicted, **average),
-        "macro_recall": metrics.recall_score(ids, predicted, **average),
-        "macro_f1": metrics.f1_score(ids, predicted, **average),
-        "auc": metrics.roc_auc_score(ids, probabilities, multi_class="ovr"),
-        "loss": metrics.log_loss(ids, probabilities),
-        "example_count": len(ids),
-    }
-    overall = found[OVERALL][CANDIDATE]
-    assert overall.keys() == expected.keys() | {"ece"}
-    for name, value in expected.items():
-        assert overall[name] == pytest.approx(value, abs=1e-6), name
-
-
 def test_every_slice_has_the_metrics_of_its_examples(found: Found, kept: Evaluated) -> None:
     assert kept.baseline
     for key, by_model in found.items():
@@ -124,14 +98,6 @@ def test_every_slice_has_the_metrics_of_its_examples(found: Found, kept: Evaluat
                 "example_count": there.sum(),
             }
             assert by_model[name] == pytest.approx(expected, abs=1e-6, nan_ok=True), (key, name)
-
-
-def test_the_report_measures_what_the_evaluator_measures(found: Found, kept: Evaluated) -> None:
-    assert kept.baseline
-    for name, model in ((CANDIDATE, kept.candidate), (BASELINE, kept.baseline)):
-        scalars = measure(model).scalars
-        expected = {metric: found[OVERALL][name][metric] for metric in METRICS}
-        assert scalars == pytest.approx(expected, abs=1e-6), name
 
 
 def test_tfma_loads_metrics_plots_and_thresholds(

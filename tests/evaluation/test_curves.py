@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics
 
 from components.evaluation.metrics.classification_metrics import compare, measure
-from components.evaluation.metrics.curves import Roc, mean_auc, trace_class
+from components.evaluation.metrics.curves import Roc, trace_class
 from components.evaluation.metrics.predictions import Predictions
 from tests.evaluation.predictions_sample import (
     TABLE,
@@ -36,14 +36,6 @@ def test_areas_are_those_of_scikit_learn(predictions: Predictions, digits: int) 
             assert found == pytest.approx([score(truth, scores) for score in expected], abs=1e-6)
         else:
             assert np.isnan(found).all()
-
-
-def test_mean_auc_is_that_of_scikit_learn() -> None:
-    predictions = draw_predictions([30, 50, 20, 9])
-    scores = normalize(predictions.probabilities)
-    expected = metrics.roc_auc_score(predictions.ids, scores, multi_class="ovr")
-    assert mean_auc(predictions.ids, scores) == pytest.approx(expected, abs=1e-9)
-    assert np.isnan(mean_auc(np.zeros(4, np.int64), scores[:4]))
 
 
 @pytest.mark.parametrize("classes", [2, 4, 30])

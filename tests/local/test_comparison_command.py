@@ -15,7 +15,6 @@ import pytest
 import local_runner
 from components.contract.errors import DataError
 from components.contract.example import ENCODED, FILENAME, LABEL, SHA256
-from components.evaluation.metrics import intervals
 from components.evaluation.prediction_file import join_parts, open_part
 from components.records.shard_files import open_shard, shard_path, write_index
 from components.records.tfrecord import Value, serialize
@@ -23,6 +22,8 @@ from pipeline_def.runs.record import Output, Pushed, RunRecord, Step, write_reco
 from pipeline_def.runs.selection import select
 from tests.local.run_samples import configure, write_run
 from tests.pictures import encode, picture
+
+pytestmark = pytest.mark.usefixtures("few_resamples")
 
 ROOT = Path(__file__).parents[2]
 LABELS = ("blue", "red")
@@ -76,13 +77,6 @@ def _write_answers(uri: str, images: range, right: int) -> None:
     with open_part(uri, "shard", [labels]) as part:
         part.add({"filename": names, **texts}, [np.eye(2, dtype=np.float32)[said] * 0.8 + 0.1])
     join_parts(uri)
-
-
-@pytest.fixture(autouse=True)
-def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The intervals of the bootstrap are tested elsewhere."""
-    for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
-        monkeypatch.setattr(intervals, name, 20)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from components.evaluation.metrics import intervals
 from components.evaluation.metrics.intervals import paired_interval
 from components.report.comparison.document import render
 from components.report.comparison.paired import Overlap, pair
@@ -14,12 +13,7 @@ from components.report.comparison.runs import list_parts
 from tests.report.page_words import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 
-
-@pytest.fixture(autouse=True)
-def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The intervals of the bootstrap are tested elsewhere."""
-    for name in ("_MOST_RESAMPLES", "_LEAST_RESAMPLES"):
-        monkeypatch.setattr(intervals, name, 20)
+pytestmark = pytest.mark.usefixtures("few_resamples")
 
 
 PETS = ("cat", "dog")

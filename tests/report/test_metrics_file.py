@@ -10,17 +10,17 @@ import pytest
 from components.evaluation.metrics.metric_table import METRICS
 from components.report.facts import ExportedModel
 from components.report.metrics_file import write_metrics
-from tests.report.samples.report_sample import make_facts
+from tests.report.samples.report_sample import empty, small
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(write_metrics(make_facts()))
+    facts: dict[str, Any] = json.loads(write_metrics(small()))
     return facts
 
 
 def test_every_metric_with_interval_baseline_and_change(found: dict[str, Any]) -> None:
-    comparison = make_facts().comparison
+    comparison = small().comparison
     assert tuple(found["metrics"]) == tuple(comparison.metrics.scalars)
     assert set(found["metrics"]) == set(METRICS)
     assert comparison.baseline
@@ -33,20 +33,20 @@ def test_every_metric_with_interval_baseline_and_change(found: dict[str, Any]) -
 
 
 def test_classes_and_pairs_add_up_to_the_examples(found: dict[str, Any]) -> None:
-    measures = make_facts().comparison.metrics
+    measures = small().comparison.metrics
     assert list(found["per_class"]) == list(measures.labels)
     counts = [entry["examples"] for entry in found["per_class"].values()]
     assert sum(counts) == found["examples"] == measures.confusion.sum()
     assert sum(count for _, _, count in found["confusion"]) == found["examples"]
     bins = [entry["examples"] for entry in found["calibration"]]
     assert bins == [of.examples for of in measures.reliability]
-    assert len(found["slices"]) == len(make_facts().comparison.slices)
+    assert len(found["slices"]) == len(small().comparison.slices)
 
 
 def test_facts_about_the_model() -> None:
     exported = ExportedModel(parameters=131_402, bytes=720_000)
     history = {"images_per_second": [10.0, 300.0, 200.0, 400.0]}
-    facts = dataclasses.replace(make_facts(), model=exported, history=history)
+    facts = dataclasses.replace(small(), model=exported, history=history)
     assert json.loads(write_metrics(facts))["model"] == {
         "name": "cnn",
         "size": 32,
@@ -55,12 +55,12 @@ def test_facts_about_the_model() -> None:
         "bytes": 720_000,
         "images_per_second": 300.0,
     }
-    unknown = json.loads(write_metrics(make_facts()))["model"]
+    unknown = json.loads(write_metrics(empty()))["model"]
     assert unknown["parameters"] is unknown["bytes"] is unknown["images_per_second"] is None
 
 
 def test_undefined_numbers_are_null() -> None:
-    facts = make_facts()
+    facts = small()
     measures = facts.comparison.metrics
     without = dataclasses.replace(
         measures,
@@ -76,6 +76,6 @@ def test_undefined_numbers_are_null() -> None:
 
 @pytest.mark.parametrize(("split", "optimistic"), [("eval", True), ("test", False)])
 def test_the_roles_of_splits(split: str, optimistic: bool) -> None:
-    found = json.loads(write_metrics(dataclasses.replace(make_facts(), split=split)))
+    found = json.loads(write_metrics(dataclasses.replace(small(), split=split)))
     assert (found["split"], found["selection_split"]) == (split, "eval")
     assert found["optimistic"] == optimistic

@@ -101,14 +101,10 @@ def trace_roc(predictions: Predictions) -> Roc | None:
     if len(np.unique(ids)) < 2:
         return None
     if len(labels) == 2:
-        return _trace_class(predictions, labels.index(max(labels)))
+        column = labels.index(max(labels))
+        return _trace(ids == column, probabilities[:, column], positive=labels[column])
     truth = ids[:, np.newaxis] == np.arange(len(labels))
     return _trace(truth.ravel(), probabilities.ravel(), positive=None)
-
-
-def _trace_class(predictions: Predictions, column: int) -> Roc | None:
-    scores = predictions.probabilities[:, column]
-    return _trace(predictions.ids == column, scores, positive=predictions.labels[column])
 
 
 def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
@@ -128,10 +124,10 @@ def _trace(truth: Flags, scores: Scores, *, positive: str | None) -> Roc | None:
 def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
     """Return the one-vs-rest curves of a class; None where `measure_areas` gives NaN."""
     column = predictions.labels.index(label)
-    roc = _trace_class(predictions, column)
+    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
+    roc = _trace(truth, scores, positive=label)
     if not roc:
         return None
-    truth, scores = predictions.ids == column, predictions.probabilities[:, column]
     precision, recall, _ = metrics.precision_recall_curve(truth, scores)
     kept = _thin(recall, precision)
     average = float(-(np.diff(recall) * precision[:-1]).sum())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def write_card(facts: ReportFacts) -> str:
     text = _template().render(
         facts=facts,
         front_matter=_make_front_matter(facts),
-        config=_plain(facts.header.config),
+        config=facts.header.config,
         epochs=max(map(len, facts.history.values()), default=0),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),
@@ -80,15 +80,6 @@ def _make_front_matter(facts: ReportFacts) -> dict[str, Any]:
         "tags": ["tensorflow", "tfx", "saved-model"],
         "model-index": [{"name": facts.header.pipeline, "results": [result]}],
     }
-
-
-def _plain(value: Any) -> Any:
-    """Convert mappings and sequences to those that YAML supports."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, bool | int | float | None) else str(value)
 
 
 def _balance(facts: ReportFacts) -> list[tuple[str, str]]:

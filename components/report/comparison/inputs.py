@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from components.contract.errors import StorageError
-from components.contract.example import ENCODED, FILENAME, SHA256
+from components.contract.example import FILENAME, SHA256
 from components.evaluation.prediction_file import read_predictions
 from components.evaluation.slices import decode_text
 from components.images.picture import Picture
@@ -13,8 +13,9 @@ from components.images.thumbnails import make_thumbnail
 from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 from components.report.comparison.paired import Evaluation
+from components.report.pictures.predicted_images import read_images
 
-_NAME, _KEY, _IMAGE = FILENAME.encode(), SHA256.encode(), ENCODED.encode()
+_NAME, _KEY = FILENAME.encode(), SHA256.encode()
 
 
 def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evaluation:
@@ -38,15 +39,8 @@ def read_evaluation(evaluation_uri: str, examples_uri: str, split: str) -> Evalu
 
 def read_pictures(evaluation: Evaluation, filenames: Collection[str]) -> dict[str, Picture | None]:
     """Make thumbnails of some images of an evaluation."""
-    wanted = frozenset(filenames)
-    pictures: dict[str, Picture | None] = {}
-    for path in list_shards(evaluation.examples, evaluation.split):
-        for features in read_features(path, (_NAME, _IMAGE)):
-            if len(pictures) == len(wanted):
-                return pictures
-            if (name := _decode(features[_NAME])) in wanted:
-                pictures[name] = make_thumbnail(bytes(features[_IMAGE]))
-    return pictures
+    images = read_images(evaluation.examples, evaluation.split, filenames)
+    return {name: make_thumbnail(encoded) for name, encoded in images}
 
 
 def _decode(value: memoryview) -> str:

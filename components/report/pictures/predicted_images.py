@@ -5,15 +5,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from components.contract.example import ENCODED, FILENAME
 from components.evaluation.metrics.predictions import Evaluated, Ints
-from components.evaluation.slices import encode_text
+from components.evaluation.slices import decode_text
 from components.images.picture import Picture
 from components.images.thumbnails import SIDE, make_thumbnail
+from components.records.record_reader import read_features
 from components.records.shard_files import list_shards
 from components.report.facts import PredictedImage
 
@@ -21,8 +22,7 @@ from components.report.facts import PredictedImage
 _MOST_ALIKE = 3
 # Few enough images to show each in twice the width and height.
 _FEW = 300
-# Records parsed at once, whatever their size.
-_BATCH = 32
+_NAME, _IMAGE = FILENAME.encode(), ENCODED.encode()
 
 Explain = Callable[[Mapping[str, bytes]], Mapping[str, Picture]]
 """Maps file name → encoded image to file name → heat map."""
@@ -116,7 +116,7 @@ def show(
     wrong = {evaluated.filenames[row] for row in chosen.mistakes}
     files: dict[str, bytes] = {}
     pictures: dict[str, Picture | None] = {}
-    for name, encoded in _read_images(examples_uri, split, names):
+    for name, encoded in read_images(examples_uri, split, names):
         pictures[name] = make_thumbnail(encoded, side=side)
         if name in wrong:
             files[name] = encoded
@@ -149,25 +149,16 @@ def _describe(
     return tuple(described)
 
 
-def _read_images(
+def read_images(
     examples_uri: str, split: str, filenames: Collection[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of these images, in a pass that ends with the last of them."""
-    import tensorflow as tf
-
-    def parse(serialized: Any, name: str) -> Any:
-        """Parse one feature of each record; the other features are skipped."""
-        return tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string)})[name]
-
-    missing = {encode_text(name): name for name in filenames}
-    if not missing:
-        return
-    for batch in (
-        tf.data.TFRecordDataset(list_shards(examples_uri, split)).batch(_BATCH).prefetch(1)
-    ):
-        for row, name in enumerate(parse(batch, FILENAME).numpy().tolist()):
+    missing = set(filenames)
+    for shard in list_shards(examples_uri, split) if missing else ():
+        for features in read_features(shard, (_NAME, _IMAGE)):
+            name = decode_text(bytes(features[_NAME]))
             if name in missing:
-                [encoded] = parse(batch[row : row + 1], ENCODED).numpy()
-                yield missing.pop(name), encoded
-        if not missing:
-            break
+                missing.remove(name)
+                yield name, bytes(features[_IMAGE])
+            if not missing:
+                return

@@ -10,13 +10,10 @@ import numpy as np
 
 from components.evaluation.metrics.calibration import Scaling
 from components.evaluation.metrics.classification_metrics import Comparison
-from components.evaluation.verdict import Outcome, Verdict
+from components.evaluation.verdict import Verdict
 from components.report.facts import (
     ClassSample,
-    DuplicateImage,
     ExportedModel,
-    PredictedImage,
-    Reject,
     ReportFacts,
     RunHeader,
 )
@@ -202,55 +199,4 @@ def huge(classes: int = 1000) -> ReportFacts:
         samples=samples,
         mistakes=mistakes,
         images=keep_within(make_large_images(comparison.metrics), left),
-    )
-
-
-NASTY_MARKDOWN = (
-    "a|b",
-    "<script>alert(1)</script>",
-    "`code` and ```fence```",
-    "[link](http://example.com) *bold* _it_",
-    "two\nlines",
-    "# heading",
-    "back\\slash",
-    "byte \udcff",
-    "---",
-    "قطة",
-)
-
-
-def make_facts(
-    labels: tuple[str, ...] = NASTY_MARKDOWN,
-    *,
-    each: int = 12,
-    baseline: bool = True,
-    outcome: Outcome = "blessed",
-) -> ReportFacts:
-    """Facts without pictures, on `labels` with `each` images to evaluate on."""
-    labels = tuple(sorted(labels))
-    config = {
-        "transform": {"size": 32, "storage": "jpeg"},
-        "model": {"name": "cnn", "weights": "none", "dropout": 0.2},
-        "training": {"epochs": 2, "seed": 0, "note": "``` *x*"},
-    }
-    header = replace(
-        _HEADER, data="/data/<photos>|of `2024`", version=None, config=config, training_seconds=150
-    )
-    counts = {label: 4 * each + place for place, label in enumerate(labels)}
-    headline = "Blessed: good." if outcome == "blessed" else "Not blessed: bad."
-    reasons = ["accuracy 0.700 reaches 0.100, the majority-class accuracy"]
-    return ReportFacts(
-        header=header,
-        split="eval",
-        verdict=Verdict(outcome, headline, reasons),
-        majority_accuracy=1 / len(labels),
-        balance={"eval": dict.fromkeys(labels, each), "train": counts},
-        files={**_FILES, "rejected": 1},
-        anomalies={"eval": ["image/format: unexpected value <gif>"], "train": []},
-        history={"loss": (1.0, 0.5), "val_loss": (1.1, 0.6)},
-        comparison=make_comparison(labels, each=each, accuracy=0.7, compared=baseline),
-        rejects=(Reject(f"{labels[0]}/0.jpg", "broken", "not an image", None),),
-        duplicates=(DuplicateImage(("x/1.jpg", "y/1.jpg"), labels[:2], ("eval", "train"), None),),
-        mistakes=(PredictedImage("x/2.jpg", labels[0], labels[1], 0.9, 0.1, None),),
-        baseline_version="1700000000" if baseline else "",
     )
