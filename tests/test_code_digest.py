@@ -52,7 +52,6 @@ STORES = {*STEPS} - {"Transform", "Evaluator"}
         ("components/evaluation/metrics/predictions.py", {"Evaluator", "ImageReport"}),
         ("components/report/page/templates/style.css", {"ImageReport"}),
         ("components/report/card/templates/card.md.j2", {"ImageReport"}),
-        ("components/evaluation/metrics/counts.py", {"Evaluator", "ImageReport"}),
         (
             "components/contract/example.py",
             {*STEPS} - {"BaselineFinder", "ImagePredictor", "Pusher"},

@@ -39,9 +39,9 @@ from components.contract.properties import (
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite_measurement import measure_lite
+from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey, find_rows
 from components.evaluation.metrics.metric_table import AUC
 from components.evaluation.metrics.predictions import Predictions, PredictionStats
-from components.evaluation.metrics.slice_metrics import OVERALL, SliceKey, find_rows
 from components.evaluation.prediction_file import (
     join_parts,
     read_prediction_batches,

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,16 +91,13 @@ def open_part(
         writer = PartWriter(rows)
         yield writer
     move(unfinished, path + _ROWS)
-    facts = zip(_LABELS, map(_dump, labels), strict=False)
+    names = (json.dumps(list(map(decode_text, of_model))).encode() for of_model in labels)
+    facts = dict(zip(_LABELS, names, strict=False))
     buffer = pa.BufferOutputStream()
-    pq.write_table(writer.table().replace_schema_metadata(dict(facts)), buffer)
+    pq.write_table(writer.table().replace_schema_metadata(facts), buffer)
     with open_file(unfinished, "wb") as texts:
         texts.write(buffer.getvalue().to_pybytes())
     move(unfinished, path + _TEXTS)
-
-
-def _dump(labels: Iterable[bytes]) -> bytes:
-    return json.dumps([decode_text(label) for label in labels]).encode()
 
 
 def join_parts(evaluation_uri: str) -> None:

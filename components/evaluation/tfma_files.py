@@ -23,11 +23,16 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.counts import Counts, count_confusion
+from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import AUC, METRICS
-from components.evaluation.metrics.predictions import Ints, Predictions, PredictionStats
-from components.evaluation.metrics.slice_metrics import OVERALL, SliceKey
+from components.evaluation.metrics.predictions import (
+    Counts,
+    Ints,
+    Predictions,
+    PredictionStats,
+    count_confusion,
+)
 from components.evaluation.thresholds import SliceValues, list_thresholds
 from components.records.tfrecord import RecordWriter
 from components.storage.artifact_files import make_folders, open_file

@@ -10,11 +10,15 @@ from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
 from components.records.shard_files import read_index
-from components.report.comparison.comparison import ComparisonFacts, compare_runs
+from components.report.comparison.comparison import (
+    ComparedRun,
+    ComparisonFacts,
+    compare_runs,
+    list_parts,
+)
 from components.report.comparison.document import render
 from components.report.comparison.inputs import read_evaluation, read_pictures
 from components.report.comparison.paired import Evaluation
-from components.report.comparison.runs import ComparedRun, list_parts
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.runs.history import flatten

@@ -40,7 +40,7 @@ def make_predictions(
 def predict(labels: Sequence[str], truth: Sequence[str], said: Sequence[str]) -> Predictions:
     """Predict `said` with probability 1."""
     columns = {label: column for column, label in enumerate(labels)}
-    ids = np.array([columns.get(label, -1) for label in truth])
+    ids = np.array([columns.get(label, -1) for label in truth], np.int64)
     probabilities = np.eye(len(labels), dtype=np.float32)[[columns[label] for label in said]]
     return Predictions(tuple(labels), ids, probabilities)
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.counts import Counts, count_confusion
-from components.evaluation.metrics.predictions import PredictionStats
-from components.evaluation.metrics.slice_metrics import find_rows
+from components.evaluation.metrics.classification_metrics import find_rows
+from components.evaluation.metrics.predictions import Counts, PredictionStats, count_confusion
 from components.evaluation.prediction_file import join_parts, open_part, read_predictions
 from components.evaluation.slices import SLICINGS
 from tests.evaluation.predictions_sample import TABLE

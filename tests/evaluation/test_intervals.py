@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from components.evaluation.metrics.classification_metrics import compare, measure
-from components.evaluation.metrics.counts import Counts
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.intervals import (
     Interval,
@@ -15,7 +14,7 @@ from components.evaluation.metrics.intervals import (
     proportion_interval,
 )
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Evaluated
+from components.evaluation.metrics.predictions import Counts, Evaluated
 from tests.evaluation.predictions_sample import (
     as_evaluated,
     draw_predictions,

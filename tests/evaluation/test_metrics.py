@@ -7,10 +7,9 @@ import pytest
 from sklearn import metrics
 
 from components.evaluation.metrics.calibration import undo_scaling
-from components.evaluation.metrics.classification_metrics import compare, measure
+from components.evaluation.metrics.classification_metrics import compare, find_confused, measure
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Floats, Ints, Predictions
-from components.evaluation.metrics.slice_metrics import find_confused
 from tests.evaluation.predictions_sample import (
     TABLE,
     as_evaluated,

@@ -204,7 +204,7 @@ def test_numbers_are_those_of_the_comparison() -> None:
         "95% CI of the change": f"{change.low:+.4f} to {change.high:+.4f}",
     }
     slices = rows_of(sections(FACTS)["Slices"])[1:]
-    assert {"size: below 32 px", "format: png"} < {row[0] for row in slices}
+    assert {"size: under 32 px", "format: png"} < {row[0] for row in slices}
     accuracies = [float(row[2]) for row in slices]
     assert accuracies == sorted(accuracies)
     pair = comparison.confused[0]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from components.evaluation.metrics.intervals import paired_interval
+from components.report.comparison.comparison import list_parts
 from components.report.comparison.document import render
 from components.report.comparison.paired import Overlap, pair
-from components.report.comparison.runs import list_parts
 from tests.report.page_words import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.evaluation.metrics.counts import Counts, divide
 from components.evaluation.metrics.predictions import (
     EDGES,
+    Counts,
     Floats,
     Predictions,
     PredictionStats,
+    divide,
 )
 
 # With fewer examples in a bin, its accuracy is mostly noise.

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn import metrics
 
-from components.evaluation.metrics.counts import mean_known
-from components.evaluation.metrics.predictions import Flags, Floats, Ints, Predictions, Scores
+from components.evaluation.metrics.predictions import (
+    Flags,
+    Floats,
+    Ints,
+    Predictions,
+    Scores,
+    mean_known,
+)
 
-_MOST_POINTS = 100
+_MOST_POINTS, _MOST_CURVES = 100, 6
+# Shown as 1.000.
+_PERFECT = 0.9995
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,22 @@ def trace_class(predictions: Predictions, label: str) -> ClassCurves | None:
     kept = _thin(recall, precision)
     average = float(-(np.diff(recall) * precision[:-1]).sum())
     return ClassCurves(label, roc, PrecisionRecall(recall[kept], precision[kept], average))
+
+
+def trace_worst(
+    predictions: Predictions, labels: Sequence[str], *, auc: Floats, precision: Floats
+) -> tuple[ClassCurves, ...]:
+    """Return the curves of the 6 classes with the smallest areas, the smallest first.
+
+    Perfectly separated classes are left out: their curves show nothing. Of two classes, the curves
+    of the second suffice. The areas are in the order of `labels`, which is ascending.
+    """
+    perfect = np.minimum(auc, precision) >= _PERFECT
+    worst = [labels[row] for row in np.argsort(auc, kind="stable") if not perfect[row]]
+    if len(labels) == 2:
+        worst = [label for label in worst if label == labels[1]]
+    traced = (trace_class(predictions, label) for label in worst)
+    return tuple(itertools.islice(filter(None, traced), _MOST_CURVES))
 
 
 def _find_corners(truth: Flags, scores: Scores) -> tuple[Floats, Floats, Floats]:

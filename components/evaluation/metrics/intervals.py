@@ -10,10 +10,16 @@ from statistics import NormalDist
 import numpy as np
 from scipy import stats
 
-from components.evaluation.metrics.counts import Counts
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import TOP
-from components.evaluation.metrics.predictions import MOST_LOSS, Flags, Floats, Ints, Predictions
+from components.evaluation.metrics.predictions import (
+    MOST_LOSS,
+    Counts,
+    Flags,
+    Floats,
+    Ints,
+    Predictions,
+)
 
 _CONFIDENCE = 0.95
 Z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
@@ -61,15 +67,11 @@ def f1_interval(right: int, either: int) -> Interval:
 
 
 def paired_interval(hits: Flags, baseline: Flags) -> Interval:
-    """Return the interval of the difference of two accuracies on the same examples, at least one.
+    """Return the interval of the difference of two accuracies, from hits on the same examples.
 
     Bonett and Price 2012, "Adjusted Wald Confidence Interval for a Difference of Binomial
     Proportions Based on Paired Data". It adds one disagreement in each direction, so the interval
     has a width even if the models agree on every example.
-
-    Args:
-        hits: whether this model is right, [examples].
-        baseline: whether the other model is.
     """
     pairs = len(hits) + 2
     more = (int((hits & ~baseline).sum()) + 1) / pairs

@@ -18,9 +18,9 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from components.contract.printable import format_duration, make_printable
+from components.evaluation.metrics.classification_metrics import SliceMetrics
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.slice_metrics import SliceMetrics
 from components.report.facts import ReportFacts
 from components.report.templates import load_templates
 

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from components.evaluation.metrics.metric_table import METRICS
 from components.report import page
-from components.report.comparison.comparison import ComparisonFacts
-from components.report.comparison.runs import (
+from components.report.comparison.comparison import (
+    ComparisonFacts,
     list_differences,
     list_labels,
     list_parts,

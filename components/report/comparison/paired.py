@@ -13,11 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.evaluation.metrics.classification_metrics import ModelMetrics, measure
+from components.evaluation.metrics.classification_metrics import (
+    ModelMetrics,
+    SliceMetrics,
+    measure,
+    measure_slices,
+)
 from components.evaluation.metrics.intervals import Interval, estimate_intervals, paired_interval
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Flags, Predictions
-from components.evaluation.metrics.slice_metrics import SliceMetrics, measure_slices
 from components.images.picture import Picture
 
 

@@ -113,14 +113,9 @@ def sample_classes(
     each: int,
     preview_images: PreviewImages,
 ) -> tuple[ClassSample, ...]:
-    """Show the first images of some classes; records are in the order of a hash.
+    """Show the first images of the classes `shown`; records are in the order of a hash.
 
-    Args:
-        examples_uri: URI of ImageTransform's examples; only the images shown are read.
-        vocabulary: label of each label id.
-        shown: labels of the classes to show.
-        each: images of each class, or as many as there are.
-        preview_images: decodes the images; called once, with all of them.
+    Only these images of ImageTransform's examples are read. `vocabulary` has the label of each id.
 
     Returns:
         The classes that have images, in the order of `shown`. None if the examples were not written

@@ -47,11 +47,8 @@ def choose(
     predicted class, then a second one, and so on; confident mistakes come before unsure ones, then
     right predictions, the unsure ones first.
 
-    Args:
-        evaluated: the predictions; ties are in the order of file names.
-        mistakes: number of mistakes.
-        images: number of images.
-        shown: labels of the classes whose pairs count one by one; other classes count as a whole.
+    The pairs of the classes `shown` count one by one; other classes count as a whole. Ties are in
+    the order of file names.
     """
     predicted = evaluated.candidate.probabilities.argmax(axis=1)
     order = _sort(evaluated, predicted)

@@ -10,9 +10,8 @@ import numpy as np
 
 from components.evaluation.metrics.predictions import Predictions
 from components.images.picture import Picture
-from components.report.comparison.comparison import ComparisonFacts, compare_runs
+from components.report.comparison.comparison import ComparedRun, ComparisonFacts, compare_runs
 from components.report.comparison.paired import Evaluation
-from components.report.comparison.runs import ComparedRun
 from tests.pictures import encode, picture
 
 LABELS = ("<script>alert(1)</script>", "قطة", "\u202eturned", "byte \udcff", "plain")

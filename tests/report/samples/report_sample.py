@@ -18,7 +18,7 @@ from components.report.facts import (
     RunHeader,
 )
 from components.report.pictures.gathering import MOST_BYTES, count_bytes, keep_within
-from tests.evaluation.metrics_sample import make_comparison, make_confusion, make_metrics
+from tests.evaluation.metrics_sample import make_comparison, measure_confusion
 from tests.report.samples.picture_sample import (
     digit,
     make_duplicates,
@@ -127,11 +127,8 @@ def small() -> ReportFacts:
 @functools.cache
 def nasty() -> ReportFacts:
     """Odd labels, a class missing in the split, no baseline, and little else."""
-    confusion = make_confusion(len(NASTY), 9, accuracy=0.7)
-    confusion[-1] = 0
-    confusion[:, -1] = 0
-    comparison = make_comparison(NASTY, each=9, accuracy=0.7, compared=False)
-    measures = make_metrics(NASTY, confusion)
+    comparison = make_comparison(NASTY, each=9, accuracy=0.7, compared=False, absent=1)
+    measures = comparison.metrics
     scalars = {**measures.scalars, "auc": math.nan, "top_5_accuracy": math.nan}
     balance = {"train": dict.fromkeys(NASTY, 9), "test": dict.fromkeys(NASTY[:-1], 9)}
     return replace(
@@ -172,27 +169,27 @@ def nasty() -> ReportFacts:
 def empty() -> ReportFacts:
     """A run without data."""
     labels = ("cat", "dog")
-    nothing = make_metrics(labels, np.zeros((2, 2), np.int64))
-    comparison = Comparison(replace(nothing, roc=None), {}, None, {}, (), (), ())
+    nothing = measure_confusion(labels, np.zeros((2, 2), np.int64))
+    comparison = Comparison(nothing, {}, None, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
     verdict = Verdict("undecided", "Not blessed: 0 images are too few to show anything.", [])
     return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)
 
 
 @functools.cache
-def huge(classes: int = 1000) -> ReportFacts:
-    """50,000 images, and as many pictures as a page can hold."""
+def huge(classes: int = 300) -> ReportFacts:
+    """Many classes, and as many pictures as a page can hold."""
     labels = tuple(f"n{place * 7919:08d} kind of thing {place}" for place in range(classes))
     sizes = np.random.default_rng(4).pareto(1.2, classes) * 20 + 5
     counts = {label: int(size) for label, size in zip(labels, sizes, strict=True)}
-    comparison = make_comparison(labels, each=50_000 // classes, accuracy=0.7)
+    comparison = make_comparison(labels, each=20, accuracy=0.7)
     samples = tuple(sample_class(label, place) for place, label in enumerate(labels[:100]))
     mistakes = make_mistakes(labels, 100)
     pictures = [image for sample in samples for image in (*sample.seen, *sample.augmented)]
     left = MOST_BYTES - count_bytes([*pictures, *(mistake.picture for mistake in mistakes)])
     return replace(
         small(),
-        balance={"train": counts, "test": dict.fromkeys(labels, 50)},
+        balance={"train": counts, "test": dict.fromkeys(labels, 20)},
         files={"files": 50_400, "examples": 50_000, "rejected": 400, "duplicates": 0},
         # The small page has such figures.
         comparison=replace(comparison, curves=()),
