@@ -1,7 +1,5 @@
 """Finds the folder of the model in use; imports neither TensorFlow nor TFX."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It never blesses a model below the majority-class accuracy.
 """
 
-from __future__ import annotations
-
 from tensorflow_model_analysis.proto import config_pb2
 from tfx import types
 from tfx.components.evaluator import component

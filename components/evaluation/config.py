@@ -1,7 +1,5 @@
 """Configuration of the Evaluator: when a model is good enough to push."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Annotated, Literal, get_args
 

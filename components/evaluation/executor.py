@@ -4,8 +4,6 @@ Beam workers run the models over whole batches (`inference`). This module counts
 batches and writes TFMA's files from the sums, so evaluation costs little more than the models.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A Beam element is a shard, never an image. Nothing is shuffled: results are file
 shards, so any runner will do, and a repeated shard replaces its earlier results.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Sequence

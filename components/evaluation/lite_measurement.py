@@ -1,7 +1,5 @@
 """Measures the small versions of a model on every image of the evaluated split."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ of float32, read one by one when the parts are joined, so that memory does not g
 and a table of the texts, written last.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

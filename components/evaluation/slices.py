@@ -1,7 +1,5 @@
 """The slices that evaluated images belong to, by name."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ TFMA would count every example in every slice one by one, in Python. Here the co
 `components.evaluation.metrics`; TFMA itself compares thresholds and reads the files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The thresholds of a model: which it meets, which it misses, and by how much, in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 It is written next to TFMA's files, with that on its small versions; the report reads it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """ImageReport: a run and its model as a page, a model card, and metrics for machines."""
 
-from __future__ import annotations
-
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.types import component_spec, standard_artifacts

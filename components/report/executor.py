@@ -1,7 +1,5 @@
 """The executor of ImageReport: gathers the facts once and writes them in every form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfx.dsl.components.base import base_executor

@@ -1,7 +1,5 @@
 """The facts of a report: `inputs` gathers them, `page` and `card` present them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Settings are read from what the steps wrote, not from the configuration that the
 with: the parameters of a run on Kubeflow may differ from it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

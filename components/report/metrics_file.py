@@ -4,8 +4,6 @@ The interface recognizes artifacts by their type names and validates their metad
 (`frontend/src/components/viewers/MetricsVisualizations.tsx` in kubeflow/pipelines).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Loads the templates of pages and cards, which escape every value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

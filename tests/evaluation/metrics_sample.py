@@ -1,7 +1,5 @@
 """Comparisons of drawn predictions, for reports."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

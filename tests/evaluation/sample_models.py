@@ -1,7 +1,5 @@
 """Models with known predictions and the exported signatures, and examples for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The files by which a pushed model is known, without a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """The real Evaluator, with TFMA, on known predictions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

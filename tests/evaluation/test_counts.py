@@ -1,7 +1,5 @@
 """Counts of batches and slices, and the prediction file."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

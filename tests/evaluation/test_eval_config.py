@@ -1,7 +1,5 @@
 """The configuration of the Evaluator, TFMA's configuration made from it, and the baseline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """The verdict, and thresholds in words."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Headless Chromium, driven over its debugging protocol."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Comparison of two runs: pairs, outcome and page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -10,7 +8,7 @@ from components.evaluation.metrics.intervals import paired_interval
 from components.report.comparison.comparison import list_parts
 from components.report.comparison.document import render
 from components.report.comparison.paired import Overlap, pair
-from tests.report.page_words import words
+from tests.report.conftest import words
 from tests.report.samples.comparison_sample import answer, compare, describe, draw_answers
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

@@ -1,9 +1,6 @@
 """The text, markup and figures of the page."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -24,7 +21,7 @@ from components.report.page.formatting import (
     signed,
 )
 from components.report.page.sections.classes import ImageLinks
-from tests.report.page_words import say, words
+from tests.report.conftest import say, words
 from tests.report.samples import comparison_sample, report_sample
 
 pytestmark = pytest.mark.xdist_group("page")
@@ -190,34 +187,23 @@ def test_top_k_metrics_of_two_classes_are_left_out(pages: dict[str, str]) -> Non
     assert "Top-5" not in pages["empty"]
 
 
-def with_config(**sections: Mapping[str, Any]) -> Any:
-    return replace(report_sample.small().header, config=sections)
-
-
 @pytest.mark.parametrize(
-    ("waits", "limit", "warned"),
+    ("waits", "phases", "limit", "warned"),
     [
-        ([0.05, 0.2, 0.3], 0.1, True),
-        ([0.05, 0.2, 0.3], 0.25, False),
-        ([0.05, 0.06, 0.07], 0.01, True),
-        ([0.05, float("nan")], 0.1, False),
-        ([], 0.1, False),
+        ([0.05, 0.2, 0.3], [], 0.1, True),
+        ([0.05, 0.2, 0.3], [], 0.25, False),
+        ([0.05, float("nan")], [], 0.1, False),
+        ([], [], 0.1, False),
+        ([0.9, 0.9, 0.0], [1, 1, 2], 0.1, False),  # only the last phase counts
+        ([0.9, 0.9, 0.0], [1, 2, 2], 0.1, True),
     ],
 )
 def test_waits_above_the_limit_of_the_run_are_findings(
-    waits: list[float], limit: float, warned: bool
+    waits: list[float], phases: list[int], limit: float, warned: bool
 ) -> None:
-    header = with_config(input={"max_wait": limit})
-    said = say("summary", header=header, history={"input_wait_fraction": waits})
+    header = replace(report_sample.small().header, config={"input": {"max_wait": limit}})
+    said = say("summary", header=header, history={"input_wait_fraction": waits, "phase": phases})
     assert ("of its time waiting for input Why" in said) == warned
-
-
-def test_only_waits_in_the_last_phase_count() -> None:
-    waits, header = [0.9, 0.9, 0.0], with_config(input={"max_wait": 0.1})
-    history = {"input_wait_fraction": waits, "phase": [1, 1, 2]}
-    assert "of its time waiting for input Why" not in say("summary", header=header, history=history)
-    history["phase"] = [1, 2, 2]
-    assert "of its time waiting for input Why" in say("summary", header=header, history=history)
 
 
 def test_the_table_of_epochs_shows_phases() -> None:

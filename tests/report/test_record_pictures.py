@@ -1,7 +1,5 @@
 """Pictures of mistakes and of training images, from records."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Mapping, Sequence

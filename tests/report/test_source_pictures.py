@@ -1,7 +1,5 @@
 """Pictures of rejected files and duplicates, from a folder or a bucket."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

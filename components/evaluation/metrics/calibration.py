@@ -1,7 +1,5 @@
 """Calibration: confidence of a model against its accuracy, in bins of confidence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

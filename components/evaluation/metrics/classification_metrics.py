@@ -1,7 +1,5 @@
 """Metrics of a model overall, per class and per slice, with intervals and against the baseline."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

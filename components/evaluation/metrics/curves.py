@@ -1,7 +1,5 @@
 """ROC and precision-recall curves, and the areas under them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

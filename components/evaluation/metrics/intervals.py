@@ -1,7 +1,5 @@
 """95% confidence intervals of metrics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The table of metrics: configuration, thresholds, reports and cards take their facts from here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

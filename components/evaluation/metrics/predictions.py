@@ -4,13 +4,11 @@ Predictions give statistics of each example, these give counts over any set of e
 follow from the counts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +60,7 @@ class PredictionStats:
         return right
 
     @classmethod
-    def of(cls, ids: Ints, probabilities: Scores) -> PredictionStats:
+    def of(cls, ids: Ints, probabilities: Scores) -> Self:
         """Compare probabilities [examples, classes] with the columns of the true classes.
 
         Args:
@@ -86,12 +84,12 @@ class PredictionStats:
         )
 
     @classmethod
-    def concatenate(cls, parts: Sequence[PredictionStats]) -> PredictionStats:
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Join the statistics of at least one set of examples, all of the same model."""
         arrays = {name: np.concatenate([vars(part)[name] for part in parts]) for name in _ARRAYS}
         return cls(classes=parts[0].classes, **arrays)
 
-    def take(self, rows: Sequence[int]) -> PredictionStats:
+    def take(self, rows: Sequence[int]) -> Self:
         """Return the statistics of some of the examples."""
         return replace(self, **{name: vars(self)[name][rows] for name in _ARRAYS})
 
@@ -162,7 +160,7 @@ class Counts:
     """Nats."""
 
     @classmethod
-    def of(cls, stats: PredictionStats, weights: Floats | None = None) -> Counts:
+    def of(cls, stats: PredictionStats, weights: Floats | None = None) -> Self:
         """Count every example once, or as often as `weights` [examples] says."""
         weights = np.ones(len(stats.truth)) if weights is None else weights
         right = weights * stats.right

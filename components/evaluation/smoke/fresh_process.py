@@ -4,8 +4,6 @@ Run by path, as `fresh_process.py MODEL IMAGES PREDICTIONS`: it imports none of 
 loads the model into a session as TensorFlow Serving does. IMAGES is a JSON list of base64 files.
 """
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import importlib

@@ -5,8 +5,6 @@ Kubeflow can start. It is part of the Evaluator because the probabilities to com
 verdict are there, and the process can run during the evaluation.
 """
 
-from __future__ import annotations
-
 import base64
 import errno
 import json
@@ -18,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,7 +51,7 @@ class SmokeTest:
         self._path(_IMAGES).write_text(json.dumps(texts), encoding="utf-8")
         self._process = _start(model, Path(self._folder.name)) if images else None
 
-    def __enter__(self) -> SmokeTest:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:

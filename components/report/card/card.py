@@ -3,8 +3,6 @@
 After Mitchell et al. 2019, "Model Cards for Model Reporting", with Hugging Face's front matter.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

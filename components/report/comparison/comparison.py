@@ -1,7 +1,5 @@
 """Compares two runs: what differs between them, and which model is better."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

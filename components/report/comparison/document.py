@@ -1,7 +1,5 @@
 """The page of two runs, in the style of the report's page and with its elements."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Reads the inputs of a comparison from the artifacts of a run, on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from components.contract.errors import StorageError

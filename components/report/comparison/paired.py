@@ -3,13 +3,11 @@
 Images are paired by content: files may have been renamed or moved.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -39,16 +37,15 @@ class Evaluation:
     """URI of ImageExampleGen's examples."""
     split: str
 
-    def take(self, rows: Sequence[int]) -> Evaluation:
+    def take(self, rows: Sequence[int]) -> Self:
         """Return the evaluation of some of the images."""
         model = self.predictions
-        return Evaluation(
+        return replace(
+            self,
             filenames=tuple(self.filenames[row] for row in rows),
             labels=tuple(self.labels[row] for row in rows),
             predictions=Predictions(model.labels, model.ids[rows], model.probabilities[rows]),
             keys=tuple(self.keys[row] for row in rows),
-            examples=self.examples,
-            split=self.split,
         )
 
 

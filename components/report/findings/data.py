@@ -1,7 +1,5 @@
 """Findings about the images: their files, classes, sizes and anomalies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Here are the checks of the predictions, and the examination, which runs all chec
 source are rules of thumb.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

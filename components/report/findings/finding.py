@@ -1,7 +1,5 @@
 """What a finding is, and what the checks share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

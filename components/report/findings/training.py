@@ -1,7 +1,5 @@
 """Findings about training; their advice names the options of the phase that it is about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

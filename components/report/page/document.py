@@ -4,8 +4,6 @@ Long lists are in `details`, links lead to sections, and the style sheet follows
 page works without scripts, from a file, on paper, and in sandboxed frames.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Unlike scripts, SVG works in sandboxed frames, loads nothing, is reproducible, a
 a figure; the runtimes of Plotly or Vega take megabytes.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

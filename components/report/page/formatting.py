@@ -1,7 +1,5 @@
 """Formats text and numbers; templates call these functions as filters."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """Gathers all pictures of the report, as many as there is room for."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """Images of the evaluated split, as they were found, with the model's predictions."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 Best effort: since ingest, the folder may have changed or become unreachable.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import logging

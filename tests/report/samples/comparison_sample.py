@@ -1,7 +1,5 @@
 """Two runs to compare, without models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

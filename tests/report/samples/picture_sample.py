@@ -1,7 +1,5 @@
 """Pictures for reports: samples, answered images, rejects and copies."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Examples as the steps before the report write them, without Beam."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Facts of reports: a typical one, odd ones, and a very large one."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Class balance: images of each class in each split."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

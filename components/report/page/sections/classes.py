@@ -1,11 +1,9 @@
 """Per-class metrics, the confusion matrix, and the images that both link to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -47,7 +45,7 @@ class ImageLinks:
     pairs: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, facts: ReportFacts) -> ImageLinks:
+    def of(cls, facts: ReportFacts) -> Self:
         """Number the classes of all images by name."""
         pairs = frozenset((image.label, image.predicted) for image in facts.images)
         labels = sorted({label for pair in pairs for label in pair})

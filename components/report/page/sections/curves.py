@@ -1,7 +1,5 @@
 """Calibration, ROC and precision-recall curves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metrics overall and on slices, with intervals, against the baseline and against guessing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The summary: verdict, model, key metrics and findings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Training curves, and the time spent waiting for input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
