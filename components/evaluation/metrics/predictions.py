@@ -1,7 +1,7 @@
 """Predictions of a model and of the model in use, and what is counted over them.
 
-Predictions give statistics of each example, these give counts over any set of examples, and metrics
-follow from the counts.
+Statistics of each example follow from the predictions, counts over any set of examples follow from
+the statistics, and metrics follow from the counts.
 """
 
 import math
