@@ -1,4 +1,4 @@
-"""Check files of ingest and of untrusted clients, and convert what the model would not see."""
+"""Check image files for ingest and for the server: keep, convert or reject them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _GRAY_MODES = frozenset({"1", "L", "I;16"})
 # Pillow's own limit, pixels.
 _PILLOW_LIMIT = 89_478_485
 
-# Signatures of the formats that cameras, phones and browsers write. Pillow has decoders for dozens
-# more, few of which have been reviewed.
+# Clients may send what cameras, phones and browsers write. Pillow has decoders for dozens more
+# formats, few of which have been reviewed.
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 _BOX = b"ftyp"
 
@@ -207,7 +207,7 @@ def count_pixels(data: bytes, options: ImageOptions) -> int:
     Raises:
         Rejected: the file is not an image, is too large, or is not supported.
     """
-    image = _open_hostile(data, options)
+    image = _open_untrusted(data, options)
     return image.width * image.height
 
 
@@ -220,7 +220,7 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
     Raises:
         Rejected: as by `count_pixels`, or the file is broken.
     """
-    image = _open_hostile(data, options)
+    image = _open_untrusted(data, options)
     with rejecting(image):
         if _is_kept(image) and _agreed_orientation(data, image):
             return data
@@ -229,7 +229,7 @@ def convert(data: bytes, options: ImageOptions) -> bytes:
         return buffer.getvalue()
 
 
-def _open_hostile(data: bytes, options: ImageOptions) -> Image.Image:
+def _open_untrusted(data: bytes, options: ImageOptions) -> Image.Image:
     if not data.startswith(_SIGNATURES) and data[4:8] != _BOX:
         reason = "unknown image format" if data else "the file is empty"
         raise Rejected(Category.NOT_AN_IMAGE, reason)

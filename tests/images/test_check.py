@@ -134,20 +134,15 @@ def behind(segments: bytes, data: bytes) -> bytes:
 
 
 HEX = exif(ENTRY)[6:].hex()
-PREVIEW = camera(3)
+THUMB = camera(3)
+PREVIEW = b"\xff\xe1" + (10 + len(THUMB)).to_bytes(2, "big") + b"preview\0" + THUMB
 # Files that the graph turns as Pillow does.
 ORIENTED = {
     **{f"EXIF {number}": camera(number) for number in range(1, 9)},
     "MPO": encode(picture(1), "MPO", exif=exif(ENTRY)),
     "progressive": camera(6, progressive=True),
     "a video behind the image": camera(6) + b"\0\0\0\x18ftypmp42" + bytes(10_000),
-    "with a preview": behind(
-        b"\xff\xe1"
-        + (1 + 9 + len(PREVIEW := camera(3))).to_bytes(2, "big")
-        + b"preview\0"
-        + PREVIEW,
-        camera(6),
-    ),
+    "with a preview": behind(PREVIEW, camera(6)),
     "behind another segment": behind(b"\xff\xe2\xea\x62" + bytes(60_000), camera(6)),
     "a segment that only mentions EXIF": behind(b"\xff\xe2\0\x10Exif\0\0" + bytes(8), camera(6)),
     "big endian": with_exif(struct.pack(">2sHIHHHIHHI", b"MM", 42, 8, 1, 274, 3, 1, 6, 0, 0)),
