@@ -1,7 +1,5 @@
 """The commands of `kfp_runner.py`: compile a specification, check one, and handle runs of it."""
 
-from __future__ import annotations
-
 import argparse
 import operator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The message with which KFP's launcher starts a step: `ExecutorInput` of `pipeline_spec.proto`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -4,13 +4,11 @@ Plain HTTPS with the token of the pod's service account: importing the `kubernet
 4.6 s, for the few requests made here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from components.contract.errors import ServiceError
 from pipeline_def.kubeflow.service_errors import Unreachable, one_line, read_message, refusal
@@ -42,8 +40,8 @@ class Cluster:
     token_file: Path
     ca_cert: str | None = None
 
-    @staticmethod
-    def of_pod() -> Cluster:
+    @classmethod
+    def of_pod(cls) -> Self:
         """Find the API server as every container in Kubernetes can."""
         host = os.environ.get("KUBERNETES_SERVICE_HOST")
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -55,7 +53,7 @@ class Cluster:
         host = f"[{host}]" if ":" in host else host  # IPv6
         namespace = (_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
         certificate = str(_ACCOUNT / "ca.crt")
-        return Cluster(f"https://{host}:{port}", namespace, _ACCOUNT / "token", certificate)
+        return cls(f"https://{host}:{port}", namespace, _ACCOUNT / "token", certificate)
 
     def own_pod(self) -> Pod:
         """Return the pod that this process runs in; its host name is its name."""

@@ -1,7 +1,5 @@
 """The commands of `kfp_runner.py` for runs on a cluster: start, schedule, list, read and stop."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import sys

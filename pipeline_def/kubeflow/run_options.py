@@ -1,7 +1,5 @@
 """Options that several commands of `kfp_runner.py` share, and what they stand for."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

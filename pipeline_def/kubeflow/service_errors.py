@@ -1,7 +1,5 @@
 """One-sentence errors for failed requests to a cluster."""
 
-from __future__ import annotations
-
 import json
 
 from components.contract.errors import ServiceError

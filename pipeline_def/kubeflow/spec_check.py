@@ -4,8 +4,6 @@ The rules cover what a configuration, or an edit of the compiled file, can break
 checks the rest of the compiler's output in the tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

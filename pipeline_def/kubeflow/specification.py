@@ -1,7 +1,5 @@
 """A compiled pipeline: one YAML document, and a second one with settings for Kubernetes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The compiler gives each parameter its default and description, and writes the in
 command of the step. The step writes the run's values into their places.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping, Sequence

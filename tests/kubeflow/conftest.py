@@ -1,7 +1,5 @@
 """The compiled pipeline, once a session, and its parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A specification of two steps, in the form that our compiler gives it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from pathlib import Path

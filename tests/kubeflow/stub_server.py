@@ -1,7 +1,5 @@
 """The life of an HTTP server that stands in for a service, in a thread of the test's process."""
 
-from __future__ import annotations
-
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType

@@ -1,7 +1,5 @@
 """Checks of the container image that need no build; `.ci/check_image.py` has the others."""
 
-from __future__ import annotations
-
 import fnmatch
 import importlib.util
 import re

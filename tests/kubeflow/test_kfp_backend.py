@@ -1,7 +1,5 @@
 """Kubeflow Pipelines' own API server takes our pipeline file, with all that can be configured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The compiled pipeline under KFP's own compiler, driver and launcher, where Go can build them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

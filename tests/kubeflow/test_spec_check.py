@@ -1,7 +1,5 @@
 """What a target would refuse is found in the specification, and the sentence says where."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -5,8 +5,6 @@ arguments, streams and root directory to the process. That one imports none of o
 it forks. This file runs as a script there.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import json
@@ -29,7 +27,8 @@ _LIBRARIES = (
     "tf_keras",
     "sklearn.linear_model",
 )
-_NAMESPACES = ("/proc/self/ns/user", "/proc/self/ns/mnt")
+# The second fork is in the namespace of processes: TensorFlow reads /proc/self.
+_NAMESPACES = tuple(f"/proc/self/ns/{name}" for name in ("user", "pid", "mnt"))
 _CLIENT = f"""#!{sys.executable} -IS
 import json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -57,7 +56,7 @@ def warm_python(**environment: str) -> Iterator[Path]:
         command = [sys.executable, "-P", "-W", "ignore", __file__, str(own.fileno())]
         process = subprocess.Popen(
             command,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **environment},
+            env={"TF_CPP_MIN_LOG_LEVEL": "1", **(environment or os.environ)},
             pass_fds=[own.fileno()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -76,26 +75,32 @@ def main() -> None:
         importlib.import_module(name)
     while True:
         client, _ = listener.accept()
-        _, files, _, _ = socket.recv_fds(client, 1, 6)
+        _, files, _, _ = socket.recv_fds(client, 1, 7)
         plan = json.loads(client.makefile().readline())
         child = os.fork()
         if not child:
             _run(plan, files)
         for file in files:
             os.close(file)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        client.sendall(str(status if status >= 0 else 128 - status).encode())
+        client.sendall(str(_wait(child)).encode())
         client.close()
+
+
+def _wait(child: int) -> int:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status if status >= 0 else 128 - status
 
 
 def _run(plan: dict[str, Any], files: list[int]) -> None:
     """Do what `python -m module arguments` does; end without the interpreter's own two seconds."""
-    *streams, root, user, mount = files
+    *streams, root = files[:4]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-    for namespace, path in zip((user, mount), _NAMESPACES, strict=True):
+    for namespace, path in zip(files[4:], _NAMESPACES, strict=True):
         if os.fstat(namespace).st_ino != os.stat(path).st_ino:
             assert not ctypes.CDLL(None, use_errno=True).setns(namespace, 0), path
+    if child := os.fork():
+        os._exit(_wait(child))
     os.fchdir(root)
     if os.stat(".").st_ino != os.stat("/").st_ino:
         os.chroot(".")

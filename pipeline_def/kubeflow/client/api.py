@@ -1,13 +1,11 @@
 """Send requests to the API of open-source Kubeflow Pipelines; each error is one sentence."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from components.contract.configuration import require
@@ -115,7 +113,7 @@ class Api:
         self._package = kfp_server_api
         self._client = kfp_server_api.ApiClient(configuration)
 
-    def __enter__(self) -> Api:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """A run on a cluster: how it is requested, its state at one moment, and how to follow it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

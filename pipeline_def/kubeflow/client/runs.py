@@ -1,7 +1,5 @@
 """Upload specifications, and start, list, read and stop runs, on open-source Kubeflow Pipelines."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

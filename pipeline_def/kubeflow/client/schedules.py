@@ -1,7 +1,5 @@
 """Recurring runs of Kubeflow Pipelines, by a cron expression."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Any

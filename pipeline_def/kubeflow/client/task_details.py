@@ -4,8 +4,6 @@ The API lists every node of the Argo workflow by the last part of its name: a ta
 `X-driver`, its `executor` and, since 2.17, each attempt at one of them, such as `X(0)`.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import itertools

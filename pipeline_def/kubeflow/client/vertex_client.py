@@ -1,7 +1,5 @@
 """Start a run of a compiled specification on Vertex AI, through Google's library, and follow it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ TFX's compiler writes for Vertex AI and relies on features that open-source Kube
 Each function here closes one of these gaps; `spec_check` then looks for the rest.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import warnings

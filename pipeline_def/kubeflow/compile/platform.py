@@ -1,7 +1,5 @@
 """Resources of each step, in the specification or the document for Kubernetes, and workers."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Makes what may differ from run to run of one compiled pipeline parameters of the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pipeline_def.config.config import Config

@@ -5,8 +5,6 @@ whose inputs and outputs pass artifacts between stages. What decides on a cache 
 container, parameters and artifacts) stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ change. A lookup finds what TFX's driver would; the result is a parameter of the
 so part of the cache key.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ TFX's own entrypoint is written for Vertex AI. This one translates the input of 
 it, runs it, and translates its output back.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

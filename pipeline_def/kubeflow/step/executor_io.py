@@ -4,8 +4,6 @@ Plain dictionaries of JSON; nothing here imports TFX. The launcher's side is KFP
 (driver and component), TFX's is kubeflow_v2_run_executor.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -4,8 +4,6 @@ KFP notes the address with every artifact. A step that reads images has no artif
 KFP's configuration instead (format: `backend/src/v2/config`, `FromConfigMap`, `S3ProviderConfig`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How artifacts reach all workers and come back: KFP copies them into the step's own pod only."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -4,8 +4,6 @@ Source: manifests/base/crds/kubeflow.org_tfjobs.yaml and pkg/controller.v1/tenso
 kubeflow/training-operator 1.9. Plain dictionaries of JSON; nothing here talks to a cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ step's own pod does not train. It hands over the input, forwards the chief's log
 back to KFP's launcher, and removes the job, however it ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """A stub of the API server, a small specification, and the commands that use both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Paths, fields and errors are as in the backend 2.14.3: from grpc-gateway for mos
 handler for uploads.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import email

@@ -1,7 +1,5 @@
 """Requests to open-source Kubeflow Pipelines, and one sentence for each way they fail."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`kfp_runner.py run`, `schedule`, `runs`, `logs` and `stop`, against a stub of the API server."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """States and pods of tasks among the nodes that the API lists, as 2.17 and earlier releases do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Only the channel, the credentials and the check of the pipeline root's bucket are replaced.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections import deque

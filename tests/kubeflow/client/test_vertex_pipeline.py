@@ -1,7 +1,5 @@
 """Every command of the specification for Vertex AI, on a server that speaks Cloud Storage's API."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

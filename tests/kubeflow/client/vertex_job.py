@@ -4,8 +4,6 @@ Vertex AI copies nothing: steps read and write gs:// themselves. Written after T
 Google's documentation; its own source is not public.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

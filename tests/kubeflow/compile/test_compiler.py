@@ -1,7 +1,5 @@
 """The specification that kfp_runner.py compiles, for both targets."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

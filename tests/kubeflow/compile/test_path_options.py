@@ -1,7 +1,5 @@
 """Options that name files and folders: what each target can reach, and what a lookup sees there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Only the Go toolchain and access to the Go module proxy and PyPI are needed.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

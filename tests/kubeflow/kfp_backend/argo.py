@@ -1,7 +1,5 @@
 """Walks an Argo workflow as Argo's controller does, for the features that KFP's compiler uses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ They are built from KFP's source and run unchanged. `argo.py` walks the workflow
 cache are stubs, ML Metadata is its own store.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

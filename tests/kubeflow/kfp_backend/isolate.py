@@ -4,8 +4,6 @@ It is process 1 of that namespace, run by pod.py; system calls take it milliseco
 which dozens of mount commands would need a second.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

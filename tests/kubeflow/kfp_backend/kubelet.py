@@ -1,7 +1,5 @@
 """Runs the pods of a workflow in this environment, each with its own root directory."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -3,8 +3,6 @@
 With our settings they read only config maps and secrets (backend/src/v2 of 2.14.3).
 """
 
-from __future__ import annotations
-
 import ssl
 import subprocess
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 A release takes their Go modules from its own source tree, which the module proxy does not have.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A root directory of its own for each container, by Linux mount namespaces."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

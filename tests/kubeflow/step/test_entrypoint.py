@@ -1,7 +1,5 @@
 """The command of a step, run in this process: its output and its error messages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Translation between KFP's launcher and TFX's entrypoint, both ways."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Imports of a step before its own work: a pod that works for seconds must start fast."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

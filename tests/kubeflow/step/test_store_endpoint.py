@@ -1,7 +1,5 @@
 """The address of the object store in the configuration of Kubeflow Pipelines."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Paths, verbs, statuses and errors are those of Kubernetes 1.30, for the requests
 conditions, names and labels of pods those of training-operator 1.9.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

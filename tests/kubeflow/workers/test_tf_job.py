@@ -1,7 +1,5 @@
 """The manifest of a TFJob, and its conditions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

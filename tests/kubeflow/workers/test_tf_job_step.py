@@ -1,7 +1,5 @@
 """The step that starts a TFJob and follows it, against a stub of the Kubernetes API."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The whole step with two workers, one after the other."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Compiling for several workers, and the configurations that are rejected."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
