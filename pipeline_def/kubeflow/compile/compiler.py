@@ -14,21 +14,41 @@ import yaml
 from components.contract.errors import ConfigurationError
 from pipeline_def.config.config import Config
 from pipeline_def.config.kubeflow import EVERY_STEP
+from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.compile.platform import (
     add_resources,
     check_workers,
     platform_document,
     worker_group,
 )
-from pipeline_def.kubeflow.compile.run_values import add_run_parameters
 from pipeline_def.kubeflow.compile.stages import nest_stages
 from pipeline_def.kubeflow.compile.tasks import add_lookup, replace_commands, uses_other_machines
 from pipeline_def.kubeflow.spec_check import check_documents, check_name
-from pipeline_def.kubeflow.specification import Spec, Specification, Target
-from pipeline_def.kubeflow.step_interface import STORAGE, Recipes
-from pipeline_def.steps import TRAINER
+from pipeline_def.kubeflow.specification import Spec, Specification, Target, step_of
+from pipeline_def.kubeflow.step_interface import (
+    RECIPE_PARAMETER,
+    RUN_PARAMETERS,
+    STORAGE,
+    STORAGE_PARAMETER,
+    Recipes,
+    RunParameter,
+)
+from pipeline_def.steps import EVALUATOR, EXAMPLE_GEN, TRAINER
 
 _DESCRIPTION = "Labelled images to a served model: ingest, validate, train, evaluate, push."
+
+_TYPES = {str: "STRING", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE"}
+
+_TEXTS = {
+    "data": "Folder of images, a URL; label/image or split/label/image.",
+    "span": "Span to take where data is a pattern with {SPAN} or a date; -1: the newest.",
+    STORAGE_PARAMETER: "Where pushed models, checkpoints and statistics go; empty: below the "
+    "pipeline root.",
+    RECIPE_PARAMETER: "Recipe of the training: small, photos, transfer or cifar. Values that the "
+    "pipeline or the run sets by itself stay.",
+}
+# Section of the options that a step's parameters replace.
+_SECTIONS = {EXAMPLE_GEN.id: "ingest", TRAINER.id: "training", EVALUATOR.id: "evaluation"}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -68,7 +88,7 @@ def compile_documents(
     document = Specification(_compile(pipeline, image))
     for component in pipeline.components:
         add_lookup(document, component)
-    add_run_parameters(document, config, recipes)
+    _add_run_parameters(document, config, recipes)
     _check_steps(document, config)
     workers = worker_group(config, image)
     for component in pipeline.components:
@@ -116,6 +136,45 @@ def _compile(pipeline: Any, image: str) -> Spec:
     job: Spec = runner.run(pipeline, write_out=False)
     spec: Spec = job["pipelineSpec"]
     return spec
+
+
+def _add_run_parameters(document: Specification, config: Config, recipes: Recipes | None) -> None:
+    """Add all parameters of the run, with their defaults, and give them to their tasks."""
+    for parameter in RUN_PARAMETERS:
+        tasks = [task for task in document.tasks if step_of(task) == parameter.step]
+        properties = document.constants(parameter.step)
+        default = parameter.read(properties[parameter.place[0]])
+        _add_parameter(document, parameter.name, default, tasks, _describe(parameter))
+        if len(parameter.place) == 1:
+            for task in tasks:
+                document.unbind(task, parameter.place[0])
+    storing = [
+        task
+        for task in document.tasks
+        if any(STORAGE in str(value) for value in document.constants(task).values())
+    ]
+    _add_parameter(document, STORAGE_PARAMETER, config.kubeflow.storage or "", storing)
+    if recipes:
+        _add_parameter(document, RECIPE_PARAMETER, config.training.recipe, [TRAINER.id])
+
+
+def _describe(parameter: RunParameter) -> str:
+    option = f"{_SECTIONS[parameter.step]}.{parameter.place[-1]}"
+    return _TEXTS.get(parameter.name) or list_options()[option].text
+
+
+def _add_parameter(
+    document: Specification, name: str, default: Any, tasks: list[str], text: str | None = None
+) -> None:
+    kind = _TYPES[type(default)]
+    root = document.spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
+    root[name] = {
+        "parameterType": kind,
+        "defaultValue": default,
+        "description": text or _TEXTS[name],
+    }
+    for task in tasks:
+        document.bind(task, name, kind, {"componentInputParameter": name})
 
 
 def _check_steps(document: Specification, config: Config) -> None:
