@@ -84,7 +84,7 @@ TRAINER = PipelineStep(
     id="Trainer",
     component="ImageTrainer",
     stage="train",
-    code=("pipeline_def.training.run_fn",),
+    code=("pipeline_def.model.weights_file", "pipeline_def.training.run_fn"),
     settings=("transform", "input", "augmentation", "model", "training", "transfer"),
     opens=(WEIGHTS,),
 )
