@@ -69,12 +69,16 @@ def warm_python(**environment: str) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Import the libraries, then run one plan after the other."""
-    listener = socket.socket(fileno=int(sys.argv[1]))
+    """Import the libraries, then run one plan after the other, as long as the parent lives."""
+    parent, listener = os.getppid(), socket.socket(fileno=int(sys.argv[1]))
     for name in _LIBRARIES:
         importlib.import_module(name)
-    while True:
-        client, _ = listener.accept()
+    listener.settimeout(5)
+    while os.getppid() == parent:
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            continue
         _, files, _, _ = socket.recv_fds(client, 1, 7)
         plan = json.loads(client.makefile().readline())
         child = os.fork()
