@@ -1,7 +1,6 @@
 """Reads the command line and YAML files into the configuration."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeVar, get_origin
 
 import yaml
@@ -16,8 +15,6 @@ from pipeline_def.config.yaml_file import parse_yaml, read_yaml
 
 _Owner = TypeVar("_Owner")
 
-NO_OPTIONS: Mapping[str, int] = MappingProxyType({})
-
 
 def parse(
     arguments: Sequence[str],
@@ -25,7 +22,7 @@ def parse(
     prog: str,
     usage: str,
     hidden: Collection[str] = (),
-    own: Mapping[str, int] = NO_OPTIONS,
+    own: Mapping[str, int] | None = None,
     positional: str = "",
 ) -> tuple[Config, dict[str, Any]]:
     """Read the command line of a command, with the files that `--config FILE` names.
@@ -48,6 +45,7 @@ def parse(
         ConfigurationError: an option is unknown, or its value is not allowed.
         SystemExit: after --help or --print_config.
     """
+    own = own or {}
     options = {name: option for name, option in list_options().items() if name not in hidden}
     if print_requested_help(arguments, usage, prog=prog, options=options):
         raise SystemExit(0)

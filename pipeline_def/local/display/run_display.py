@@ -37,7 +37,11 @@ def redirect_output(log_file: str) -> Iterator[TextIO]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
-    with open(log_file, "ab") as log, _duplicate(sys.stdout) as terminal:
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
+    with (
+        open(log_file, "ab") as log,
+        os.fdopen(os.dup(1), "w", encoding=encoding, errors=errors) as terminal,
+    ):
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -57,11 +61,6 @@ def _flush(stream: TextIO, descriptor: int) -> None:
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), descriptor)
         stream.flush()
-
-
-def _duplicate(stream: TextIO) -> TextIO:
-    """Open a second stream to the same output, which a redirection leaves alone."""
-    return os.fdopen(os.dup(1), "w", encoding=stream.encoding, errors=stream.errors)
 
 
 class RunDisplay(logging.Handler):

@@ -145,17 +145,11 @@ def working_folder(config: Config) -> str:
     """Return the local folder that a run works in, for a configuration with absolute paths."""
     if on_disk(config.output):
         return config.output
-    return config.working_copy or str(_default_folder(config.output))
-
-
-def _default_folder(url: str) -> Path:
-    """Return the user's folder for a URL, named after it.
-
-    Source: `XDG_STATE_HOME` in the XDG Base Directory Specification.
-    """
+    # Relative paths are ignored, as the XDG Base Directory Specification says.
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     root = named if named.is_absolute() else Path("~/.local/state").expanduser()
-    return root / "tfx-image-pipeline" / url.replace("://", "/", 1)
+    default = root / "tfx-image-pipeline" / config.output.replace("://", "/", 1)
+    return config.working_copy or str(default)
 
 
 def _rank(name: str) -> int:
