@@ -13,21 +13,18 @@ import os
 import resource
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 from benchmarks.ingest_contenders import CONTENDERS, ingested, prepare
+from benchmarks.ingest_images import make_copies
 from benchmarks.measuring import options
 from benchmarks.measuring.process import MeasurementError, Progress, measure, say
 from benchmarks.measuring.results import Figures, Spread, ratio, write_results
-from benchmarks.peers.ingest_peers import list_files
-from components.contract.errors import DataError
 
 _MODULE = "benchmarks.ingest"
 
@@ -79,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--mode", action="append", choices=list(CONTENDERS), help="default: all")
     parser.add_argument(
+        "--phone", choices=["turned", "upright"], help="enlarge the copies to photos of phones"
+    )
+    parser.add_argument(
         "--contenders", type=options.at_least_one, help="only the first so many; 1: only ours"
     )
     parser.add_argument("--latency-ms", type=float, default=30, help="of the store, mode remote")
@@ -111,7 +111,8 @@ def _measure_mode(mode: str, work: str, arguments: argparse.Namespace) -> dict[s
     folder = f"{work}/{mode}"
     remote = mode == "remote"
     source, count = f"{folder}/images", arguments.images
-    make_copies(arguments.data, source, count, side=_SMALL_SIDE if remote else None)
+    side = _SMALL_SIDE if remote else None
+    make_copies(arguments.data, source, count, side=side, phone=arguments.phone)
     if mode == "transform":
         ingested(source, folder)
         source = folder
@@ -141,43 +142,6 @@ def _in_a_process(name: str, mode: str, source: str, work: str) -> Figure:
     command = ["-m", _MODULE, "--contender", name, "--mode", mode]
     figure: Figure = measure([*command, "--source", source, "--work", work])
     return figure
-
-
-def make_copies(data: str, target: str, count: int, *, side: int | None = None) -> None:
-    """Write `count` JPEGs made from those of `data`, each with a unique comment.
-
-    Identical files would be duplicates, which ingest reads once.
-
-    Args:
-        data: folder of `label/image.jpg`.
-        target: a new folder.
-        count: number of files.
-        side: shrink them to so many pixels of the shorter side; None: as they are.
-
-    Raises:
-        DataError: there is no JPEG in `data`.
-    """
-    originals = [
-        (label, _shrink(encoded, side) if side else encoded)
-        for path, label in list_files(data)
-        if (encoded := Path(path).read_bytes()).startswith(b"\xff\xd8")
-    ]
-    if not originals:
-        raise DataError(f"{data} has no JPEG in a folder of its label, as label/image.jpg.")
-    for number in range(count):
-        label, encoded = originals[number % len(originals)]
-        comment = b"%020d" % number
-        segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
-        path = Path(target, label, f"{number:07d}.jpg")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded[:2] + segment + encoded[2:])
-
-
-def _shrink(encoded: bytes, side: int) -> bytes:
-    from components.images.check import check_image
-    from components.ingest.config import IngestConfig
-
-    return check_image(encoded, IngestConfig(shrink=side, quality=88)).encoded
 
 
 @contextmanager

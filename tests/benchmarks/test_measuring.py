@@ -138,4 +138,4 @@ def test_contenders_are_chosen_by_words(words: str | None, chosen: list[str]) ->
 
 def test_a_folder_without_jpegs_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no JPEG in a folder of its label"):
-        load("ingest").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
+        load("ingest_images").make_copies(str(tmp_path), str(tmp_path / "copies"), 3)
