@@ -15,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.contract.model_files import INPUT_WAIT_FRACTION, RATE
+from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.config.training import TrainingConfig
 from pipeline_def.training.distribution.strategy import find_strategy
-from tests.data.shard_folder import ShardFolder
+from tests.data.shard_folder import SIZE, ShardFolder
 from tests.training.test_loop import Training, linear, network
 
 # Options with state, all of which a checkpoint has to restore.
@@ -31,8 +32,13 @@ FULL: dict[str, Any] = {
     "checkpoint_steps": 3,
     "metric": "balanced_accuracy",
 }
-# Without batch normalization, whose statistics differ by replica.
-PLAIN: dict[str, Any] = {"build": linear, "optimizer": "sgd", "learning_rate": 0.05}
+# Without batch normalization and random windows, which differ by replica.
+PLAIN: dict[str, Any] = {
+    "build": linear,
+    "images": TransformConfig(size=SIZE),
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+}
 
 
 def main(shards: str, target: str, *names: str) -> None:
