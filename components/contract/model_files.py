@@ -44,7 +44,8 @@ LITE_FOLDER = "Format-Lite"
 """Folder of the LiteRT versions in the model artifact, next to TFX's folder of the SavedModel."""
 
 MANIFEST_FILE = "lite.json"
-"""Describes the LiteRT versions: their source, and how to resize images for them."""
+"""Describes the LiteRT versions: `ingest`, how to shrink an image first, `form`, how to resize it
+then, `labels`, and `kinds`, the converted versions, with those that `failed`."""
 
 LABELS_FILE = "labels.txt"
 """The label of each output column, one per line."""

@@ -85,8 +85,8 @@ def check_scans(data: bytes, most: int) -> bool:
             place += int.from_bytes(data[place : place + 2], "big")
         scans += marker == SCAN
         if scans > most:
-            break
-    raise Rejected(Category.UNSUPPORTED, f"JPEG: more than {most} scans")
+            raise Rejected(Category.UNSUPPORTED, f"JPEG: more than {most} scans")
+    raise Rejected(Category.UNSUPPORTED, f"JPEG: more than {_MOST_MARKERS:,} markers")
 
 
 def is_in_order(data: bytes) -> bool:

@@ -15,6 +15,9 @@ CHANNELS = 3
 ALIASING = 2.0
 """Above this factor bilinear sampling skips pixels; averaging areas does not."""
 
+SHRINKING = ("shrink", "quality")
+"""Options of ingest that a served model needs to prepare images likewise."""
+
 
 @configuration("ingest")
 class ImageOptions:

@@ -15,6 +15,7 @@ from components.contract.printable import make_printable
 from components.contract.progress import add_progress
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
+from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
 from components.ingest.ingest_report import (
     Duplicate,
@@ -89,7 +90,9 @@ def ingest_listing(
     write_rejects(rejects, reports, listing, duplicates)
     check_reports(reports, duplicates, listing, config)
     splits = records_per_shard(reports)
-    write_index(examples, splits, labels=labels_per_split(reports))
+    labels = labels_per_split(reports)
+    shrinking = {name: getattr(config, name) for name in SHRINKING}
+    write_index(examples, splits, labels=labels, ingest=shrinking)
     return sorted(splits)
 
 

@@ -20,6 +20,7 @@ from components.contract.model_files import (
     LABELS_FILE,
     LITE_FOLDER,
     LITE_PROPERTY,
+    MANIFEST_FILE,
     PUSHED_LITE,
     lite_file,
 )
@@ -99,7 +100,7 @@ def _write_card(text: str, version: str) -> None:
 
 
 def _update_lite(input_dict: Artifacts, version: str) -> None:
-    """Make the LiteRT folder of the version hold the accepted versions and their labels only.
+    """Make the LiteRT folder of the version hold the accepted versions and what describes them.
 
     An earlier run may have pushed the same model with versions that are refused now.
     """
@@ -113,9 +114,10 @@ def _update_lite(input_dict: Artifacts, version: str) -> None:
         return
     source = os.path.join(artifact_utils.get_single_uri(input_dict["model"]), LITE_FOLDER)
     fileio.makedirs(target)
-    for name in sorted(files | {LABELS_FILE}):
+    files |= {LABELS_FILE, MANIFEST_FILE}
+    for name in sorted(files):
         fileio.copy(os.path.join(source, name), os.path.join(target, name), overwrite=True)
-    for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files - {LABELS_FILE}:
+    for name in {entry.rstrip("/") for entry in fileio.listdir(target)} - files:
         fileio.remove(os.path.join(target, name))
 
 

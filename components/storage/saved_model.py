@@ -14,7 +14,8 @@ from components.storage.folder import explaining_errors, is_file, list_folders, 
 from components.storage.folder_listing import find_files
 
 GRAPH = "saved_model.pb"
-WEIGHTS = os.path.join("variables", "variables.index")
+_WEIGHTS = "variables/variables"
+WEIGHTS = f"{_WEIGHTS}.index"
 """Checksums of the weights."""
 
 IDENTITY = os.path.join("assets.extra", "graph.sha256")
@@ -57,7 +58,7 @@ def _warn(version: str, damage: str) -> None:
 def find_damage(version: str) -> str:
     """Say, as a clause, what is wrong with the files of a pushed model; "" if nothing is.
 
-    Models that were not pushed by Pusher have no record of their files: only missing weights count.
+    Models that were not pushed by Pusher have no record of their files: only their weights count.
     """
     try:
         found = {file.path: file for file in find_files(version)}
@@ -79,8 +80,13 @@ def find_damage(version: str) -> str:
         path = os.path.join(version, name)
         if on_disk(path) and _digest_file(path, found[name].version) != digest:
             return f"the content of {name} has changed"
-    weights = [name for name in found if name.startswith("variables/variables.")]
-    return f"the weights that belong to {weights[0]} are missing" if len(weights) == 1 else ""
+    weights = {name: found[name].version for name in found if name.startswith(_WEIGHTS)}
+    if len(weights) == 1:
+        return f"the weights that belong to {next(iter(weights))} are missing"
+    if FILES in found or WEIGHTS not in weights or not on_disk(version):
+        return ""
+    readable = _are_readable(os.path.join(version, _WEIGHTS), *weights.values())
+    return "" if readable else "its weights are truncated or damaged"
 
 
 @functools.cache
@@ -88,6 +94,20 @@ def _digest_file(path: str, version: str) -> str:
     """Digest a file once for each version of it."""
     with explaining_errors("read", path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def _are_readable(weights: str, *_: str) -> bool:
+    """Verify the checksums of all weights once for each version of their files."""
+    import tensorflow as tf
+
+    try:
+        reader = tf.train.load_checkpoint(weights)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except Exception:  # TensorFlow's own errors, RuntimeError or IndexError.
+        return False
+    return True
 
 
 def model_digest(saved_model: str) -> str:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from tfx import types
 from tfx.components.transform import component
 from tfx.dsl.components.base import executor_spec
+from tfx.types import standard_artifacts
 
-from components.contract.configuration import to_dict
+from components.contract.configuration import require, to_dict
+from components.images.options import SHRINKING
 from components.transform.config import TransformConfig
 from components.transform.executor import Executor, preprocessing_fn
 
@@ -58,23 +61,42 @@ class ImageTransform(component.Transform):
         schema: types.BaseChannel,
         config: TransformConfig | None = None,
     ) -> None:
-        """Bring the images of `examples` to the form of `config`, by default 96 x 96 pixels."""
+        """Bring the images of `examples` to the form of `config`, by default 96 x 96 pixels.
+
+        The served graph shrinks images as ImageExampleGen did: as `index.json` beside the shards
+        says, or else as the ImageExampleGens of this pipeline that `examples` are made from.
+
+        Raises:
+            ConfigurationError: these shrink differently.
+        """
         config = config or TransformConfig()
         if config.size is None:
             config = dataclasses.replace(config, size=_USUAL_SIZE)
+        shrinking, *others = [*_list_shrinkings(examples)] or [{}]
+        require(
+            all(other == shrinking for other in others),
+            "The examples are made from images that several ImageExampleGens shrink differently: "
+            "set the same shrink and quality for all.",
+        )
         super().__init__(
             examples=examples,
             schema=schema,
             preprocessing_fn=f"{preprocessing_fn.__module__}.{preprocessing_fn.__name__}",
             disable_statistics=True,
             disable_analyzer_cache=True,
-            custom_config={**to_dict(config), "ingest": _find_shrinking(examples)},
+            custom_config={**to_dict(config), "ingest": shrinking},
         )
 
 
-def _find_shrinking(examples: types.BaseChannel) -> dict[str, Any]:
-    """Return how the ImageExampleGen that writes `examples` shrinks them."""
-    properties = getattr(getattr(examples, "producer_component", None), "exec_properties", {})
+def _list_shrinkings(examples: types.BaseChannel) -> Iterator[dict[str, Any]]:
+    """Yield how each ImageExampleGen that `examples` are made from shrinks images."""
+    producer = getattr(examples, "producer_component", None)
+    properties = getattr(producer, "exec_properties", {})
     # Other components may have a `config` of their own.
-    config = json.loads(properties["config"]) if "listings" in properties else {}
-    return {name: config[name] for name in ("shrink", "quality") if config.get("shrink")}
+    if "listings" in properties:
+        config = json.loads(properties["config"])
+        yield {name: config[name] for name in SHRINKING}
+    else:
+        for channel in getattr(producer, "inputs", {}).values():
+            if channel.type_name == standard_artifacts.Examples.TYPE_NAME:
+                yield from _list_shrinkings(channel)

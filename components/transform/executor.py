@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
+from tfx import types
 from tfx.components.transform import executor
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2, transform_pb2
@@ -40,7 +41,7 @@ _KEPT = (ENCODED, FILENAME, LABEL)
 # TFX's own ExampleGens compress their shards, and write no index.
 _GZIP_SUFFIX = ".gz"
 
-Shards = Mapping[str, Sequence[str]]
+Shards = Mapping[str, Collection[str]]
 """Split → names of its files."""
 Batch = Mapping[str, np.ndarray[Any, Any]]
 """The features of some records, an array of scalars each."""
@@ -81,30 +82,30 @@ class Executor(executor.Executor):
         key = standard_component_specs.TRANSFORMED_EXAMPLES_KEY
         analysis = {name: value for name, value in output_dict.items() if name != key}
         splits = proto_utils.proto_to_json(transform_pb2.SplitsConfig(analyze=["train"]))
-        super().Do(
-            input_dict,
-            analysis,
-            {**exec_properties, standard_component_specs.SPLITS_CONFIG_KEY: splits},
-        )
         examples = artifact_utils.get_single_instance(input_dict["examples"])
+        index = _find_index(examples.uri)
+        custom = json.loads(exec_properties["custom_config"])
+        if index and "ingest" in index:
+            # It travels with the shards, also into other pipelines.
+            custom["ingest"] = index["ingest"]
+        properties = {
+            **exec_properties,
+            standard_component_specs.SPLITS_CONFIG_KEY: splits,
+            standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(custom),
+        }
+        super().Do(input_dict, analysis, properties)
         transformed = artifact_utils.get_single_instance(output_dict[key])
         graph_uri = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        index = _find_index(examples.uri)
-        if index:
-            shards = {split: list(names) for split, names in index["splits"].items()}
-        else:
-            names = artifact_utils.decode_split_names(examples.split_names)
-            shards = {
-                split: list_names(os.path.join(examples.uri, f"Split-{split}")) for split in names
-            }
+        shards = index["splits"] if index else _list_shards(examples)
         total = sum(count_examples(index).values()) if index else None
-        config, _ = read_custom_config(json.loads(exec_properties["custom_config"]))
+        config, _ = read_custom_config(custom)
         writer = _TransformShard(graph_uri, examples.uri, transformed.uri, total, config)
         self._write(shards, writer)
         if index is None:
             labels = tft.TFTransformOutput(graph_uri).vocabulary_by_name(LABEL_VOCABULARY)
             index = describe_shards(transformed.uri, shards, [label.decode() for label in labels])
-        write_index(transformed.uri, index["splits"], labels=index["labels"])
+        ingest = custom.get("ingest", {})
+        write_index(transformed.uri, index["splits"], labels=index["labels"], ingest=ingest)
         transformed.split_names = examples.split_names
         examples_utils.set_payload_format(transformed, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(transformed, examples_utils.get_file_format(examples))
@@ -126,6 +127,11 @@ def _find_index(examples_uri: str) -> dict[str, Any] | None:
         return read_index(examples_uri)
     except FileNotFoundError:
         return None
+
+
+def _list_shards(examples: types.Artifact) -> Shards:
+    names = artifact_utils.decode_split_names(examples.split_names)
+    return {split: list_names(os.path.join(examples.uri, f"Split-{split}")) for split in names}
 
 
 def describe_shards(

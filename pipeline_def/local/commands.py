@@ -22,7 +22,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local import usage
 from pipeline_def.local.output.folder import RECORDS, Output, open_output, working_folder
-from pipeline_def.local.output.repair import check_metadata, repair
+from pipeline_def.local.output.repair import check_metadata, check_places, repair
 from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import RunRecord, read_records
@@ -89,6 +89,7 @@ def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
         config, output = open_output(config)
         if output.url:
             print(f"Output: {output.url}, working copy {make_printable(folder)}", flush=True)
+        check_places(Layout(folder))
         check_metadata(Layout(folder))
         yield config, output
 
@@ -107,7 +108,7 @@ def _summarize(record: RunRecord, config: Config, layout: Layout) -> Summary:
         shutil.copyfile(page, summary.paths["report"])
         summary.write(layout.summary)
     except OSError as error:
-        raise StorageError(f"Cannot write to {layout.output}: {error.strerror}.") from error
+        raise StorageError(f"Cannot write {error.filename}: {error.strerror}.") from error
     return summary
 
 

@@ -67,7 +67,12 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
-        from pipeline_def.local.output.integrity import adopt_moved, drop_incomplete, note_files
+        from pipeline_def.local.output.integrity import (
+            adopt_moved,
+            drop_incomplete,
+            explaining_metadata,
+            note_files,
+        )
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -82,14 +87,15 @@ def _run_recorded(
         code={name: code_digest(name, config.model.build_fn) for name in names if name in STEPS},
     )
     names = names[: names.index(last) + 1] if last else names
-    with recorder.recording(), display.running(total=len(names)):
+    explaining = explaining_metadata(layout)
+    with recorder.recording(), display.running(total=len(names)), explaining:
         for former in adopt_moved(layout):
             display.say(f"The results made in {former} are now read from {layout.output}.")
         unusable = find_unusable(layout.pushed)
         for version, reason in unusable.items():
             display.say(f"The pushed model {version} is not used: {reason}.")
         for folder in drop_incomplete(layout, unusable):
-            display.say(f"{folder} is missing or incomplete and will be rebuilt.")
+            display.say(f"{folder} is missing or damaged and will be rebuilt.")
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
                 recorder.step_started(name)

@@ -24,6 +24,8 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.proto.orchestration import pipeline_pb2
 
 from components.contract.errors import ConfigurationError
+from pipeline_def.layout import Layout
+from pipeline_def.local.output.repair import explain_inconsistency
 from pipeline_def.runs.record import Output, Step, now
 
 # Properties that ML Metadata or TFX sets on every artifact.
@@ -96,7 +98,7 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])
         if not execution_lib.is_execution_successful(execution):
-            raise RuntimeError(f"{name} did not run: its inputs could not be resolved")
+            raise explain_inconsistency(Layout(output), f"it lacks the inputs of {name}")
         outputs = execution_lib.get_output_artifacts(handle, info.execution_id)
     cached = execution.last_known_state == metadata_store_pb2.Execution.CACHED
     return Step(
@@ -110,13 +112,15 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
 
 def describe_output(artifact: types.Artifact) -> Output:
     """Return an artifact as described in the record of a run."""
-    message = artifact.mlmd_artifact
-    properties = {**_read(message.properties), **_read(message.custom_properties)}
-    return Output(artifact.uri, artifact.type_name, properties)
+    return Output(artifact.uri, artifact.type_name, read_properties(artifact.mlmd_artifact))
+
+
+def read_properties(artifact: metadata_store_pb2.Artifact) -> dict[str, Any]:
+    """Return numbers and short texts among the properties of an artifact."""
+    return {**_read(artifact.properties), **_read(artifact.custom_properties)}
 
 
 def _read(properties: Mapping[str, Message]) -> dict[str, Any]:
-    """Return numbers and short texts among the properties."""
     values = {name: getattr(v, v.WhichOneof("value") or "", None) for name, v in properties.items()}
     return {
         name: value

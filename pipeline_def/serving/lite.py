@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ def export_lite(
     labels: Sequence[str],
     images: Iterable[Any],
     config: TransformConfig,
+    ingest: Mapping[str, Any],
 ) -> None:
     """Write each version, the labels, and a manifest.
 
@@ -47,6 +48,7 @@ def export_lite(
         labels: text of each column.
         images: uint8 [size, size, 3] each, to calibrate the ranges of int8.
         config: of the images.
+        ingest: how ingest shrank the images before.
     """
     size = config.seen_size
 
@@ -66,8 +68,14 @@ def export_lite(
         np.save(os.path.join(work, _IMAGES), np.stack(list(images)))
         reasons = {kind: _convert(kind, work, directory) for kind in kinds}
     failed = {kind: reason for kind, reason in reasons.items() if reason}
-    form, texts = to_dict(config), list(labels)
-    manifest = {"form": form, "labels": texts, "kinds": list(kinds), "failed": failed}
+    texts = list(labels)
+    manifest = {
+        "ingest": dict(ingest),
+        "form": to_dict(config),
+        "labels": texts,
+        "kinds": list(kinds),
+        "failed": failed,
+    }
     _write("".join(f"{text}\n" for text in texts).encode(), directory, LABELS_FILE)
     _write(json.dumps(manifest, indent=1).encode(), directory, MANIFEST_FILE)
 

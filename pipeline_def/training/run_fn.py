@@ -18,6 +18,7 @@ import tf_keras
 
 from components.contract.configuration import from_dict
 from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
+from components.records.shard_files import read_index
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
 from pipeline_def.data.shards import Shards
@@ -116,6 +117,7 @@ def _train_and_export(
             labels=[label.decode() for label in graph.labels],
             images=data.draw_images(config.export.calibration_images),
             config=config.transform,
+            ingest=read_index(data.train.uri).get("ingest", {}),
         )
     # The chief's process serves the coordination of all workers until they get here.
     mean_of_workers(0.0, strategy)

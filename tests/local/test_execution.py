@@ -154,7 +154,7 @@ def test_what_is_lost_is_made_again(
     again = execute(config)
     assert again is not None
     assert states(again) == ["done", "done"]
-    assert f"{lost} is missing or incomplete and will be rebuilt." in capfd.readouterr().out
+    assert f"{lost} is missing or damaged and will be rebuilt." in capfd.readouterr().out
     made = again.steps["Produce"].outputs["made"].uri
     assert Path(made, "weights").read_text() == "1234"
     last = execute(config)

@@ -134,6 +134,22 @@ def test_results_without_metadata_are_not_mixed_with_new_ones(tmp_path: Path) ->
     assert set_leftovers_aside(layout) == ""
 
 
+PLACES = ["artifacts/Trainer", "artifacts/Trainer/.system/x", "pushed", "runs", "summary.json"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_something_else_in_the_place_of_a_folder_or_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], image_folder: Path, place: str
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to("nowhere")
+    assert local_runner.main(["--data", str(image_folder), "--output", str(tmp_path)]) == 2
+    kind = "regular file" if path.suffix else "folder"
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert f"{path} is not a {kind}: move it away, and run again." in sentence
+
+
 def test_no_folder_to_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert local_runner.main(["runs", "--repair", "--output", str(tmp_path / "none")]) == 2
     assert "There is no folder" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from tfx.utils import io_utils
 from components.contract.artifacts import Markdown
 from components.evaluation.baseline_lookup import find_baseline, find_unusable
 from components.push.executor import PUSHED_CARD, Executor
-from components.storage.saved_model import FILES
+from components.storage.saved_model import FILES, find_damage
 from components.storage.tfx_filesystem import (
     CARD_FILE,
     read_text,
@@ -116,11 +116,11 @@ def test_accepted_lite_versions_are_pushed_and_refused_ones_do_not_stay(tmp_path
         (lite / name).write_bytes(name.encode())
     for kinds, expected in (
         ("", None),
-        ("int8", ["int8.tflite", "labels.txt"]),
-        ("int8,float16", ["float16.tflite", "int8.tflite", "labels.txt"]),
-        ("float16", ["float16.tflite", "labels.txt"]),
+        ("int8", ["int8.tflite", "labels.txt", "lite.json"]),
+        ("int8,float16", ["float16.tflite", "int8.tflite", "labels.txt", "lite.json"]),
+        ("float16", ["float16.tflite", "labels.txt", "lite.json"]),
         ("", None),
-        ("int8", ["int8.tflite", "labels.txt"]),
+        ("int8", ["int8.tflite", "labels.txt", "lite.json"]),
     ):
         # From the second time on the version exists, as after a kill or a stricter configuration.
         pushed = tmp_path / "pushed"
@@ -181,7 +181,7 @@ DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
     "lost index": ("variables/variables.index", None, "variables/variables.index is missing"),
     "half a copy": ("saved_model.pb", None, "saved_model.pb is missing"),
     "a damaged record": (FILES, b"{", f"{FILES} is damaged"),
-    "no record of its own": (FILES, None, ""),
+    "no record of its own": (FILES, None, "its weights are truncated or damaged"),
     "lost weights, by hand": (
         WEIGHTS,
         None,
@@ -229,6 +229,18 @@ def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
     saved_model(tmp_path / "model" / "Format-Serving", weights=b"")
     pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=None)
     assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
+
+
+@pytest.mark.parametrize("size", [None, 10])
+def test_weights_of_a_model_without_a_record_are_read(tmp_path: Path, size: int | None) -> None:
+    model, models = write_model(tmp_path / "model", 3.0), tmp_path / "pushed"
+    shutil.copytree(model / "Format-Serving", models / "17")
+    if size:
+        os.truncate(models / "17" / WEIGHTS, size)
+    damage = "its weights are truncated or damaged" if size else ""
+    assert find_damage(str(models / "17")) == damage
+    push(model, str(models), tmp_path / "archive", card=None)
+    assert len(os.listdir(models)) == (2 if size else 1)
 
 
 class Killed(BaseException):

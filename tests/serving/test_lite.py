@@ -48,8 +48,9 @@ def pixels_of(number: int) -> Any:
 def test_versions_match_the_model_and_are_measured(tmp_path: Path) -> None:
     classifier, labels = Classifier(network(), views=6, temperature=2.0), list(COLOURS)
     images = [pixels_of(number) for number in range(IMAGES)]
-    choices: dict[str, Any] = {"labels": labels, "images": images, "config": CONFIG}
-    export_lite(classifier, KINDS, str(tmp_path / "model" / "Format-Lite"), **choices)
+    ingest = {"shrink": 20, "quality": 90}
+    choices: dict[str, Any] = {"labels": labels, "config": CONFIG, "ingest": ingest}
+    export_lite(classifier, KINDS, str(tmp_path / "model/Format-Lite"), images=images, **choices)
     names = [f"{number:03d}.png" for number in range(IMAGES)]
     path = shard_path(str(tmp_path), "eval", 0, 1)
     with open_shard(path) as writer:
@@ -71,6 +72,7 @@ def test_versions_match_the_model_and_are_measured(tmp_path: Path) -> None:
         found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
         np.testing.assert_allclose(found, known, atol=tolerance)
     assert (file.parent / "labels.txt").read_text() == "blue\ngreen\nred\n"
+    assert json.loads((file.parent / "lite.json").read_text())["ingest"] == ingest
 
     truth = np.arange(IMAGES) % 3
     _check_measured(tmp_path, names, truth, known, wrong=0)
@@ -116,6 +118,7 @@ def test_a_failed_conversion_is_reported(tmp_path: Path) -> None:
         labels=["a"],
         images=images,
         config=CONFIG,
+        ingest={},
     )
     assert "float16" in json.loads((folder / "lite.json").read_text())["failed"]
     nothing = Evaluated((), {}, Predictions((), np.array([]), np.zeros([0, 0], np.float32)), None)

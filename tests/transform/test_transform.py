@@ -1,24 +1,29 @@
 from __future__ import annotations
 
+import copy
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from tfx.types import Artifact, Channel
-from tfx.types.standard_artifacts import Schema
+from tfx.types.channel import OutputChannel
+from tfx.types.standard_artifacts import Examples, Schema
 
 from components import ImageExampleGen, ImageTrainer, ImageTransform
 from components.contract import example
 from components.contract.configuration import to_dict
-from components.contract.errors import DataError
-from components.images.canonical import decode
+from components.contract.errors import ConfigurationError, DataError
+from components.images.canonical import canonicalize, decode
 from components.images.options import ImageOptions
 from components.ingest.config import IngestConfig
 from components.records.record_index import write_indexed_shard
-from components.records.shard_files import read_index
+from components.records.shard_files import read_index, write_index
 from components.transform.config import TransformConfig, read_custom_config
 from components.transform.executor import describe_shards
 from pipeline_def.data.shards import RecordTable, Shards
@@ -137,13 +142,51 @@ def test_a_label_outside_the_train_split_is_an_error(tmp_path: Path) -> None:
         describe_shards(str(tmp_path), {"eval": ["b"]}, ["cat", "dog", "eel"])
 
 
-def test_transform_knows_how_ingest_shrinks() -> None:
-    example_gen = ImageExampleGen(folder="photos", config=IngestConfig(shrink=112, quality=90))
-    transform = ImageTransform(
-        examples=example_gen.outputs["examples"], schema=Channel(type=Schema), config=CONFIG
+def test_the_served_graph_shrinks_as_the_index_of_the_examples_says(
+    ingested: nodes.Ingested, tmp_path: Path
+) -> None:
+    # As if the examples came from another pipeline.
+    shutil.copytree(ingested.examples.uri, tmp_path / "imported")
+    (tmp_path / "imported" / "index.json").unlink()
+    shrinking: dict[str, Any] = {"shrink": 20, "quality": 90}
+    index = {**read_index(ingested.examples.uri), "ingest": shrinking}
+    write_index(str(tmp_path / "imported"), **index)
+    examples = copy.deepcopy(ingested.examples)
+    examples.uri = str(tmp_path / "imported")
+    imported = nodes.Ingested(examples, ingested.rejects)
+    stored = nodes.transform(imported, tmp_path, config=CONFIG)
+    assert read_index(stored.examples.uri)["ingest"] == shrinking
+    serve = SavedModelLoader(
+        tft.TFTransformOutput(stored.graph.uri).transform_savedmodel_dir
+    ).apply_transform_model
+    [record, *_] = nodes.read_examples(examples, "eval")
+    encoded = tf.constant([record.features.feature[example.ENCODED].bytes_list.value])
+    [served] = serve({example.ENCODED: encoded})[example.ENCODED].numpy()
+    as_is, shrunk = (
+        canonicalize(encoded[0], CONFIG, ingest=ImageOptions(**fields)).numpy()[0]
+        for fields in (dict[str, Any](), shrinking)
     )
-    fields = json.loads(transform.exec_properties["custom_config"])
-    assert read_custom_config(fields) == (CONFIG, ImageOptions(shrink=112, quality=90))
+    assert served == shrunk != as_is
+
+
+def transform_of(examples: Any) -> ImageTransform:
+    return ImageTransform(examples=examples, schema=Channel(type=Schema), config=CONFIG)
+
+
+def test_transform_knows_how_ingest_shrinks() -> None:
+    options = IngestConfig(shrink=112, quality=90)
+    example_gen, other = (
+        ImageExampleGen(folder="photos", config=config).outputs["examples"]
+        for config in (options, IngestConfig())
+    )
+    transform = transform_of(example_gen)
+    behind = transform_of(transform.outputs["transformed_examples"])
+    for component in (transform, behind):
+        fields = json.loads(component.exec_properties["custom_config"])
+        assert read_custom_config(fields) == (CONFIG, ImageOptions(shrink=112, quality=90))
+    merger: Any = SimpleNamespace(inputs={"some": example_gen, "others": other}, id="Merger")
+    with pytest.raises(ConfigurationError, match="several ImageExampleGens shrink differently"):
+        transform_of(OutputChannel(Examples, merger, "examples"))
     trainer = ImageTrainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],

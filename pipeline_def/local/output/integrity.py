@@ -9,9 +9,12 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from ml_metadata.errors import StatusError
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
 from tfx.orchestration import metadata
 
@@ -19,10 +22,17 @@ from components.contract.model_files import PUSHED_LITE
 from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
+from pipeline_def.local.output.repair import explain_inconsistency
+from pipeline_def.local.runner import read_properties
 from pipeline_def.runs.record import Step
+from pipeline_def.runs.recorder import describe_failure
 
-_Files = Mapping[str, int]
-"""Path below the artifact's folder → bytes."""
+_Content = Mapping[str, list[int]]
+"""Path below the artifact's folder → bytes and, for a small file, CRC-32; "" → CRC-32 of the
+artifact's properties."""
+
+# To read all shards and weights before every run would take too long.
+_LARGEST_READ = 2**20
 
 # The log of a training that the next run resumes.
 _LOGS = "model_run"
@@ -31,6 +41,15 @@ _DESTINATION = "pushed_destination"
 
 # The folder of an artifact; that of a number or a text is a file in it.
 _URI = re.compile(r"(.+)/artifacts/[^/]+/[^/]+/\d+(/value)?")
+
+
+@contextlib.contextmanager
+def explaining_metadata(layout: Layout) -> Iterator[None]:
+    """Turn errors of ML Metadata into a `StorageError`."""
+    try:
+        yield
+    except (StatusError, sqlite3.Error) as error:
+        raise explain_inconsistency(layout, describe_failure(error)) from error
 
 
 def adopt_moved(layout: Layout) -> list[str]:
@@ -60,22 +79,24 @@ def adopt_moved(layout: Layout) -> list[str]:
 
 
 def note_files(layout: Layout, step: Step) -> None:
-    """Note the files that a step wrote, for later runs."""
-    uris = [output.uri for output in step.outputs.values()]
+    """Note the files and properties of what a step made, for later runs."""
+    notes = {output.uri: output.properties for output in step.outputs.values()}
     # Pusher itself records the other files of a pushed model.
-    pushed = (output.properties.get(_DESTINATION) for output in step.outputs.values())
-    uris += [os.path.join(folder, PUSHED_LITE) for folder in pushed if folder]
-    _note(layout, [uri for uri in uris if on_disk(uri)])
+    pushed = [output.properties.get(_DESTINATION) for output in step.outputs.values()]
+    notes |= {os.path.join(folder, PUSHED_LITE): {} for folder in pushed if folder}
+    _note(layout, notes)
 
 
-def _note(layout: Layout, uris: Sequence[str]) -> None:
-    if not uris:
+def _note(layout: Layout, notes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Append a note for each folder, given with the properties of its artifact."""
+    notes = {uri: properties for uri, properties in notes.items() if on_disk(uri)}
+    if not notes:
         return
     os.makedirs(os.path.dirname(layout.files), exist_ok=True)
     with open(layout.files, "a", encoding="utf-8") as file:
-        for uri in uris:
+        for uri, properties in notes.items():
             place = os.path.relpath(uri, layout.artifacts)
-            note = {"artifact": place, "files": _list_files(uri)}
+            note = {"artifact": place, "content": _describe(uri, properties, layout)}
             # On a new line, as a kill may have truncated the last one.
             file.write(f"\n{json.dumps(note)}\n")
 
@@ -96,7 +117,7 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [one for one in artifacts if not _is_complete(one, noted, damaged)]
+        lost = [one for one in artifacts if not _is_complete(one, layout, noted, damaged)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
         uris = frozenset(artifact.uri for artifact in artifacts)
@@ -112,7 +133,8 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
         handle.store.put_executions(running)
     gone = {artifact.uri for artifact in lost}
     # A run may have been killed after a step ended and before its files were noted.
-    _note(layout, [a.uri for a in artifacts if a.uri not in gone | noted.keys()])
+    fresh = [artifact for artifact in artifacts if artifact.uri not in gone | noted.keys()]
+    _note(layout, {artifact.uri: read_properties(artifact) for artifact in fresh})
     return sorted(gone)
 
 
@@ -125,31 +147,51 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_complete(artifact: Artifact, noted: Mapping[str, _Files], damaged: Collection[str]) -> bool:
+def _is_complete(
+    artifact: Artifact, layout: Layout, noted: Mapping[str, _Content], damaged: Collection[str]
+) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
         return False
-    folders = [artifact.uri]
+    expected = {artifact.uri: read_properties(artifact)}
     if _DESTINATION in artifact.custom_properties:
         destination = artifact.custom_properties[_DESTINATION].string_value
         if destination in damaged or not os.path.exists(os.path.join(destination, GRAPH)):
             return False
-        folders.append(os.path.join(destination, PUSHED_LITE))
-    return all(noted.get(folder, {}).items() <= _list_files(folder).items() for folder in folders)
+        expected[os.path.join(destination, PUSHED_LITE)] = {}
+    return all(
+        noted.get(folder, {}).items() <= _describe(folder, properties, layout).items()
+        for folder, properties in expected.items()
+    )
 
 
-def _list_files(folder: str) -> dict[str, int]:
-    return {
-        os.path.relpath(path, folder): os.path.getsize(path)
+def _describe(folder: str, properties: Mapping[str, Any], layout: Layout) -> _Content:
+    """Describe the files in a folder, and the properties of its artifact."""
+    content = {
+        os.path.relpath(path, folder): _describe_file(path)
         for parent, _, names in os.walk(folder)
         for path in (os.path.join(parent, name) for name in names)
         if os.path.isfile(path)
     }
+    # Without the place of the output folder, which may be moved.
+    text = json.dumps(properties, sort_keys=True).replace(json.dumps(layout.output)[1:-1], "")
+    return {**content, "": [zlib.crc32(text.encode())]}
 
 
-def _read_notes(layout: Layout) -> Iterator[tuple[str, _Files]]:
+def _describe_file(path: str) -> list[int]:
+    """Return the bytes of a file and, if they are few, their CRC-32; nothing if unreadable."""
+    try:
+        if (size := os.path.getsize(path)) > _LARGEST_READ:
+            return [size]
+        with open(path, "rb") as file:
+            return [size, zlib.crc32(file.read())]
+    except OSError:
+        return []
+
+
+def _read_notes(layout: Layout) -> Iterator[tuple[str, _Content]]:
     """Yield the notes as URI and files, newest last, and skip truncated ones."""
     if not os.path.exists(layout.files):
         return
@@ -159,6 +201,6 @@ def _read_notes(layout: Layout) -> Iterator[tuple[str, _Files]]:
                 note = json.loads(line)
                 # Files of a pushed model lie outside of the artifacts.
                 place = os.path.normpath(os.path.join(layout.artifacts, note["artifact"]))
-                yield place, dict(note["files"])
+                yield place, dict(note["content"])
             except (ValueError, TypeError, LookupError):
                 continue

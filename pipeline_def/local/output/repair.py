@@ -4,7 +4,8 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
@@ -12,6 +13,23 @@ from pipeline_def.runs.record import read_records
 
 # The table in which ML Metadata stores its version.
 _OURS = "MLMDEnv"
+
+# Folders of the steps, of their outputs and of TFX itself.
+_BELOW_ARTIFACTS = ("*", "*/*", "*/.system/*")
+
+
+def check_places(layout: Layout) -> None:
+    """Raise `StorageError` if something else is where a folder or file will be written."""
+    artifacts = Path(layout.artifacts)
+    below = (path for pattern in _BELOW_ARTIFACTS for path in map(str, artifacts.glob(pattern)))
+    top = (layout.artifacts, layout.checkpoints, layout.listings, layout.logs, layout.pushed)
+    files = (layout.files, layout.summary, layout.report, layout.refused_report)
+    for path in (*top, layout.runs, layout.statistics, *below):
+        if os.path.lexists(path) and not os.path.isdir(path) and path not in files:
+            raise StorageError(f"{path} is not a folder: move it away, and run again.")
+    for path in files:
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise StorageError(f"{path} is not a regular file: move it away, and run again.")
 
 
 def check_metadata(layout: Layout) -> None:
@@ -21,6 +39,14 @@ def check_metadata(layout: Layout) -> None:
             f"{layout.metadata} cannot be used: {problem}. run `local_runner.py runs --repair "
             f"--output {layout.output}` to set it aside, or choose a new --output."
         )
+
+
+def explain_inconsistency(layout: Layout, problem: str) -> StorageError:
+    """Return the error for metadata whose file is intact but whose content ML Metadata refuses."""
+    return StorageError(
+        f"{layout.metadata} cannot be used: {problem}. Move it away, and run again: the next run "
+        "starts over; pushed models stay."
+    )
 
 
 def find_problem(path: str) -> str:
@@ -33,12 +59,25 @@ def find_problem(path: str) -> str:
         # Opened for writing, as a kill may have left a transaction to roll back.
         with contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=rw", uri=True)) as store:
             [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
-            tables = {name for [name] in store.execute("SELECT name FROM sqlite_master")}
+            names = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = {name for [name] in names}
+            mistyped = next(_find_mistyped(store, tables), "")
     except (sqlite3.Error, ValueError) as error:
         return str(error)
     if verdict != "ok":
         return " ".join(str(verdict).split())
-    return "" if _OURS in tables or not tables else "it is another program's database"
+    if tables and _OURS not in tables:
+        return "it is another program's database"
+    return mistyped
+
+
+def _find_mistyped(store: sqlite3.Connection, tables: Collection[str]) -> Iterator[str]:
+    """Yield columns of numbers that hold text, which makes ML Metadata abort the process."""
+    for table in sorted(tables):
+        for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
+            text = f"""SELECT 1 FROM "{table}" WHERE typeof("{column}") = 'text' LIMIT 1"""
+            if "INT" in kind and store.execute(text).fetchone():
+                yield f"{table}.{column} holds text"
 
 
 def _quote(path: str) -> str:
