@@ -5,17 +5,19 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from components.contract.errors import DataError
 from components.contract.printable import read_number
 from components.storage.artifact_files import on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
+from components.storage.weights_index import needed_bytes
 
 GRAPH = "saved_model.pb"
-_WEIGHTS = "variables/variables"
-WEIGHTS = f"{_WEIGHTS}.index"
+_WEIGHTS = "variables/variables."
+WEIGHTS = f"{_WEIGHTS}index"
 """Checksums of the weights."""
 
 IDENTITY = os.path.join("assets.extra", "graph.sha256")
@@ -25,6 +27,8 @@ FILES = os.path.join("assets.extra", "files.json")
 """Path → bytes and SHA-256 of all other files of a pushed model, as Pusher copied them."""
 
 _LOGGER = logging.getLogger(__name__)
+
+_DATA = re.compile(r"\.data-(\d+)-of-\d+$")
 
 
 def whole_versions(folder: str) -> Iterator[str]:
@@ -80,13 +84,11 @@ def find_damage(version: str) -> str:
         path = os.path.join(version, name)
         if on_disk(path) and _digest_file(path, found[name].version) != digest:
             return f"the content of {name} has changed"
-    weights = {name: found[name].version for name in found if name.startswith(_WEIGHTS)}
+    weights = {name: file.size for name, file in found.items() if name.startswith(_WEIGHTS)}
     if len(weights) == 1:
         return f"the weights that belong to {next(iter(weights))} are missing"
-    if FILES in found or WEIGHTS not in weights or not on_disk(version):
-        return ""
-    readable = _are_readable(os.path.join(version, _WEIGHTS), *weights.values())
-    return "" if readable else "its weights are truncated or damaged"
+    unchecked = FILES not in found and WEIGHTS in weights
+    return _find_truncation(version, weights) if unchecked else ""
 
 
 @functools.cache
@@ -96,18 +98,17 @@ def _digest_file(path: str, version: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@functools.cache
-def _are_readable(weights: str, *_: str) -> bool:
-    """Verify the checksums of all weights once for each version of their files."""
-    import tensorflow as tf
-
+def _find_truncation(version: str, sizes: Mapping[str, int]) -> str:
+    """Compare the sizes of the weights' files with those that their index needs."""
     try:
-        reader = tf.train.load_checkpoint(weights)
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
-    except Exception:  # TensorFlow's own errors, RuntimeError or IndexError.
-        return False
-    return True
+        needed = needed_bytes(read_bytes(os.path.join(version, WEIGHTS)))
+    except ValueError:
+        return f"{WEIGHTS} is damaged"
+    for name, size in sizes.items():
+        match = _DATA.search(name)
+        if match and size < (least := needed.get(int(match[1]), 0)):
+            return f"{name} has {size:,} bytes instead of {least:,}"
+    return ""
 
 
 def model_digest(saved_model: str) -> str:

@@ -87,15 +87,15 @@ def _run_recorded(
         code={name: code_digest(name, config.model.build_fn) for name in names if name in STEPS},
     )
     names = names[: names.index(last) + 1] if last else names
-    explaining = explaining_metadata(layout)
-    with recorder.recording(), display.running(total=len(names)), explaining:
-        for former in adopt_moved(layout):
-            display.say(f"The results made in {former} are now read from {layout.output}.")
+    with recorder.recording(), display.running(total=len(names)):
         unusable = find_unusable(layout.pushed)
         for version, reason in unusable.items():
             display.say(f"The pushed model {version} is not used: {reason}.")
-        for folder in drop_incomplete(layout, unusable):
-            display.say(f"{folder} is missing or damaged and will be rebuilt.")
+        with explaining_metadata(layout):
+            for former in adopt_moved(layout):
+                display.say(f"The results made in {former} are now read from {layout.output}.")
+            for folder in drop_incomplete(layout, unusable):
+                display.say(f"{folder} is missing or damaged and will be rebuilt.")
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
                 recorder.step_started(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.message import Message
+from ml_metadata.errors import StatusError
 from ml_metadata.proto import metadata_store_pb2
 from tfx import types
 from tfx.dsl.compiler import compiler, constants
@@ -27,6 +28,7 @@ from components.contract.errors import ConfigurationError
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.repair import explain_inconsistency
 from pipeline_def.runs.record import Output, Step, now
+from pipeline_def.runs.recorder import describe_failure
 
 # Properties that ML Metadata or TFX sets on every artifact.
 _NOISE = frozenset({"is_external", "tfx_version", "__is_null__", "payload_format", "file_format"})
@@ -94,6 +96,8 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
             f"{name} exited with status {error.code}, most likely because Apache Beam does not "
             "support an option in beam_pipeline_args: see the log."
         ) from error
+    except StatusError as error:
+        raise explain_inconsistency(Layout(output), describe_failure(error)) from error
     seconds = time.monotonic() - began
     with metadata.Metadata(connection) as handle:
         [execution] = handle.store.get_executions_by_id([info.execution_id])

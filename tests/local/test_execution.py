@@ -16,14 +16,15 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
-from components.contract.errors import ConfigurationError, DataError
+from components.contract.errors import ConfigurationError, DataError, StorageError
 from components.transform.config import TransformConfig
 from pipeline_def.config.config import Config
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.layout import Layout
 from pipeline_def.local.execution import execute
-from pipeline_def.local.output.integrity import drop_incomplete, note_files
-from pipeline_def.runs.record import Output, RunRecord, Step, read_records
+from pipeline_def.local.output.integrity import drop_incomplete, explaining_metadata, note_files
+from pipeline_def.local.runner import describe_output
+from pipeline_def.runs.record import RunRecord, Step, read_records
 
 
 @component
@@ -202,7 +203,7 @@ def test_a_step_that_was_killed_does_not_run_for_ever(config: Config) -> None:
 def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path))
     connection = metadata.sqlite_metadata_connection_config(layout.metadata)
-    names = ("kept", "gone", "damaged")
+    names = ("kept", "gone", "damaged", "changed", "other properties")
     for name in names:
         (tmp_path / name / "lite").mkdir(parents=True)
         (tmp_path / name / "lite" / "float.tflite").write_text("a small version")
@@ -212,18 +213,25 @@ def test_a_pushed_model_that_is_gone_is_pushed_again(tmp_path: Path) -> None:
         pushed = standard_artifacts.PushedModel()
         pushed.uri = str(tmp_path / name)
         pushed.set_string_custom_property("pushed_destination", str(tmp_path / name))
+        pushed.set_string_custom_property("letters", str(len(name)))
         pushes.append(pushed)
     with metadata.Metadata(connection) as handle:
         handle.publish_artifacts(pushes)
-    outputs = {
-        artifact.uri: Output(artifact.uri, "PushedModel", {"pushed_destination": artifact.uri})
-        for artifact in pushes
-    }
+    outputs = {artifact.uri: describe_output(artifact) for artifact in pushes}
     note_files(layout, Step("done", outputs=outputs))
     (tmp_path / "gone" / "saved_model.pb").unlink()
     (tmp_path / "damaged" / "lite" / "float.tflite").write_text("a small")
-    assert drop_incomplete(layout) == [str(tmp_path / "damaged"), str(tmp_path / "gone")]
+    (tmp_path / "changed" / "lite" / "float.tflite").write_text("a small Version")
+    with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
+        store.execute("DELETE FROM ArtifactProperty WHERE string_value = '16'")
+    assert drop_incomplete(layout) == [str(tmp_path / name) for name in sorted(names[1:])]
     assert drop_incomplete(layout) == []
+
+    with contextlib.closing(sqlite3.connect(layout.metadata)) as store, store:
+        store.execute("DELETE FROM MLMDEnv")
+    advice = r"metadata.sqlite cannot be used: .*\. Move it away, and run again"
+    with pytest.raises(StorageError, match=advice), explaining_metadata(layout):
+        drop_incomplete(layout)
 
 
 def test_a_run_up_to_a_step(config: Config) -> None:

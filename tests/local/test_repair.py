@@ -32,6 +32,11 @@ def write_store(path: Path, table: str) -> Path:
     return path
 
 
+def change(path: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as store, store:
+        store.execute(statement)
+
+
 def damage(path: Path, how: str) -> None:
     if how == "a folder":
         path.mkdir()
@@ -42,11 +47,28 @@ def damage(path: Path, how: str) -> None:
         path.write_bytes(os.urandom(5_000))
     elif how == "cut short":
         path.write_bytes(content[: len(content) // 2])
+    elif how == "text for numbers":
+        change(path, "UPDATE MLMDEnv SET number = 'text'")
+    elif how == "lost rows":
+        change(path, "CREATE TABLE Event (id INTEGER, artifact_id INT)")
+        change(path, "CREATE TABLE Artifact (id INTEGER)")
+        change(path, "INSERT INTO Event VALUES (1, 7)")
     elif how == "overwritten":
         path.write_bytes(content[:8192] + b"\xff" * 8192 + content[16384:])
 
 
-HOW = ["garbage", "cut short", "overwritten", "another program's", "a folder"]
+HOW = [
+    *("garbage", "cut short", "overwritten", "a folder"),
+    *("another program's", "text for numbers", "lost rows"),
+]
+    "garbage",
+    "cut short",
+    "overwritten",
+    "another program's",
+    "a folder",
+    "text for numbers",
+    "lost rows",
+]
 
 
 @pytest.mark.parametrize("how", HOW)

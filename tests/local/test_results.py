@@ -115,7 +115,7 @@ def test_what_a_user_gets_after_the_last_step(
     Path(layout.report).mkdir()
     monkeypatch.setattr("pipeline_def.local.execution.execute", lambda config, **_: record)
     assert local_runner.main(arguments) == 2
-    assert "Cannot write to" in capsys.readouterr().err
+    assert f"{layout.report} is not a regular file" in capsys.readouterr().err
 
 
 def test_the_summary(recorder: Recorder, tmp_path: Path) -> None:

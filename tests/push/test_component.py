@@ -153,7 +153,7 @@ def test_the_model_in_use_is_not_pushed_again_but_gets_the_new_card(tmp_path: Pa
         card = make_card(str(tmp_path / "card"), text)
         pushed = push(tmp_path / "model", str(models), tmp_path / "archive", card=card)
         assert os.listdir(models) == ["17"]
-        assert sorted(os.listdir(models / "17")) == [PUSHED_CARD, "saved_model.pb", "variables"]
+        assert sorted(os.listdir(models / "17")) == PUSHED
         assert (models / "17" / PUSHED_CARD).read_text(encoding="utf-8") == text
         assert pushed.get_int_custom_property("pushed") == 1
         assert pushed.get_string_custom_property("pushed_version") == "17"
@@ -181,7 +181,7 @@ DAMAGES: dict[str, tuple[str, bytes | None, str]] = {
     "lost index": ("variables/variables.index", None, "variables/variables.index is missing"),
     "half a copy": ("saved_model.pb", None, "saved_model.pb is missing"),
     "a damaged record": (FILES, b"{", f"{FILES} is damaged"),
-    "no record of its own": (FILES, None, "its weights are truncated or damaged"),
+    "no record of its own": (FILES, None, "variables/variables.index is damaged"),
     "lost weights, by hand": (
         WEIGHTS,
         None,
@@ -206,7 +206,7 @@ def test_a_damaged_model_in_use_is_left_out_and_pushed_again(
     if content is not None:
         io_utils.write_bytes_file(f"{first}/{name}", content)
     if "by hand" in kind:
-        fileio.remove(f"{first}/{FILES}")
+        io_utils.write_string_file(f"{first}/{FILES}", "{}")
     new = str(tmp_path / "new" / "Format-Serving")
     assert find_unusable(models) == ({first: damage} if damage else {})
     assert find_baseline(models, new) == ("" if damage else first)
@@ -231,16 +231,16 @@ def test_versions_that_are_no_trained_models(tmp_path: Path) -> None:
     assert int(pushed.get_string_custom_property("pushed_version")) > 99999999999
 
 
-@pytest.mark.parametrize("size", [None, 10])
-def test_weights_of_a_model_without_a_record_are_read(tmp_path: Path, size: int | None) -> None:
+@pytest.mark.parametrize("missing", [0, 1])
+def test_truncated_weights_of_a_model_without_a_record(tmp_path: Path, missing: int) -> None:
     model, models = write_model(tmp_path / "model", 3.0), tmp_path / "pushed"
     shutil.copytree(model / "Format-Serving", models / "17")
-    if size:
-        os.truncate(models / "17" / WEIGHTS, size)
-    damage = "its weights are truncated or damaged" if size else ""
+    size = (models / "17" / WEIGHTS).stat().st_size
+    os.truncate(models / "17" / WEIGHTS, size - missing)
+    damage = f"{WEIGHTS} has {size - 1:,} bytes instead of {size:,}" if missing else ""
     assert find_damage(str(models / "17")) == damage
     push(model, str(models), tmp_path / "archive", card=None)
-    assert len(os.listdir(models)) == (2 if size else 1)
+    assert len(os.listdir(models)) == 1 + missing
 
 
 class Killed(BaseException):

@@ -45,10 +45,10 @@ _URI = re.compile(r"(.+)/artifacts/[^/]+/[^/]+/\d+(/value)?")
 
 @contextlib.contextmanager
 def explaining_metadata(layout: Layout) -> Iterator[None]:
-    """Turn errors of ML Metadata into a `StorageError`."""
+    """Turn errors of ML Metadata, and TFX's for a failed connection, into a `StorageError`."""
     try:
         yield
-    except (StatusError, sqlite3.Error) as error:
+    except (StatusError, sqlite3.Error, RuntimeError) as error:
         raise explain_inconsistency(layout, describe_failure(error)) from error
 
 

@@ -61,23 +61,25 @@ def find_problem(path: str) -> str:
             [[verdict]] = store.execute("PRAGMA quick_check(1)").fetchall()
             names = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = {name for [name] in names}
-            mistyped = next(_find_mistyped(store, tables), "")
+            if tables and _OURS not in tables:
+                return "it is another program's database"
+            inconsistency = next(_find_inconsistencies(store, tables), "")
     except (sqlite3.Error, ValueError) as error:
         return str(error)
-    if verdict != "ok":
-        return " ".join(str(verdict).split())
-    if tables and _OURS not in tables:
-        return "it is another program's database"
-    return mistyped
+    return inconsistency if verdict == "ok" else " ".join(str(verdict).split())
 
 
-def _find_mistyped(store: sqlite3.Connection, tables: Collection[str]) -> Iterator[str]:
-    """Yield columns of numbers that hold text, which makes ML Metadata abort the process."""
+def _find_inconsistencies(store: sqlite3.Connection, tables: Collection[str]) -> Iterator[str]:
+    """Yield what makes ML Metadata abort the process, or TFX fail without a reason."""
     for table in sorted(tables):
         for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
-            text = f"""SELECT 1 FROM "{table}" WHERE typeof("{column}") = 'text' LIMIT 1"""
-            if "INT" in kind and store.execute(text).fetchone():
+            found = f'SELECT 1 FROM "{table}" WHERE'
+            if "INT" in kind and store.execute(f"{found} typeof({column}) = 'text'").fetchone():
                 yield f"{table}.{column} holds text"
+            parent = column.removeprefix("parent_").removesuffix("_id").capitalize()
+            rows = f"{found} {column} NOT IN (SELECT id FROM {parent})"
+            if column.endswith("_id") and parent in tables and store.execute(rows).fetchone():
+                yield f"{table} refers to rows of {parent} that are missing"
 
 
 def _quote(path: str) -> str:
