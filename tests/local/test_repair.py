@@ -49,25 +49,18 @@ def damage(path: Path, how: str) -> None:
         path.write_bytes(content[: len(content) // 2])
     elif how == "text for numbers":
         change(path, "UPDATE MLMDEnv SET number = 'text'")
-    elif how == "lost rows":
-        change(path, "CREATE TABLE Event (id INTEGER, artifact_id INT)")
-        change(path, "CREATE TABLE Artifact (id INTEGER)")
-        change(path, "INSERT INTO Event VALUES (1, 7)")
+    elif how.startswith("lost"):
+        change(path, "CREATE TABLE Event (artifact_id INT)")
+        change(path, "CREATE TABLE Artifact (id INT)")
+        kept = "Event" if how == "lost artifacts" else "Artifact"
+        change(path, f"INSERT INTO {kept} VALUES (7)")
     elif how == "overwritten":
         path.write_bytes(content[:8192] + b"\xff" * 8192 + content[16384:])
 
 
 HOW = [
     *("garbage", "cut short", "overwritten", "a folder"),
-    *("another program's", "text for numbers", "lost rows"),
-]
-    "garbage",
-    "cut short",
-    "overwritten",
-    "another program's",
-    "a folder",
-    "text for numbers",
-    "lost rows",
+    *("another program's", "text for numbers", "lost artifacts", "lost events"),
 ]
 
 

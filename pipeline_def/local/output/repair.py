@@ -4,7 +4,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from components.contract.errors import StorageError
@@ -69,8 +69,11 @@ def find_problem(path: str) -> str:
     return inconsistency if verdict == "ok" else " ".join(str(verdict).split())
 
 
-def _find_inconsistencies(store: sqlite3.Connection, tables: Collection[str]) -> Iterator[str]:
+def _find_inconsistencies(store: sqlite3.Connection, tables: Set[str]) -> Iterator[str]:
     """Yield what makes ML Metadata abort the process, or TFX fail without a reason."""
+    unmade = "SELECT 1 FROM Artifact WHERE id NOT IN (SELECT artifact_id FROM Event)"
+    if {"Artifact", "Event"} <= tables and store.execute(unmade).fetchone():
+        yield "Artifact has rows that Event does not refer to"
     for table in sorted(tables):
         for _, column, kind, *_ in store.execute(f'PRAGMA table_info("{table}")').fetchall():
             found = f'SELECT 1 FROM "{table}" WHERE'
