@@ -6,7 +6,7 @@ import collections
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import apache_beam as beam
 from tfx.dsl.components.base import base_beam_executor
@@ -18,7 +18,7 @@ from components.contract.configuration import from_json
 from components.images.options import FileOptions
 from components.predict.config import PredictConfig
 from components.predict.files import Source, count_files, divide, find_sources
-from components.predict.flow import Tally, predict
+from components.predict.flow import Status, Tally, predict
 from components.predict.model import RankingModel
 from components.predict.table import write_table
 from components.storage.artifact_files import list_names, make_folders, open_file, remove
@@ -117,6 +117,6 @@ def _add(counts: Iterable[collections.Counter[str]]) -> collections.Counter[str]
 def _write_summary(counts: collections.Counter[str], predictions: str, total: int) -> None:
     if counts.total() != total:
         raise RuntimeError(f"{total:,} files, but {counts.total():,} outcomes")
-    facts = {"files": total, **{name: counts[name] for name in ("answered", "refused", "skipped")}}
+    facts = {"files": total, **{status: counts[status] for status in get_args(Status)}}
     with open_file(os.path.join(predictions, SUMMARY_FILE), "w") as file:
         file.write(json.dumps(facts, indent=1) + "\n")

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
@@ -77,13 +77,8 @@ class Tally:
 
     def __str__(self) -> str:
         """Return the number of files by status."""
-        answered, refused, skipped = (
-            self.by_status[status] for status in ("answered", "refused", "skipped")
-        )
-        return (
-            f"{self.total:,} files = {answered:,} answered + {refused:,} refused + "
-            f"{skipped:,} skipped"
-        )
+        counts = (f"{self.by_status[status]:,} {status}" for status in get_args(Status))
+        return f"{self.total:,} files = {' + '.join(counts)}"
 
 
 Model = Callable[[Sequence[bytes]], Sequence[Ranking | str]]

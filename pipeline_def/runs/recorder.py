@@ -76,7 +76,7 @@ class Recorder:
 
     def step_started(self, name: str) -> None:
         """Record that a step started."""
-        self._set_step(name, Step("running", started=now()))
+        self.change(steps={**self.record.steps, name: Step("running", started=now())})
 
     def step_ended(self, name: str, step: Step, **facts: Any) -> None:
         """Record how a step ended, with record fields derived from its outputs."""
@@ -84,7 +84,7 @@ class Recorder:
             known = (o.uri for o in step.outputs.values() if o.uri in self._producers)
             made_by = next((self._producers[uri][0].id for uri in known), "")
             step = dataclasses.replace(step, made_by=made_by)
-        self._set_step(name, step, **facts)
+        self.change(steps={**self.record.steps, name: step}, **facts)
 
     def end(self, state: Literal["done", "failed", "stopped"], error: str = "") -> None:
         """Record how the run ended. A step that was running ends in the same state."""
@@ -103,9 +103,6 @@ class Recorder:
         except Exception as error:
             self.end("failed", describe_failure(error))
             raise
-
-    def _set_step(self, name: str, step: Step, **facts: Any) -> None:
-        self.change(steps={**self.record.steps, name: step}, **facts)
 
 
 def describe_failure(error: Exception) -> str:
