@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.artifact_files import on_disk
+from components.storage.artifact_files import list_names, on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
 from components.storage.weights_index import needed_bytes
@@ -71,6 +71,8 @@ def find_damage(version: str) -> str:
     if GRAPH not in found:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
+    if link := _find_broken_link(version):
+        return f"{link} is a broken link"
     try:
         recorded = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
     except ValueError:
@@ -89,6 +91,12 @@ def find_damage(version: str) -> str:
         return f"the weights that belong to {next(iter(weights))} are missing"
     unchecked = FILES not in found and WEIGHTS in weights
     return _find_truncation(version, weights) if unchecked else ""
+
+
+def _find_broken_link(version: str) -> str:
+    """Return the name of a link for which the model could not be copied; "" if there is none."""
+    names = list_names(version) if on_disk(version) else []
+    return next((n for n in names if not os.path.exists(os.path.join(version, n))), "")
 
 
 @functools.cache
