@@ -1,7 +1,5 @@
 """Boxes and arrows as SVG, for the diagrams that are drawn from the code itself."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Reads the imports and writes `docs/architecture.svg`, without the arrows that others imply.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ Reads a compiled specification, takes the boxes and lines that the interface tak
 Writes `docs/kubeflow.svg`. Needs Node.js and the npm registry.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Writes docs/reference/options.md from the configuration: `python -m docs.write_options`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Image files to canonical files, and canonical files to pixels, in TensorFlow's graph."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from components.images.options import ALIASING, CHANNELS, ImageOptions, TransformConfig

@@ -1,7 +1,5 @@
 """Check image files for ingest and for the server: keep, convert or reject them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Iterator

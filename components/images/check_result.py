@@ -1,7 +1,5 @@
 """The result of checking a file: an image to store, or a rejection with its reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

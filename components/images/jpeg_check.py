@@ -1,7 +1,5 @@
 """The fast check of JPEG files: libjpeg-turbo, without Pillow."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -3,8 +3,6 @@
 Source: ITU-T T.81, B.1.1 (markers), B.2.2 (frame header), A.2 (order of blocks).
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Originals for training: upright JPEGs from which readers can take any crop, at any scale."""
 
-from __future__ import annotations
-
 import math
 
 import cv2

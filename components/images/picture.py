@@ -1,7 +1,5 @@
 """A thumbnail as the report shows it, apart from what makes it: the page needs no decoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -3,8 +3,6 @@
 TensorFlow takes seconds to load and 400 MB of memory, so worker processes use their parent's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

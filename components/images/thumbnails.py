@@ -1,7 +1,5 @@
 """Pictures of the report: thumbnails of any file, in bounded memory, and heat maps over images."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

@@ -1,7 +1,5 @@
 """Images as NumPy arrays during ingest: seen as by a person, shrunk, measured and encoded."""
 
-from __future__ import annotations
-
 import io
 
 import cv2

@@ -4,8 +4,6 @@ Ingest stores images upright, so these ops matter for files that clients send to
 Most files have no orientation, which one check finds for the whole batch.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

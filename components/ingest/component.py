@@ -4,8 +4,6 @@ Extends TFX's file-based ExampleGen with a driver that fingerprints a listing, a
 Beam elements are shards, not images, and a second output, the rejected files.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tfx import types

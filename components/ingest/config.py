@@ -1,7 +1,5 @@
 """Configuration of ingest."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import field
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The executor of ImageExampleGen: writes the shards with Beam, and describes the artifact."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A layout that could mean both is refused: split folders taken for labels would train on test images.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import re

@@ -1,7 +1,5 @@
 """Collect the workers' reports on every file, check them, and write the lists of rejects."""
 
-from __future__ import annotations
-
 import collections
 import json
 import logging

@@ -1,7 +1,5 @@
 """Ingest a listing: plan the shards, write them, and account for every file."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -4,8 +4,6 @@ The listing travels in a file. Buckets change all the time, so one listing decid
 cached result is valid and what is read; files that changed since are rejected one by one.
 """
 
-from __future__ import annotations
-
 import collections
 import gzip
 import hashlib

@@ -3,8 +3,6 @@
 Imports neither TensorFlow nor TFX, as Kubeflow Pipelines looks up the cache in a small task.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import fnmatch

@@ -1,7 +1,5 @@
 """Read a manifest: a table with the label, and optionally split and group, of every image."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -3,8 +3,6 @@
 Run as a program, this module is such a process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import queue

@@ -5,8 +5,6 @@ Beam pickles an element about eight times on its way to a worker: as lists of fi
 numbers of the plans.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

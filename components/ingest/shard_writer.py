@@ -1,7 +1,5 @@
 """The Beam step of ingest, apart from the executor: its workers start without importing TFX."""
 
-from __future__ import annotations
-
 from components.ingest.ingest_run import IngestJob, write_plan
 from components.ingest.plan_processes import PlanProcesses, are_worth_it
 from components.records.shard_work import ConcurrentDoFn

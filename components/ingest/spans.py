@@ -1,7 +1,5 @@
 """Find the newest folder that a pattern such as `day-{YYYY}-{MM}-{DD}` matches."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Iterator, Mapping

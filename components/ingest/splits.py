@@ -3,8 +3,6 @@
 Inspection and every run of the same folder therefore agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

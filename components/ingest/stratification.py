@@ -1,7 +1,5 @@
 """Assign each image to a split: by its hash, corrected where a class is small."""
 
-from __future__ import annotations
-
 import bisect
 import collections
 import hashlib

@@ -1,7 +1,5 @@
 """Inspect a sample of the images of a folder, without TensorFlow or Beam."""
 
-from __future__ import annotations
-
 import collections
 import hashlib
 import statistics

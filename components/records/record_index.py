@@ -3,8 +3,6 @@
 Transform writes them; training looks images up in them.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterable, Mapping

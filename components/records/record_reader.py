@@ -3,8 +3,6 @@
 Features are found in the mapped file, so images that nobody uses are hardly read.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections.abc import Collection, Iterator

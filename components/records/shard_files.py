@@ -1,7 +1,5 @@
 """Shards: their names, how they are written, and the index that counts their records."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Building, serializing and writing protocol buffers copies each image four times,
 than its SHA-256. Here the file's own bytes go to the system.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import struct

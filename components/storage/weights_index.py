@@ -4,8 +4,6 @@ Sources: `table_format.md` of LevelDB, and `tensor_bundle.proto` of TensorFlow, 
 compress the index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 _MAGIC = bytes.fromhex("57fb808b247547db")

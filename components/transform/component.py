@@ -5,8 +5,6 @@ element is the path of a shard, and each input shard becomes one uncompressed ou
 records in the same order.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator

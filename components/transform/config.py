@@ -1,7 +1,5 @@
 """Configuration of Transform, which crops, resizes and stores images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

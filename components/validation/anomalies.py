@@ -5,8 +5,6 @@ number of examples: two samples of ten images from the same population exceed an
 thresholds are raised above what chance alone causes.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Configuration of validation: when examples are good enough to train on."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Read a curated schema when the pipeline is created."""
 
-from __future__ import annotations
-
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 

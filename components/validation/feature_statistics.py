@@ -1,7 +1,5 @@
 """Read facts about examples and features from TFDV's statistics of a split."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

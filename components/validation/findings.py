@@ -1,7 +1,5 @@
 """Findings of ExampleValidator, with the severity that the configuration gives them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

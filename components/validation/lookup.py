@@ -4,8 +4,6 @@ TFX would find them in ML Metadata, but open-source Kubeflow has no resolvers. S
 folder, like pushed models.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """ImageSchemaGen: TFX's SchemaGen with corrections for image records, or a curated schema."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -4,8 +4,6 @@ TFDV needs the first bytes of an image, for its format, and its length. TFX woul
 kilobytes of each photograph to find both.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import islice

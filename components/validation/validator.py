@@ -4,8 +4,6 @@ Every split is checked against the schema. The train split is also compared with
 or run (drift), and the other splits with the train split (skew).
 """
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

@@ -4,8 +4,6 @@ Whatever a file contains, it is rejected in one sentence, or becomes a configura
 the way to an executor.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Seeds for fuzzing: intact images of every kind, generated on the fly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from PIL import Image

@@ -4,8 +4,6 @@ The first byte chooses the options. A file is rejected in a sentence, or stored 
 decodes it upright and in the recorded size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import atheris

@@ -4,8 +4,6 @@ The first byte chooses the kind of file. A manifest is refused in a sentence, or
 the listing of a folder can use.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tempfile

@@ -3,8 +3,6 @@
 For any number of images: `uv run -m tests.fuzz.mutated_images 100000 [SEED]`.
 """
 
-from __future__ import annotations
-
 import collections
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The first byte chooses the damaged file. It is refused in a sentence, or read as
 images that lie within their shard.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

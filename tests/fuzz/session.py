@@ -4,8 +4,6 @@
 input, `found` or named by libFuzzer, in the folder; the next session continues from there.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

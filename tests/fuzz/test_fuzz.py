@@ -1,7 +1,5 @@
 """Fuzz each target for some seconds, and damage images at random."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ingest without Beam, TFX and TensorFlow: the same plans, one after the other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

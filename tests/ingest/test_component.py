@@ -1,7 +1,5 @@
 """ImageExampleGen as TFX runs it: driver, executor and Beam."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -4,8 +4,6 @@ Beam's job server, a Java process, brings a small Flink cluster; the Python code
 processes, as it would beside the task managers of a large one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

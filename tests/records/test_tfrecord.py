@@ -1,7 +1,5 @@
 """Records and their indexes: what is written, by TensorFlow's own classes, and what is read."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """What needs neither TFX nor TFDV: the configuration, thresholds and findings."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
