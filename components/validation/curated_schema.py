@@ -23,7 +23,7 @@ def read_schema(path: str) -> schema_pb2.Schema:
             text = bytes(fs.cat_file(name)).decode("utf-8-sig")
         except FileNotFoundError as error:
             raise DataError(
-                f"validation.schema: {path} does not exist: give the text file of a schema."
+                f"validation.schema: {path} does not exist. Pass the text file of a schema."
             ) from error
     try:
         schema = text_format.Parse(text, schema_pb2.Schema())

@@ -1,5 +1,7 @@
 """The gRPC services that KFP's driver and launcher call: ML Metadata and the cache of tasks."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
