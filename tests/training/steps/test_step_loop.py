@@ -96,7 +96,7 @@ def test_input_wait_fraction(fraction: float, wrap: Callable[[Any], Any]) -> Non
     # On a busy machine everything takes longer, reading with its many threads more than the step:
     # the requested fraction is a lower limit.
     late = [max(0.0, ready[n] - step.done.get(n - 1, started)) for n in range(6, 45)]
-    assert steps.waited / seconds == pytest.approx(sum(late) / seconds, abs=0.07)
+    assert steps.waited / seconds == pytest.approx(sum(late) / seconds, abs=0.15)
     assert steps.waited / seconds > fraction - 0.3
 
 
