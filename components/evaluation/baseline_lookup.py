@@ -35,11 +35,13 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
 
 def find_baseline(pushed_models: str, candidate: str) -> str:
     """Return the newest version in `pushed_models` other than `candidate`, or ""."""
-    ours = model_digest(candidate)
+    ours = ""
     for version in whole_versions(pushed_models) if pushed_models else ():
         if reason := _explain_foreign(version):
             _LOGGER.warning("The pushed model %s is no baseline: %s.", version, reason)
-        elif model_digest(version) != ours:
+            continue
+        ours = ours or model_digest(candidate)
+        if model_digest(version) != ours:
             return version
     return ""
 

@@ -1,12 +1,13 @@
 """The executor of ImageEvaluator: chooses the split, evaluates, writes predictions and verdict.
 
-Beam workers run the models over whole batches (`inference`). This module counts the predictions in
-batches and writes TFMA's files from the sums, so evaluation costs little more than the models.
+Beam workers run the models over whole batches (`inference`). This module reads the predictions in
+batches, keeps a few numbers of each image, and counts them in each slice for TFMA's files.
 """
 
 import itertools
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,9 +38,14 @@ from components.contract.properties import (
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inference import Job, predict_shards
 from components.evaluation.lite_measurement import measure_lite
-from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey, find_rows
 from components.evaluation.metrics.metric_table import AUC
-from components.evaluation.metrics.predictions import Predictions, PredictionStats
+from components.evaluation.metrics.predictions import (
+    OVERALL,
+    Predictions,
+    PredictionStats,
+    SliceKey,
+    find_rows,
+)
 from components.evaluation.prediction_file import (
     join_parts,
     read_prediction_batches,
@@ -174,7 +180,7 @@ def _start_smoke_test(
 
 def _read_stats(
     evaluation_uri: str, config: EvaluationConfig
-) -> tuple[list[PredictionStats], dict[SliceKey, list[int]]]:
+) -> tuple[list[PredictionStats], dict[SliceKey, Sequence[int]]]:
     """Return statistics of the predictions of each model, and the rows of each slice.
 
     The predictions are read in batches, so that memory does not grow with examples × classes.
@@ -184,16 +190,17 @@ def _read_stats(
     for batch in read_prediction_batches(evaluation_uri):
         stats.append([model.stats for model in (batch.candidate, batch.baseline) if model])
         for name, values in slices.items():
-            values += make_readable(batch.slices[name])
+            # Millions of images have a few values.
+            values += map(sys.intern, make_readable(batch.slices[name]))
     models = [PredictionStats.concatenate(parts) for parts in zip(*stats, strict=True)]
-    return models, {OVERALL: list(range(len(models[0].truth))), **find_rows(slices)}
+    return models, {OVERALL: range(len(models[0].truth)), **find_rows(slices)}
 
 
 def _write_results(
     evaluation_uri: str,
     config: EvaluationConfig,
     stats: list[PredictionStats],
-    slices: dict[SliceKey, list[int]],
+    slices: Mapping[SliceKey, Sequence[int]],
     *,
     paths: list[str],
     with_auc: bool,

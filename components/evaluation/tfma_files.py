@@ -21,14 +21,15 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from components.contract.example import LABEL_ID
 from components.contract.model_files import EXAMPLES_SIGNATURE
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.metric_table import AUC, METRICS
 from components.evaluation.metrics.predictions import (
+    OVERALL,
     Counts,
     Ints,
     Predictions,
     PredictionStats,
+    SliceKey,
     count_confusion,
 )
 from components.evaluation.thresholds import SliceValues, list_thresholds

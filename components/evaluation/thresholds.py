@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey
 from components.evaluation.metrics.metric_table import ACCURACY, METRICS
+from components.evaluation.metrics.predictions import OVERALL, SliceKey
 
 SliceValues = Mapping[SliceKey, Mapping[str, float]]
 """Slice → metric → value."""

@@ -21,6 +21,8 @@ from components.storage.folder import explaining_errors, is_local, open_folder, 
 
 _SUFFIX = ".jsonl.gz"
 _MOST_KEPT = 10
+# Of the names in a warning, and of the characters of an escaped name.
+_MOST_ALIKE, _MOST_ESCAPED = 5, 80
 
 
 class ImageFile(NamedTuple):
@@ -99,6 +101,10 @@ class Listing:
         return f"files:{len(self.files)},sha256:{digest.hexdigest()}"
 
 
+def _escape(name: str) -> str:
+    return ascii(name[:_MOST_ESCAPED])
+
+
 def find_look_alikes(listing: Listing) -> list[str]:
     """Return a warning for labels, splits and groups that are most likely meant to be one."""
     warnings = []
@@ -114,10 +120,11 @@ def find_look_alikes(listing: Listing) -> list[str]:
         for found in (found for found in alike.values() if len(found) > 1):
             composed = {unicodedata.normalize("NFC", name) for name in found}
             # Two Unicode forms of a name look the same unless they are escaped.
-            show = quote if len(composed) == len(found) else ascii
+            show = quote if len(composed) == len(found) else _escape
+            more = f" and {len(found) - _MOST_ALIKE} more" if found[_MOST_ALIKE:] else ""
             warnings.append(
                 f"{kind} that differ only in case, spaces or Unicode form: "
-                f"{', '.join(show(name)[:100] for name in found[:5])}"
+                f"{', '.join(show(name) for name in found[:_MOST_ALIKE])}{more}"
             )
     return warnings
 

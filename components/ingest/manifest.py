@@ -50,12 +50,15 @@ def read_manifest(path: str) -> dict[str, Row]:
         if rows.setdefault(name, row) != row:
             raise DataError(
                 f"Row {number} of {path} contradicts an earlier row on {quote(name)}: "
-                f"{quote(row.label)} in split {quote(row.split or 'any')}, but earlier "
-                f"{quote(rows[name].label)} in {quote(rows[name].split or 'any')}."
+                f"{_describe(row)}, but earlier {_describe(rows[name])}."
             )
     if not rows:
         raise DataError(f"{path} has no rows.")
     return rows
+
+
+def _describe(row: Row) -> str:
+    return f"{quote(row.label)} in {f'split {quote(row.split)}' if row.split else 'any split'}"
 
 
 def _optional(fields: _Fields, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import itertools
 import statistics
 import time
 from collections.abc import Mapping
@@ -70,37 +71,45 @@ class Trial:
 
 @dataclass(frozen=True)
 class Copies:
-    """Files whose content is in several of the splits that folders or a manifest give."""
+    """Files whose content is in several splits, as folders or a manifest give them."""
 
     pairs: tuple[tuple[ImageFile, ImageFile], ...]
     """A file, and the first one with its content, which is in another split."""
     compared: int
-    """Number of files of equal sizes that were compared."""
+    """Number of files of equal sizes that were read."""
     alike: int
     """Number of files whose size occurs in several splits."""
 
 
 def find_copies(listing: Listing, config: IngestConfig, *, seconds: float) -> Copies:
-    """Compare files of equal size in different given splits, for about `seconds`."""
-    by_size: dict[int, list[ImageFile]] = {}
+    """Compare files of equal size in different splits, for about `seconds`.
+
+    Files that a hash divides among the splits count as one split: there, ingest keeps copies
+    together.
+    """
+    by_size: dict[int, dict[str | None, list[ImageFile]]] = {}
     for file in listing.files:
-        if file.split is not None:
-            by_size.setdefault(file.size, []).append(file)
-    groups = [files for files in by_size.values() if len({file.split for file in files}) > 1]
-    # Name the image of train as the original.
-    alike = [file for files in groups for file in sorted(files, key=lambda one: one.split != TRAIN)]
-    first: dict[bytes, ImageFile] = {}
-    pairs = []
+        if file.size:
+            by_size.setdefault(file.size, {}).setdefault(file.split, []).append(file)
+    groups = [tuple(splits.values()) for splits in by_size.values() if len(splits) > 1]
+    groups.sort(key=lambda splits: sum(map(len, splits)))
+    # In turn from each split, so that a search that time ends has compared some of all.
+    in_turn = (file for splits in groups for row in itertools.zip_longest(*splits) for file in row)
+    alike = [file for file in in_turn if file is not None]
+    contents: dict[bytes, list[ImageFile]] = {}
     started, compared = time.monotonic(), 0
     for file, content in read_files(listing.root, alike, config):
         compared += 1
         if isinstance(content, bytes):
-            other = first.setdefault(hashlib.sha256(content).digest(), file)
-            if other.split != file.split:
-                pairs.append((file, other))
+            contents.setdefault(hashlib.sha256(content).digest(), []).append(file)
         if time.monotonic() - started > seconds:
             break
-    return Copies(tuple(sorted(pairs)), compared, len(alike))
+    pairs = []
+    for files in contents.values():
+        # The image of train, or of the split that makes up train, is the original.
+        first, *others = sorted(files, key=lambda one: (one.split not in (None, TRAIN), one.path))
+        pairs += [(file, first) for file in others if file.split != first.split]
+    return Copies(tuple(sorted(pairs, key=str)), compared, len(alike))
 
 
 def take_survey(listing: Listing, config: IngestConfig) -> Survey:

@@ -71,6 +71,8 @@ def read_index(examples_uri: str) -> dict[str, Any]:
         for counts in (*index["splits"].values(), *index.get("labels", {}).values()):
             if not all(isinstance(count, int) and count >= 0 for count in counts.values()):
                 raise ValueError("a count is not a number")
+        if not all(isinstance(value, int | None) for value in index.get("ingest", {}).values()):
+            raise ValueError("ingest has a value that is not a number")
     return index
 
 

@@ -1,4 +1,4 @@
-"""TFRecord files of `tf.train.Example`s, written without copying the image bytes.
+"""TFRecord files of `tf.train.Example`s, written without copying large images.
 
 Building, serializing and writing protocol buffers copies each image four times, which costs more
 than its SHA-256. Here the file's own bytes go to the system.
@@ -23,7 +23,7 @@ _TEXT, _FLOAT, _NUMBER = 1, 2, 3
 
 # Larger values go to the system without a copy.
 _BUFFER_BYTES = 2**16
-# Below this size, copying costs less than a checksum and a pointer for each part.
+# Below this size, copying costs less than a call for each part.
 _JOINED_BYTES = 2**14
 
 Value = bytes | str | int | float
@@ -115,9 +115,10 @@ class RecordWriter:
         """Create or overwrite the file at `path`, a local path or URL."""
         self.position = 0
         """Offset of the next record, bytes."""
+        self._on_disk = on_disk(path)
         # Closed in __exit__.
         self._file: Any = (
-            open(path, "wb", buffering=_BUFFER_BYTES) if on_disk(path) else open_file(path, "wb")  # noqa: SIM115
+            open(path, "wb", buffering=_BUFFER_BYTES) if self._on_disk else open_file(path, "wb")  # noqa: SIM115
         )
 
     def write(self, record: Sequence[bytes]) -> None:
@@ -132,7 +133,9 @@ class RecordWriter:
         crc = 0
         for part in record:
             crc = google_crc32c.extend(crc, part)
-        for part in (length + _masked(google_crc32c.value(length)), *record, _masked(crc)):
+        parts = (length + _masked(google_crc32c.value(length)), *record, _masked(crc))
+        # Each write through TensorFlow is a call of its own.
+        for part in parts if self._on_disk else (b"".join(parts),):
             self._file.write(part)
         self.position += 16 + size
 

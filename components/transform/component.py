@@ -93,7 +93,7 @@ def _list_shrinkings(examples: types.BaseChannel) -> Iterator[dict[str, Any]]:
     # Other components may have a `config` of their own.
     if "listings" in properties:
         config = json.loads(properties["config"])
-        yield {name: config[name] for name in SHRINKING}
+        yield {name: config[name] for name in SHRINKING} if config["shrink"] else {}
     else:
         for channel in getattr(producer, "inputs", {}).values():
             if channel.type_name == standard_artifacts.Examples.TYPE_NAME:

@@ -20,13 +20,17 @@ def read_schema(path: str) -> schema_pb2.Schema:
     fs, name = open_folder(path)
     with explaining_errors("read validation.schema", path):
         try:
-            text = bytes(fs.cat_file(name)).decode("utf-8-sig")
+            content = bytes(fs.cat_file(name))
         except FileNotFoundError as error:
             raise DataError(
                 f"validation.schema: {path} does not exist. Pass the text file of a schema."
             ) from error
     try:
-        schema = text_format.Parse(text, schema_pb2.Schema())
+        schema = text_format.Parse(content.decode("utf-8-sig"), schema_pb2.Schema())
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"validation.schema: {path} is not text. Pass the text file of a schema."
+        ) from error
     except text_format.ParseError as error:
         line = f"line {error.GetLine()} of " if error.GetLine() else ""
         reason = str(error).split(" : ", 1)[-1].rstrip(".").replace("\n", " ")

@@ -13,8 +13,12 @@ from components.contract.configuration import Count, Number, Positive, Text, con
 
 # Anything else makes KFP's driver panic.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]i|[kMGT])?")
-_UNITS = {None: 1.0} | {unit: 1000.0**power for power, unit in enumerate("kMGT", start=1)}
+# Without a unit, memory is in GB.
+_UNITS = {None: 1e9} | {unit: 1000.0**power for power, unit in enumerate("kMGT", start=1)}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", start=1)}
+
+# Go writes smaller numbers with an exponent, which is no quantity of Kubernetes.
+_LEAST_MEMORY_GB = 0.001
 
 GPU_TYPES = {"oss": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}
 """Target → accelerator of a step whose `gpu_type` is unset."""
@@ -94,9 +98,9 @@ class StepConfig:
             shared is None or bool(_QUANTITY.fullmatch(shared)),
             f"kubeflow.steps: shared_memory is {shared!r}: write it like 4Gi or 512Mi.",
         )
-        is_right = bool(_QUANTITY.fullmatch(text)) and self.memory_gb
+        is_right = bool(_QUANTITY.fullmatch(text)) and (self.memory_gb or 0) >= _LEAST_MEMORY_GB
         require(
-            self.memory is None or bool(is_right),
+            self.memory is None or is_right,
             f"kubeflow.steps: memory is {text!r}: write it in GB, such as 16, or like 16Gi.",
         )
         for claim, folder in self.volumes.items():
@@ -109,9 +113,10 @@ class StepConfig:
     @property
     def memory_gb(self) -> float | None:
         """Memory in GB (10^9 bytes)."""
-        if not isinstance(self.memory, str):
-            return self.memory
-        number, unit = _QUANTITY.fullmatch(self.memory).groups()  # type: ignore[union-attr]
+        found = _QUANTITY.fullmatch(f"{self.memory}")
+        if self.memory is None or found is None:
+            return None
+        number, unit = found.groups()
         return float(number) * _UNITS[unit] / 1e9
 
     def mounts(self, path: str) -> bool:

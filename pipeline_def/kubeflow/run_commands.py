@@ -121,6 +121,8 @@ def runs(arguments: list[str]) -> int:
 
 
 def _row(run: client.ListedRun) -> Sequence[str]:
+    if not run.created:
+        return run.run_id, run.name, describe(run.state), "", ""
     started = datetime.fromisoformat(run.created)
     ended = datetime.fromisoformat(run.finished) if run.finished else datetime.now(UTC)
     took = format_duration(max(0.0, (ended - started).total_seconds()))

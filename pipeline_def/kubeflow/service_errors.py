@@ -25,7 +25,8 @@ def read_message(body: bytes | str | None) -> str:
     try:
         found = json.loads(text)
         # Kubernetes and the gRPC gateway have `message`, KFP's upload service the first.
-        return str(found.get("error_message") or found.get("message") or found.get("error") or "")
+        keys = ("error_message", "message", "error")
+        return str(next(filter(None, map(found.get, keys)), text))
     except (ValueError, AttributeError):
         return text
 

@@ -141,15 +141,15 @@ def _bytes(size: float) -> str:
 def _copy_warnings(copies: Copies) -> Iterator[str]:
     between = collections.Counter((file.split, other.split) for file, other in copies.pairs)
     examples = {(file.split, other.split): (file, other) for file, other in reversed(copies.pairs)}
-    rest = copies.alike - copies.compared
-    more = f" ({rest:,} more files of equal sizes were not compared)" if rest else ""
     for splits, count in between.items():
         file, other = examples[splits]
         yield (
-            f"{count:,} images of {file.split} are also in {other.split}, such as {file.path} and "
-            f"{other.path}: remove them from one of the splits, or the accuracy will be too "
-            f"high{more}"
+            f"{count:,} images of {file.split or 'train or eval'} are also in "
+            f"{other.split or 'train or eval'}, such as {file.path} and {other.path}: remove them "
+            f"from one of the splits, or the accuracy will be too high"
         )
+    if rest := copies.alike - copies.compared:
+        yield f"{rest:,} files of equal sizes in several splits were not compared, for lack of time"
 
 
 def _warnings(listing: Listing, survey: Survey, trial: Trial, config: Config) -> Iterator[str]:

@@ -160,7 +160,8 @@ def read_records(output: str, only: str | None = None) -> list[RunRecord]:
     ids = os.listdir(layout.runs) if os.path.isdir(layout.runs) else []
     ids = [run_id for run_id in ids if only in (None, run_id)]
     paths = [path for run_id in ids if os.path.exists(path := layout.record(run_id))]
-    records = sorted(map(_read_record, paths), key=lambda record: record.started)
+    found = filter(None, map(_read_record, paths))
+    records = sorted(found, key=lambda record: record.started)
     running = [record.id for record in records if _may_be_killed(record)]
     # A run holds the lock, so only the newest one can be alive.
     killed = running[:-1] if is_locked(layout.lock) else running
@@ -171,12 +172,16 @@ def _may_be_killed(record: RunRecord) -> bool:
     return record.state == "running" and record.host == socket.gethostname()
 
 
-def _read_record(path: str) -> RunRecord:
+def _read_record(path: str) -> RunRecord | None:
+    """Read a record; None for a run on a cluster, which earlier versions recorded, too."""
     try:
         with open(path, "rb") as file:
             text = file.read()
-        if json.loads(text)["format"] > FORMAT:
+        found = json.loads(text)
+        if found["format"] > FORMAT:
             raise StorageError(f"{path} was written by a later version of this program.")
+        if found.get("runner") == "kubeflow":
+            return None
         record = TypeAdapter(RunRecord).validate_json(text)
         former, output = str(record.configuration.get("output")), str(Path(path).parents[2])
         if os.path.isabs(former):

@@ -142,6 +142,10 @@ WRONG = {
         ["--kubeflow.steps.Trainer.memory", "16GiB"],
         "memory is '16GiB': write it in GB, such as 16, or like 16Gi.",
     ),
+    "too little memory": (
+        ["--kubeflow.steps.Trainer.memory", "64Ki"],
+        "memory is '64Ki': write it in GB, such as 16, or like 16Gi.",
+    ),
     "no numbers for names": (
         ["--ingest.splits", "0.8"],
         "ingest.splits is 0.8: it must be a number for each name",

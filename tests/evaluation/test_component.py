@@ -10,13 +10,14 @@ from tfx import types
 
 from components.contract.properties import MAJORITY_PROPERTY, SPLIT_PROPERTY
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import OVERALL, SliceKey
 from components.evaluation.metrics.curves import mean_auc
 from components.evaluation.metrics.predictions import (
+    OVERALL,
     Counts,
     Evaluated,
     Predictions,
     PredictionStats,
+    SliceKey,
 )
 from components.evaluation.prediction_file import PREDICTIONS_FILE, read_predictions
 from components.evaluation.verdict import read_verdict

@@ -10,8 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.evaluation.metrics.classification_metrics import find_rows
-from components.evaluation.metrics.predictions import Counts, PredictionStats, count_confusion
+from components.evaluation.metrics.predictions import (
+    Counts,
+    PredictionStats,
+    count_confusion,
+    find_rows,
+)
 from components.evaluation.prediction_file import join_parts, open_part, read_predictions
 from components.evaluation.slices import SLICINGS
 from tests.evaluation.predictions_sample import TABLE
@@ -26,7 +30,7 @@ def test_batches_and_slices_have_the_metrics_of_their_examples() -> None:
     stats = PredictionStats.concatenate([PredictionStats.of(ids[b], scores[b]) for b in batches])
     slices = {"size": [f"{row % 3} px" for row in range(len(ids))], "folder": ["0 px", *"a" * 436]}
     for (slicing, value), rows in find_rows(slices).items():
-        assert rows == [row for row, text in enumerate(slices[slicing]) if text == value]
+        assert list(rows) == [row for row, text in enumerate(slices[slicing]) if text == value]
         found, expected = stats.take(rows), PredictionStats.of(ids[rows], scores[rows])
         assert Counts.of(found).scalars() == pytest.approx(
             Counts.of(expected).scalars(), abs=1e-12, nan_ok=True

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
-from components.evaluation.metrics.classification_metrics import OVERALL
+from components.evaluation.metrics.predictions import OVERALL
 from components.evaluation.thresholds import (
     ThresholdCheck,
     check_thresholds,

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import local_runner
+from components.ingest.config import IngestConfig
+from components.ingest.lookup import list_images
+from components.ingest.survey import find_copies
 from tests.pictures import encode, picture, write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +82,29 @@ def test_images_in_two_splits_are_found(tmp_path: Path, capsys: pytest.CaptureFi
         "30 images of eval are also in train, such as test/red/000.png and train/red/000.png: "
         "remove them from one of the splits" in " ".join(out.split())
     )
+
+
+def test_copies_of_files_that_a_hash_divides_are_found(tmp_path: Path) -> None:
+    def write(split: str, label: str, name: str, content: bytes) -> None:
+        path = tmp_path / split / label / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    for number in range(1000):
+        write("train", "ab"[number % 2], f"{number}.jpg", b"%09d" % number)
+    for number in range(0, 40, 2):
+        write("test", "a", f"{number}.jpg", b"%09d" % number)
+        write("test", "b", f"{number}.jpg", b"%09d" % (number + 5000))
+    for split in ("train", "test"):
+        write(split, "a", "empty.jpg", b"")
+    config = IngestConfig()
+    listing = list_images(str(tmp_path), config)
+    assert {file.split for file in listing.files} == {None, "test"}
+    copies = find_copies(listing, config, seconds=60)
+    assert (len(copies.pairs), copies.compared, copies.alike) == (20, 1040, 1040)
+    assert {(one.split, other.split) for one, other in copies.pairs} == {("test", None)}
+    some = find_copies(listing, config, seconds=0)
+    assert some.compared < some.alike
 
 
 def test_what_is_skipped_and_labels_that_look_alike(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -31,14 +30,9 @@ from components.evaluation.metrics.predictions import (
     Ints,
     Predictions,
     PredictionStats,
+    find_rows,
     mean_known,
 )
-
-SliceKey: TypeAlias = tuple[str, str]
-"""Slicing and value, such as ("format", "png")."""
-
-OVERALL: SliceKey = ("", "")
-"""The slice of all examples."""
 
 _MOST_CONFUSED = 20
 
@@ -185,15 +179,6 @@ def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
         slices=measure_slices(evaluated.slices, candidate.stats.right, right),
         confused=find_confused(metrics.labels, metrics.confusion),
     )
-
-
-def find_rows(slices: Mapping[str, Sequence[str]]) -> dict[SliceKey, list[int]]:
-    """Return the rows of the examples in each slice; `slices` is slicing → value of each."""
-    rows: dict[SliceKey, list[int]] = {}
-    for slicing, values in slices.items():
-        for row, value in enumerate(values):
-            rows.setdefault((slicing, value), []).append(row)
-    return rows
 
 
 def measure_slices(

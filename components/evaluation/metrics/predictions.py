@@ -5,10 +5,11 @@ the statistics, and metrics follow from the counts.
 """
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.floating[Any]]
+
+SliceKey: TypeAlias = tuple[str, str]
+"""Slicing and value, such as ("format", "png")."""
+
+OVERALL: SliceKey = ("", "")
+"""The slice of all examples."""
 
 EDGES = np.linspace(0, 1, 15 + 1)
 """Edges of the confidence bins, as in Guo et al. 2017, "On Calibration of Modern Neural
@@ -218,3 +225,12 @@ def count_confusion(stats: PredictionStats) -> Ints:
     numbers, examples = np.unique(cells, return_counts=True)
     truth, predicted = np.divmod(numbers, stats.classes)
     return np.stack([truth - 1, predicted, examples])
+
+
+def find_rows(slices: Mapping[str, Sequence[str]]) -> Mapping[SliceKey, Sequence[int]]:
+    """Return the rows of the examples in each slice; `slices` is slicing → value of each."""
+    rows: dict[SliceKey, array[int]] = {}
+    for slicing, values in slices.items():
+        for row, value in enumerate(values):
+            rows.setdefault((slicing, value), array("q")).append(row)
+    return rows

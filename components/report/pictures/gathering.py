@@ -116,8 +116,8 @@ def sample_classes(
     Only these images of ImageTransform's examples are read. `vocabulary` has the label of each id.
 
     Returns:
-        The classes that have images, in the order of `shown`. None if the examples were not written
-        by ImageTransform.
+        The classes that have images, in the order of `shown`; no classes if the examples were not
+        written by ImageTransform.
     """
     ids = {label: number for number, label in enumerate(vocabulary)}
     known = {label: ids[label] for label in shown if label in ids}

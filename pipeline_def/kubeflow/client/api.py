@@ -133,9 +133,19 @@ class Api:
         bound = getattr(getattr(self._package, service)(self._client), method)
         text, _ = self._send(functools.partial(bound, *args, **kwargs), action)
         try:
-            return dict(json.loads(text))
-        except (ValueError, TypeError):
+            response = json.loads(text)
+        except ValueError:
             raise self._not_the_api("it returned a web page or other text") from None
+        if not isinstance(response, dict):
+            raise self._not_the_api("it returned a list or a single value")
+        return response
+
+    def create(self, key: str, *args: Any, **kwargs: Any) -> str:
+        """Do as `call` does; return the ID `key` of what was created."""
+        response = self.call(*args, **kwargs)
+        if key not in response:
+            raise self._not_the_api(f"it returned no {key}")
+        return str(response[key])
 
     def text(self, path: str, action: str, query: Mapping[str, str] | None = None) -> str:
         """Return the text at a path next to the API, such as a log; raise errors as `call` does."""

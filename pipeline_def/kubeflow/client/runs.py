@@ -52,7 +52,7 @@ class ListedRun:
 def start_run(api: Api, request: RunRequest) -> StartedRun:
     """Upload the specification as a new version of its pipeline and start a run of it."""
     body = prepare_run(api, request)
-    run_id = api.call("RunServiceApi", "run_service_create_run", "start a run", body)["run_id"]
+    run_id = api.create("run_id", "RunServiceApi", "run_service_create_run", "start a run", body)
     tasks = [name for name, _, _ in Specification(*request.documents).steps()]
     namespace = api.connection.namespace or "kubeflow"
     pods = f"kubectl --namespace {namespace} describe pods --selector pipeline/runid={run_id}"
@@ -137,15 +137,15 @@ def _find_or_create(api: Api, kind: str, name: str) -> str:
         return found
     service, method = f"{kind.title()}ServiceApi", f"{kind}_service_create_{kind}"
     body = {"display_name": name, **_present(namespace=api.connection.namespace)}
-    created = api.call(service, method, f"create the {kind} {name}", body)
-    return str(created[f"{kind}_id"])
+    return api.create(f"{kind}_id", service, method, f"create the {kind} {name}", body)
 
 
 def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
         path.write_text(text, encoding="utf-8")
-        created = api.call(
+        return api.create(
+            "pipeline_version_id",
             "PipelineUploadServiceApi",
             "upload_pipeline_version",
             f"upload the specification as version {version}",
@@ -153,7 +153,6 @@ def _upload(api: Api, pipeline_id: str, version: str, text: str) -> str:
             name=version,
             pipelineid=pipeline_id,
         )
-    return str(created["pipeline_version_id"])
 
 
 def _read_run(api: Api, run_id: str, tasks: Collection[str]) -> RunView:

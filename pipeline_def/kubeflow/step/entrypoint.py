@@ -25,6 +25,7 @@ from pipeline_def.kubeflow.step.executor_io import finish_output, prepare_input,
 from pipeline_def.kubeflow.step.store_endpoint import choose_endpoint
 from pipeline_def.kubeflow.step_interface import FAILED, RESOLVED_PARAMETER, StepInterface
 from pipeline_def.startup import import_libraries, stub_evaluator_module
+from pipeline_def.steps import TRAINER
 from pipeline_def.training.distribution.cluster import Cluster
 
 
@@ -64,7 +65,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def run_step(arguments: argparse.Namespace) -> None:
     """Run an executor or a lookup, and write the output that the launcher reads."""
     interface = from_json(StepInterface, arguments.interface)
-    given = _with_own_output(read_executor_input(arguments.executor_input))
+    given = read_executor_input(arguments.executor_input)
+    if arguments.step == TRAINER.id:
+        given = _with_own_output(given)
     prepared = prepare_input(given, interface)
     choose_endpoint(given)
     output_file = given["outputs"]["outputFile"]

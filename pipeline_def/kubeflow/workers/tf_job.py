@@ -84,8 +84,7 @@ def _resources(step: StepConfig) -> Manifest:
     if step.cpu:
         amounts["cpu"] = f"{step.cpu:g}"
     if step.memory_gb:
-        in_gb = f"{step.memory_gb:g}G"
-        amounts["memory"] = step.memory if isinstance(step.memory, str) else in_gb
+        amounts["memory"] = f"{step.memory_gb:.12g}G"
     # Kubernetes takes devices as limits, and derives their requests.
     gpus = {step.gpu_type or GPU_TYPES["oss"]: str(step.gpus)} if step.gpus else {}
     return _without_empty({"requests": amounts, "limits": amounts | gpus})

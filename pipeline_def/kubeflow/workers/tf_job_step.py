@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,15 +54,16 @@ def run_workers(
     assert interface.workers
     group, name = interface.workers, job_name(step, executor_input)
     storage = check_storage(storage_of(executor_input, interface.pipeline), group.settings)
-    exchange = ArtifactExchange(executor_input, storage, name)
     with _cancellation() as cancelled:
         job = _Job(cluster or Cluster.of_pod(), step, name, cancelled, interval)
+        exchange = ArtifactExchange(executor_input, storage, name, job.end_if_cancelled)
         try:
             job.remove_earlier()
             # Each worker runs the step's own command, but the executor itself.
             own = to_json(dataclasses.replace(interface, direct=True, workers=None))
             sent = json.dumps(exchange.send(), sort_keys=True)
             command = [*COMMAND, "--step", step, "--interface", own, "--executor_input", sent]
+            job.end_if_cancelled()
             job.cluster.create_job(tf_job(name, group, command, job.cluster.own_pod()))
             job.follow()
             return exchange.receive()
@@ -130,7 +132,13 @@ class _Job:
             self._wait()
 
     def _wait(self) -> None:
-        if self.cancelled.wait(self.interval):
+        # Event.wait could hold the event's lock when the signal's handler sets it.
+        time.sleep(self.interval)
+        self.end_if_cancelled()
+
+    def end_if_cancelled(self) -> None:
+        """Raise `SystemExit` after SIGTERM."""
+        if self.cancelled.is_set():
             sys.exit(_CANCELLED)
 
     def _poll(self) -> tuple[str, str]:
@@ -147,10 +155,10 @@ class _Job:
     def _print_log(self) -> None:
         """Print the lines that the chief's log has gained."""
         for line in self.cluster.log(self.chief, since=self.logged):
-            time, _, text = line.partition(" ")
+            when, _, text = line.partition(" ")
             # The API repeats the lines of the whole second. Fractions vary in length: 3Z < 3.25Z.
-            if time.rstrip("Z") > self.logged.rstrip("Z"):
-                self.logged = time
+            if when.rstrip("Z") > self.logged.rstrip("Z"):
+                self.logged = when
                 _print(text)
 
     def _error(self, message: str) -> ServiceError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections import deque
@@ -194,6 +195,20 @@ def test_a_cancelled_step_cleans_up(step: Step) -> None:
     assert not step.server.jobs
     assert not list((step.volume / "models" / "workers").iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_step_that_is_cancelled_while_it_copies_creates_no_job(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_and_cancel(source: str, target: str) -> None:
+        shutil.copyfile(source, target)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(shutil, "copy2", copy_and_cancel)
+    with pytest.raises(SystemExit, match="143"):
+        step.run()
+    assert not step.server.created
+    assert not list((step.volume / "models" / "workers").iterdir())
 
 
 def test_the_job_of_a_killed_attempt_is_replaced(step: Step) -> None:

@@ -98,7 +98,7 @@ def test_the_whole_step_with_two_workers(tmp_path: Path, monkeypatch: pytest.Mon
         cluster = server.cluster(tmp_path)
         monkeypatch.setattr(Cluster, "of_pod", staticmethod(lambda: cluster))
         monkeypatch.setenv("KFP_POD_NAME", POD)
-        monkeypatch.setattr("threading.Event.wait", lambda *_: False)
+        monkeypatch.setattr("time.sleep", lambda _: None)
         config = properties(epochs=3, checkpoints="{storage}/checkpoints")
         arguments = step_arguments(tmp_path, examples(tmp_path), config)
         assert entrypoint.main(arguments) == 0
