@@ -5,8 +5,9 @@ candidate itself, so nothing downstream could be cached. This component looks in
 Pusher writes to, and ignores the candidate.
 """
 
-# No `from __future__ import annotations` here: TFX reads the annotations as objects.
 import os
+import shutil
+from collections.abc import Sequence
 
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
@@ -16,6 +17,7 @@ from tfx.utils import io_utils, path_utils
 from components.contract.lookup_driver import LookupDriver
 from components.contract.properties import FOUND_PROPERTY, VERSION_PROPERTY
 from components.evaluation.baseline_lookup import find_baseline, look_up
+from components.storage.artifact_files import on_disk
 from components.storage.tfx_filesystem import register_object_stores, write_text
 
 _NOTE = "README.txt"
@@ -59,12 +61,24 @@ def BaselineFinder(
         found = find_baseline(pushed_models, path_utils.serving_model_path(model.uri))
     if found:
         register_object_stores()
-        io_utils.copy_dir(found, path_utils.serving_model_dir(baseline.uri))
+        _copy(found, path_utils.serving_model_dir(baseline.uri))
         baseline.set_string_custom_property(VERSION_PROPERTY, os.path.basename(found))
     else:
         # Kubeflow's interface opens every artifact, and an empty one is an error.
         write_text(_NOTHING_FOUND, os.path.join(baseline.uri, _NOTE), _NOTE)
     baseline.set_int_custom_property(FOUND_PROPERTY, int(bool(found)))
+
+
+def _copy(model: str, target: str) -> None:
+    """Copy a model; leave out broken links, such as editors make to lock a file."""
+    if on_disk(model):
+        shutil.copytree(model, target, ignore=_list_broken, dirs_exist_ok=True)
+    else:
+        io_utils.copy_dir(model, target)
+
+
+def _list_broken(folder: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 BaselineFinder.DRIVER_CLASS = Driver

@@ -188,10 +188,10 @@ def _take_units(counts: Sequence[int], natural: int, *, least: int, expected: fl
     return stop
 
 
-def check_splits(listing: Listing, config: IngestConfig) -> None:
-    """Raise what `require_splits` would raise after ingest.
+def check_splits(listing: Listing, config: IngestConfig) -> Mapping[str, Mapping[str, int]]:
+    """Raise what `require_splits` would raise after ingest; return split → label → images.
 
-    A few images are read; of many, each class is assumed to have some in every split.
+    A few images are read; of many, all are assumed to be in every split.
     """
     pairs = [(file, file.split) for file in listing.files if file.split is not None]
     loose = [file for file in listing.files if file.split is None]
@@ -205,6 +205,7 @@ def check_splits(listing: Listing, config: IngestConfig) -> None:
     for file, split in pairs:
         found.setdefault(split, collections.Counter())[file.label] += 1
     require_splits(found, listing.root)
+    return found
 
 
 def require_splits(found: Mapping[str, Mapping[str, int]], root: str) -> None:

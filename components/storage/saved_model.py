@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from components.contract.errors import DataError
 from components.contract.printable import read_number
-from components.storage.artifact_files import list_names, on_disk
+from components.storage.artifact_files import on_disk
 from components.storage.folder import explaining_errors, is_file, list_folders, read_bytes
 from components.storage.folder_listing import find_files
 from components.storage.weights_index import needed_bytes
@@ -62,7 +62,8 @@ def _warn(version: str, damage: str) -> None:
 def find_damage(version: str) -> str:
     """Say, as a clause, what is wrong with the files of a pushed model; "" if nothing is.
 
-    Models that were not pushed by Pusher have no record of their files: only their weights count.
+    Models that were not pushed by Pusher have no record of their files: only the sizes of their
+    weights count.
     """
     try:
         found = {file.path: file for file in find_files(version)}
@@ -71,13 +72,12 @@ def find_damage(version: str) -> str:
     if GRAPH not in found:
         # Pusher copies it last.
         return f"{GRAPH} is missing"
-    if link := _find_broken_link(version):
-        return f"{link} is a broken link"
     try:
-        recorded = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
-    except ValueError:
+        record = json.loads(read_bytes(os.path.join(version, FILES))) if FILES in found else {}
+        recorded = [(name, int(size), digest) for name, (size, digest) in record.items()]
+    except (ValueError, TypeError, AttributeError):
         return f"{FILES} is damaged"
-    for name, (size, digest) in recorded.items():
+    for name, size, digest in recorded:
         if name not in found:
             return f"{name} is missing"
         if found[name].size != size:
@@ -93,12 +93,6 @@ def find_damage(version: str) -> str:
     return _find_truncation(version, weights) if unchecked else ""
 
 
-def _find_broken_link(version: str) -> str:
-    """Return the name of a link for which the model could not be copied; "" if there is none."""
-    names = list_names(version) if on_disk(version) else []
-    return next((n for n in names if not os.path.exists(os.path.join(version, n))), "")
-
-
 @functools.cache
 def _digest_file(path: str, version: str) -> str:
     """Digest a file once for each version of it."""
@@ -112,10 +106,13 @@ def _find_truncation(version: str, sizes: Mapping[str, int]) -> str:
         needed = needed_bytes(read_bytes(os.path.join(version, WEIGHTS)))
     except ValueError:
         return f"{WEIGHTS} is damaged"
-    for name, size in sizes.items():
-        match = _DATA.search(name)
-        if match and size < (least := needed.get(int(match[1]), 0)):
-            return f"{name} has {size:,} bytes instead of {least:,}"
+    found = {int(match[1]): name for name in sizes if (match := _DATA.search(name))}
+    for number, least in needed.items():
+        if number not in found:
+            return f"part {number} of the weights is missing"
+        name = found[number]
+        if sizes[name] < least:
+            return f"{name} has {sizes[name]:,} bytes instead of {least:,}"
     return ""
 
 

@@ -3,7 +3,6 @@
 ExampleValidator itself only records a property; the steps after it would run anyway.
 """
 
-# No `from __future__ import annotations` here: TFX reads the annotations as objects.
 import json
 import logging
 import os

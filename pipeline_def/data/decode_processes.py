@@ -33,6 +33,8 @@ _LOGGER = logging.getLogger(__name__)
 # that threads rarely wait for Python's work on them.
 _LARGEST = 64
 
+_NONE = np.empty(0, np.int64)
+
 # Fewest images per epoch: a few epochs of them save the time that starting a process takes.
 _FEWEST = 20_000
 
@@ -60,7 +62,7 @@ class ProcessDecoder(HostDecoder):
         self._memory = _SharedMemory()
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         processes = [WorkerProcess(__name__, self._memory.file) for _ in range(workers)]
-        arguments = (processes, (table, map_shards, config), self._idle)
+        arguments = (processes, (map_shards, config, table.take(_NONE)), self._idle)
         threading.Thread(target=_prepare, args=arguments, daemon=True).start()
         self.close = weakref.finalize(self, _end, processes, self._memory.file)
         # When Python exits, batches may still be wanted, and the processes end with it anyway.
@@ -74,7 +76,9 @@ class ProcessDecoder(HostDecoder):
             return super().decode(records, windows)
         batch = self._memory.take((len(records), *self._shape))
         try:
-            process.connection.send((self._memory.offset(batch), batch.shape, records, windows))
+            # Not the whole table once, of which every process would need a copy.
+            places = self.table.take(records)
+            process.connection.send((self._memory.offset(batch), batch.shape, places, windows))
             decoded: bool = process.connection.recv()
         except (EOFError, OSError):
             _LOGGER.warning(
@@ -133,15 +137,15 @@ def _end(processes: Sequence[WorkerProcess], file: int) -> None:
 def _decode_batches(connection: Connection) -> NoReturn:
     """Decode the batches that arrive; answer whether that was possible."""
     tensorflow_decoder.run_with(_refuse)
-    table, map_shards, config = connection.recv()
-    decode = HostDecoder(table, map_shards(), config).decode
+    map_shards, config, no_places = connection.recv()
+    decoder = HostDecoder(no_places, map_shards(), config)
     map_once = functools.cache(functools.partial(_map, int(sys.argv[2])))
     connection.send(None)
     while True:
-        offset, shape, records, windows = connection.recv()
+        offset, shape, decoder.table, windows = connection.recv()
         try:
             batch = map_once(int(np.prod(shape)), offset).reshape(shape)
-            np.copyto(batch, decode(records, windows))
+            np.copyto(batch, decoder.decode(np.arange(len(batch)), windows))
         except Exception:  # The process that has TensorFlow decodes the batch, or raises the error.
             connection.send(False)
         else:

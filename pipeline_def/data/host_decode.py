@@ -34,7 +34,8 @@ class HostDecoder:
         config: TransformConfig,
     ) -> None:
         """Look images up in `table`; `open_shard` returns the content of shard i."""
-        self._table = table
+        self.table = table
+        """Where each image lies; it may be replaced between batches."""
         self._open_shard = open_shard
         self._config = config
         self._stored, self._cut = BatchMemory(), BatchMemory()
@@ -65,7 +66,7 @@ class HostDecoder:
 
     def look_up(self, records: Int64Array) -> list[Any]:
         """Return the encoded images as memoryviews; raw pixels as flat arrays."""
-        table = self._table
+        table = self.table
         starts = table.offset[records]
         ends = starts + table.length[records]
         shards = table.shard[records].tolist()

@@ -46,11 +46,7 @@ def execute(
         try:
             logging.basicConfig(level=logging.INFO)
             with explaining_full_disk(config.output), output.storing():
-                if config.model.build_fn and classes:
-                    with quick_imports():
-                        from pipeline_def.model.networks import check_build_fn
-                    check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
-                return _run_recorded(config, output, display, last)
+                return _run_recorded(config, output, display, last, classes)
         except UserError:
             raise
         except Exception as error:
@@ -63,7 +59,7 @@ def execute(
 
 
 def _run_recorded(
-    config: Config, output: Output, display: RunDisplay, last: str | None
+    config: Config, output: Output, display: RunDisplay, last: str | None, classes: int | None
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
@@ -88,6 +84,10 @@ def _run_recorded(
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
+        if config.model.build_fn and classes:
+            from pipeline_def.model.networks import check_build_fn
+
+            check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
         unusable = find_unusable(layout.pushed)
         for version, reason in unusable.items():
             display.say(f"The pushed model {version} is not used: {reason}.")

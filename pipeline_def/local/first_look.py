@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.contract.errors import DataError
@@ -56,8 +56,8 @@ def look(listing: Listing, config: Config) -> FirstLook:
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)
     survey = take_survey(listing, config.ingest)
-    check_splits(listing, config.ingest)
-    _check_judgeable(listing, config.evaluation)
+    found = check_splits(listing, config.ingest)
+    _check_judgeable(listing, found.get(TEST) or found[EVAL], config.evaluation)
     images = listing.expected(TRAIN)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
     check_imagenet(config.model)
@@ -65,17 +65,19 @@ def look(listing: Listing, config: Config) -> FirstLook:
     return FirstLook(survey, config, recipe, len({file.label for file in listing.files}))
 
 
-def _check_judgeable(listing: Listing, config: EvaluationConfig) -> None:
-    """Raise `DataError` if no model can be blessed, however good, with so few images."""
-    evaluated = listing.expected(TEST) or listing.expected(EVAL)
+def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: EvaluationConfig) -> None:
+    """Raise `DataError` if no model can be blessed, however good, with so few images.
+
+    `labels` is label → images of the split that the model is evaluated on.
+    """
+    evaluated = sum(labels.values())
     others = len({file.label for file in listing.files}) - 1
     # Wilson's interval of n right answers out of n starts at n / (n + Z²), and must lie above 1 /
     # labels, the accuracy of guessing among balanced labels.
     needed = math.floor(_Z**2 / others) + 1
-    # The hash may put one image more into the split.
-    if config.decide_by == "interval" and evaluated + 1 < needed:
+    if config.decide_by == "interval" and evaluated < needed:
         raise DataError(
-            f"{listing.root} leaves about {evaluated:,} images to evaluate the model on, but even "
+            f"{listing.root} leaves {evaluated:,} images to evaluate the model on, but even "
             f"if it is always right, {needed:,} are needed to show that it is better than "
             f"guessing: add images, or accept any measured accuracy with "
             f"--evaluation.decide_by value."

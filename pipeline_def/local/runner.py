@@ -116,12 +116,9 @@ def _run_step(pipeline: pipeline_pb2.Pipeline, node: pipeline_pb2.PipelineNode) 
 
 def describe_output(artifact: types.Artifact) -> Output:
     """Return an artifact as described in the record of a run."""
-    return Output(artifact.uri, artifact.type_name, read_properties(artifact.mlmd_artifact))
-
-
-def read_properties(artifact: metadata_store_pb2.Artifact) -> dict[str, Any]:
-    """Return numbers and short texts among the properties of an artifact."""
-    return {**_read(artifact.properties), **_read(artifact.custom_properties)}
+    message = artifact.mlmd_artifact
+    properties = {**_read(message.properties), **_read(message.custom_properties)}
+    return Output(artifact.uri, artifact.type_name, properties)
 
 
 def _read(properties: Mapping[str, Message]) -> dict[str, Any]:

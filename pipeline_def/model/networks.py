@@ -1,11 +1,12 @@
 """Builds every network: uint8 images in, one logit per class out, in plain Keras.
 
 A model has two parts, backbone and head (`parts.py`). The backbone is a network of this repository
-(`own_networks.py`), of `keras.applications` (`applications.py`) or of the user (`build_fn.py`), and
+(`own_networks.py`), of `keras.applications` (`config/model.py`) or of the user (`build_fn.py`), and
 starts from random weights or from a file (`weights.py`).
 """
 
 import contextlib
+import gc
 import inspect
 import zlib
 from collections.abc import Iterator, Sequence
@@ -91,8 +92,9 @@ def build_model(
 def check_build_fn(config: ModelConfig, *, size: int, classes: int) -> None:
     """Raise the errors of `build_model` for a network of the user, which is built and dropped."""
     build_model(config, size=size, classes=classes, mean=(), variance=())
-    # The layers of the next model get the same names as without this one.
+    # The layers of the next model get the same names as without this one, and its memory.
     tf_keras.backend.clear_session()
+    gc.collect()
 
 
 def _choose_pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float]) -> Pixels:

@@ -10,6 +10,7 @@ from tfx.types import standard_artifacts
 
 from components.contract.errors import ConfigurationError, UserError
 from components.contract.properties import FOUND_PROPERTY
+from components.evaluation.baseline import BaselineFinder
 from components.evaluation.baseline_lookup import find_baseline
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.executor import find_models, measures_auc, require_majority_accuracy
@@ -34,6 +35,18 @@ def test_the_baseline(tmp_path: Path, pushed: dict[str, bytes], expected: str) -
         saved_model(tmp_path / "pushed" / version, weights=weights)
     found = find_baseline(str(tmp_path / "pushed"), str(candidate))
     assert found == (str(tmp_path / "pushed" / expected) if expected else "")
+
+
+def test_the_copy_of_a_baseline_lacks_broken_links(tmp_path: Path) -> None:
+    version = saved_model(tmp_path / "pushed" / "1", weights=b"old")
+    (version / ".#MODEL_CARD.md").symlink_to("user@host.17")
+    (version / "card").symlink_to(version / "saved_model.pb")
+    candidate, copy = standard_artifacts.Model(), standard_artifacts.Model()
+    candidate.uri, copy.uri = str(tmp_path / "candidate"), str(tmp_path / "copy")
+    saved_model(tmp_path / "candidate" / "Format-Serving", weights=b"new")
+    BaselineFinder.test_call(candidate, copy, str(tmp_path / "pushed"), None)
+    copied = {path.name for path in (tmp_path / "copy" / "Format-Serving").iterdir()}
+    assert copied == {path.name for path in version.iterdir()} - {".#MODEL_CARD.md"}
 
 
 @pytest.mark.parametrize("found", [0, 1])

@@ -86,7 +86,7 @@ def test_damaged_metadata_is_one_sentence_and_a_way_out(
     assert local_runner.main(["--data", str(image_folder), *options]) == 2
     [sentence] = capsys.readouterr().err.splitlines()
     assert f"{layout.metadata} cannot be used: " in sentence
-    assert f"run `local_runner.py runs --repair --output {layout.output}` to set it" in sentence
+    assert f"`local_runner.py runs --repair --output {layout.output}`" in sentence
 
     assert local_runner.main(["runs", "--repair", *options]) == 0
     [sentence] = capsys.readouterr().out.splitlines()

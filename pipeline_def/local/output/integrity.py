@@ -10,9 +10,8 @@ import re
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ml_metadata.errors import StatusError
 from ml_metadata.proto.metadata_store_pb2 import Artifact, Execution
@@ -23,13 +22,12 @@ from components.storage.artifact_files import on_disk
 from components.storage.saved_model import GRAPH
 from pipeline_def.layout import Layout
 from pipeline_def.local.output.repair import explain_inconsistency
-from pipeline_def.local.runner import read_properties
 from pipeline_def.runs.record import Step
 from pipeline_def.runs.recorder import describe_failure
 
 _Content = Mapping[str, list[int]]
-"""Path below the artifact's folder → bytes and, for a small file, CRC-32; "" → CRC-32 of the
-artifact's properties."""
+"""Path below the artifact's folder, or "" if it is a file → bytes, time of the last change in
+nanoseconds and, for a small file, CRC-32."""
 
 # To read all shards and weights before every run would take too long.
 _LARGEST_READ = 2**20
@@ -79,26 +77,25 @@ def adopt_moved(layout: Layout) -> list[str]:
 
 
 def note_files(layout: Layout, step: Step) -> None:
-    """Note the files and properties of what a step made, for later runs."""
-    notes = {output.uri: output.properties for output in step.outputs.values()}
+    """Note the files that a step wrote, for later runs."""
+    uris = [output.uri for output in step.outputs.values()]
     # Pusher itself records the other files of a pushed model.
     pushed = [output.properties.get(_DESTINATION) for output in step.outputs.values()]
-    notes |= {os.path.join(folder, PUSHED_LITE): {} for folder in pushed if folder}
-    _note(layout, notes)
+    _note(layout, [*uris, *(os.path.join(folder, PUSHED_LITE) for folder in pushed if folder)])
 
 
-def _note(layout: Layout, notes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Append a note for each folder, given with the properties of its artifact."""
-    notes = {uri: properties for uri, properties in notes.items() if on_disk(uri)}
-    if not notes:
-        return
-    os.makedirs(os.path.dirname(layout.files), exist_ok=True)
-    with open(layout.files, "a", encoding="utf-8") as file:
-        for uri, properties in notes.items():
-            place = os.path.relpath(uri, layout.artifacts)
-            note = {"artifact": place, "content": _describe(uri, properties, layout)}
+def _note(layout: Layout, uris: Iterable[str]) -> None:
+    """Append a note for each artifact on disk."""
+    notes = [
+        {"artifact": os.path.relpath(uri, layout.artifacts), "content": _describe(uri)}
+        for uri in uris
+        if on_disk(uri)
+    ]
+    if notes:
+        os.makedirs(os.path.dirname(layout.files), exist_ok=True)
+        with open(layout.files, "a", encoding="utf-8") as file:
             # On a new line, as a kill may have truncated the last one.
-            file.write(f"\n{json.dumps(note)}\n")
+            file.writelines(f"\n{json.dumps(note)}\n" for note in notes)
 
 
 def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
@@ -117,7 +114,7 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
     config = metadata.sqlite_metadata_connection_config(layout.metadata)
     with metadata.Metadata(config) as handle:
         artifacts = [a for a in handle.store.get_artifacts() if a.state == Artifact.LIVE]
-        lost = [one for one in artifacts if not _is_complete(one, layout, noted, damaged)]
+        lost = [one for one in artifacts if not _is_complete(one, noted, damaged)]
         for artifact in lost:
             artifact.state = Artifact.DELETED
         uris = frozenset(artifact.uri for artifact in artifacts)
@@ -133,8 +130,8 @@ def drop_incomplete(layout: Layout, damaged: Collection[str] = ()) -> list[str]:
         handle.store.put_executions(running)
     gone = {artifact.uri for artifact in lost}
     # A run may have been killed after a step ended and before its files were noted.
-    fresh = [artifact for artifact in artifacts if artifact.uri not in gone | noted.keys()]
-    _note(layout, {artifact.uri: read_properties(artifact) for artifact in fresh})
+    fresh = [artifact.uri for artifact in artifacts if artifact.uri not in gone | noted.keys()]
+    _note(layout, fresh)
     return sorted(gone)
 
 
@@ -148,47 +145,56 @@ def _remove_unfinished(layout: Layout, execution: int, *, kept: frozenset[str]) 
 
 
 def _is_complete(
-    artifact: Artifact, layout: Layout, noted: Mapping[str, _Content], damaged: Collection[str]
+    artifact: Artifact, noted: Mapping[str, _Content], damaged: Collection[str]
 ) -> bool:
     if not on_disk(artifact.uri):
         # Requests for every file would cost more than a step that fails.
         return True
     if not os.path.exists(artifact.uri):
         return False
-    expected = {artifact.uri: read_properties(artifact)}
+    places = [artifact.uri]
     if _DESTINATION in artifact.custom_properties:
         destination = artifact.custom_properties[_DESTINATION].string_value
         if destination in damaged or not os.path.exists(os.path.join(destination, GRAPH)):
             return False
-        expected[os.path.join(destination, PUSHED_LITE)] = {}
+        places.append(os.path.join(destination, PUSHED_LITE))
     return all(
-        noted.get(folder, {}).items() <= _describe(folder, properties, layout).items()
-        for folder, properties in expected.items()
+        _is_as_noted(os.path.join(place, name), content)
+        for place in places
+        for name, content in noted.get(place, {}).items()
     )
 
 
-def _describe(folder: str, properties: Mapping[str, Any], layout: Layout) -> _Content:
-    """Describe the files in a folder, and the properties of its artifact."""
-    content = {
-        os.path.relpath(path, folder): _describe_file(path)
-        for parent, _, names in os.walk(folder)
-        for path in (os.path.join(parent, name) for name in names)
-        if os.path.isfile(path)
+def _describe(place: str) -> _Content:
+    """Describe the files of an artifact: those in its folder, or the file that it is."""
+    if os.path.isfile(place):
+        return {"": _describe_file(place)}
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(place) for name in names)
+    return {
+        os.path.relpath(path, place): _describe_file(path) for path in paths if os.path.isfile(path)
     }
-    # Without the place of the output folder, which may be moved.
-    text = json.dumps(properties, sort_keys=True).replace(json.dumps(layout.output)[1:-1], "")
-    return {**content, "": [zlib.crc32(text.encode())]}
 
 
 def _describe_file(path: str) -> list[int]:
-    """Return the bytes of a file and, if they are few, their CRC-32; nothing if unreadable."""
+    found = os.stat(path)
+    return [found.st_size, found.st_mtime_ns, *_checksum(path, found.st_size)]
+
+
+def _checksum(path: str, size: int) -> list[int]:
+    """Return the CRC-32 of a small file; nothing for a large one."""
+    return [] if size > _LARGEST_READ else [zlib.crc32(Path(path).read_bytes())]
+
+
+def _is_as_noted(path: str, content: list[int]) -> bool:
+    """Compare sizes and, of a file that was written since or copied, the checksums."""
+    size, time, *checksum = content
     try:
-        if (size := os.path.getsize(path)) > _LARGEST_READ:
-            return [size]
-        with open(path, "rb") as file:
-            return [size, zlib.crc32(file.read())]
+        found = os.stat(path)
+        if found.st_size != size:
+            return False
+        return found.st_mtime_ns == time or _checksum(path, size) == checksum
     except OSError:
-        return []
+        return False
 
 
 def _read_notes(layout: Layout) -> Iterator[tuple[str, _Content]]:

@@ -1,27 +1,30 @@
 """Finds and repairs damaged bookkeeping of an output folder, quickly and without TFX."""
 
 import contextlib
+import glob
 import os
 import sqlite3
 import time
 from collections.abc import Iterator, Set
-from pathlib import Path
 
 from components.contract.errors import StorageError
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import read_records
+from pipeline_def.steps import STEPS
 
 # The table in which ML Metadata stores its version.
 _OURS = "MLMDEnv"
 
-# Folders of the steps, of their outputs and of TFX itself.
-_BELOW_ARTIFACTS = ("*", "*/*", "*/.system/*")
+# The folder of a step, and below it those of its outputs and of TFX itself. Outputs have no dot in
+# their names, unlike files that other programs leave.
+_BELOW_STEPS = ("", "/[!.]*[!.]", "/.system", "/.system/*")
 
 
 def check_places(layout: Layout) -> None:
     """Raise `StorageError` if something else is where a folder or file will be written."""
-    artifacts = Path(layout.artifacts)
-    below = (path for pattern in _BELOW_ARTIFACTS for path in map(str, artifacts.glob(pattern)))
+    artifacts = glob.escape(layout.artifacts)
+    patterns = (f"{artifacts}/{step}{below}" for step in STEPS for below in _BELOW_STEPS)
+    below = [path for pattern in patterns for path in glob.glob(pattern)]
     top = (layout.artifacts, layout.checkpoints, layout.listings, layout.logs, layout.pushed)
     files = (layout.files, layout.summary, layout.report, layout.refused_report)
     for path in (*top, layout.runs, layout.statistics, *below):
@@ -35,14 +38,21 @@ def check_places(layout: Layout) -> None:
 def check_metadata(layout: Layout) -> None:
     """Raise `StorageError` if ML Metadata's file is damaged or belongs to another program."""
     if problem := find_problem(layout.metadata):
+        if "locked" in problem:
+            raise explain_inconsistency(layout, problem)
         raise StorageError(
-            f"{layout.metadata} cannot be used: {problem}. run `local_runner.py runs --repair "
-            f"--output {layout.output}` to set it aside, or choose a new --output."
+            f"{layout.metadata} cannot be used: {problem}. Set it aside with `local_runner.py runs "
+            f"--repair --output {layout.output}`, or choose a new --output."
         )
 
 
 def explain_inconsistency(layout: Layout, problem: str) -> StorageError:
     """Return the error for metadata whose file is intact but whose content ML Metadata refuses."""
+    if any(word in problem for word in ("locked", "busy", "readonly")):
+        return StorageError(
+            f"{layout.metadata} cannot be written ({problem}): end the program that uses it, or "
+            f"make it writable, and run again."
+        )
     return StorageError(
         f"{layout.metadata} cannot be used: {problem}. Move it away, and run again: the next run "
         "starts over; pushed models stay."

@@ -57,8 +57,7 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
     training has switched on in the same process stays on.
     """
     tf_keras.utils.set_random_seed(config.seed)
-    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    accelerated = on_tpu or bool(tf.config.get_visible_devices("GPU"))
+    accelerated = _is_accelerated(strategy)
     wanted = not accelerated if config.deterministic is None else config.deterministic
     if not wanted:
         return
@@ -69,6 +68,13 @@ def set_determinism(config: TrainingConfig, strategy: tf.distribute.Strategy) ->
         )
     # Otherwise threads add up gradients in the order in which they happen to finish.
     tf.config.experimental.enable_op_determinism()
+
+
+def _is_accelerated(strategy: tf.distribute.Strategy) -> bool:
+    # The default strategy, which lists no devices, is that of CPUs.
+    if not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy():
+        return False
+    return not all(":CPU:" in device for device in strategy.extended.worker_devices)
 
 
 def limit_threads() -> None:

@@ -1,6 +1,7 @@
 import functools
 import json
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -126,32 +127,35 @@ def test_the_cpu_is_used_beside_a_running_gpu(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "expected"),
+    ("asked", "device", "expected"),
     [
-        pytest.param(None, 0, True, id="on for CPU"),
-        pytest.param(None, 1, False, id="off for a GPU"),
-        pytest.param(True, 1, True, id="on for a GPU on request"),
-        pytest.param(False, 0, False, id="off for CPU on request"),
+        pytest.param(None, "", True, id="on for the default strategy"),
+        pytest.param(None, "CPU", True, id="on for a CPU beside a GPU"),
+        pytest.param(None, "GPU", False, id="off for a GPU"),
+        pytest.param(None, "TPU", False, id="off for a TPU"),
+        pytest.param(True, "GPU", True, id="on for a GPU on request"),
+        pytest.param(False, "", False, id="off for CPU on request"),
     ],
 )
 def test_determinism(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     asked: bool | None,
-    gpus: int,
+    device: str,
     expected: bool,
 ) -> None:
     calls: list[Any] = []
     experimental = tf.config.experimental
     monkeypatch.setattr(experimental, "enable_op_determinism", lambda: calls.append(1))
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda _: ["GPU"] * gpus)
+    devices = SimpleNamespace(worker_devices=[f"/job:localhost/device:{device}:0"])
+    strategy: Any = SimpleNamespace(extended=devices) if device else tf.distribute.get_strategy()
     config = TrainingConfig(deterministic=asked, seed=3)
     with caplog.at_level(logging.INFO):
-        set_determinism(config, tf.distribute.get_strategy())
+        set_determinism(config, strategy)
     assert bool(calls) == expected
-    assert ("slower algorithms" in caplog.text) == (expected and gpus > 0)
+    assert ("slower algorithms" in caplog.text) == (expected and device == "GPU")
     first = np.random.random()
-    set_determinism(config, tf.distribute.get_strategy())
+    set_determinism(config, strategy)
     assert np.random.random() == first
 
 
