@@ -10,6 +10,8 @@ ASCII_ERRORS = "plain_or_escaped"
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
+_LONGEST_PATH = 500
+
 _PLAIN = {"█": "#", "━": "-", "╸": "-", "╺": "-", "…": "...", "→": "->", "×": "x", "–": "-"}
 _PLAIN |= {"−": "-", "±": "+/-", "✓": "+", "✗": "x"}
 
@@ -36,6 +38,11 @@ def quote(value: Any) -> str:
         return _SHORT.repr(value)
     except ValueError:
         return "a number of thousands of digits"
+
+
+def quote_path(path: str) -> str:
+    """Quote a path, whole unless it is longer than those of most systems."""
+    return repr(path) if len(path) <= _LONGEST_PATH else quote(path)
 
 
 def format_duration(seconds: float) -> str:

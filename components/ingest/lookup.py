@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from components.contract.configuration import from_json
 from components.contract.errors import DataError
 from components.contract.example import is_split_name
-from components.contract.printable import quote
+from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
 from components.ingest.folder_layout import (
@@ -185,7 +185,7 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
     if all(file.version == MISSING for file in files):
         raise DataError(
             f"None of the paths in {config.manifest} is a file in {folder}, such as "
-            f"{quote(next(iter(rows), ''))}: write paths relative to the folder, with / "
+            f"{quote_path(next(iter(rows), ''))}: write paths relative to the folder, with / "
             f"between parts."
         )
     unlisted = (entry for entry in found if entry.path not in rows)
@@ -221,6 +221,6 @@ def _bind_groups(files: list[ImageFile]) -> list[ImageFile]:
                 raise DataError(
                     f"Group {quote(file.group)} is in the splits {quote(other)} and "
                     f"{quote(file.split)}: all images of a group belong to one split; "
-                    f"{quote(file.path)} is one of them."
+                    f"{quote_path(file.path)} is one of them."
                 )
     return [file._replace(split=splits.get(file.group, file.split)) for file in files]

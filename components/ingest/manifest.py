@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
-from components.contract.printable import quote
+from components.contract.printable import quote, quote_path
 from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]
@@ -49,7 +49,7 @@ def read_manifest(path: str) -> dict[str, Row]:
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
             raise DataError(
-                f"Row {number} of {path} contradicts an earlier row on {quote(name)}: "
+                f"Row {number} of {path} contradicts an earlier row on {quote_path(name)}: "
                 f"{_describe(row)}, but earlier {_describe(rows[name])}."
             )
     if not rows:

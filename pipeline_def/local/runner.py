@@ -7,6 +7,7 @@ cache hits and outputs.
 import functools
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -63,7 +64,9 @@ def _get_portable_context(
         texts = (text_format.MessageToString(a.mlmd_artifact, as_utf8=True) for a in artifacts)
         facts[f"input {key}"] = "".join(texts)
     for place in (output, json.dumps(output)[1:-1]):
-        facts = {key: fact.replace(place, "{output}") for key, fact in facts.items()}
+        # Not in the path of a neighbour whose name begins like that of the output.
+        pattern = re.compile(re.escape(place) + r'(?=[/"\\]|$)')
+        facts = {key: pattern.sub("{output}", fact) for key, fact in facts.items()}
     return _get_cache_context(input_artifacts={}, parameters=facts, **others)
 
 

@@ -50,7 +50,7 @@ class Step:
 
     state: Literal["running", "done", "cached", "failed", "stopped"]
     started: str = ""
-    """ISO 8601, UTC; "" if the cluster did not report it."""
+    """ISO 8601, UTC."""
     seconds: float | None = None
     inputs: dict[str, list[str]] = field(default_factory=dict)
     """Name → URIs."""

@@ -59,7 +59,7 @@ def read_runs(output: str) -> list[RunRecord]:
     records = read_records(output)
     if not records:
         raise StorageError(
-            f"{output} has no runs: {Layout(output).runs} does not exist. Pass the output folder "
+            f"{output} has no runs: {Layout(output).runs} has no records. Pass the output folder "
             "with --output."
         )
     return records

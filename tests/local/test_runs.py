@@ -245,7 +245,7 @@ def test_a_part_that_no_record_tells_of(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 UNREADABLE = {
-    "no runs": (None, "does not exist. Pass the output folder"),
+    "no runs": (None, "has no records. Pass the output folder"),
     "no JSON": ("{", "is not a valid run record"),
     "other JSON": ('{"format": 1}', "is not a valid run record"),
     "a later format": ('{"format": 99}', "was written by a later version"),
