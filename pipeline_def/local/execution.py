@@ -63,12 +63,7 @@ def _run_recorded(
 ) -> RunRecord:
     """Run the steps, and record how the run ended."""
     with quick_imports():
-        from pipeline_def.local.output.integrity import (
-            adopt_moved,
-            drop_incomplete,
-            explaining_metadata,
-            note_files,
-        )
+        from pipeline_def.local.output.integrity import note_files
         from pipeline_def.local.results import read_results
         from pipeline_def.local.runner import list_steps
         from pipeline_def.pipeline import create_pipeline
@@ -88,14 +83,7 @@ def _run_recorded(
             from pipeline_def.model.networks import check_build_fn
 
             check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
-        unusable = find_unusable(layout.pushed)
-        for version, reason in unusable.items():
-            display.say(f"The pushed model {version} is not used: {reason}.")
-        with explaining_metadata(layout):
-            for former in adopt_moved(layout):
-                display.say(f"The results made in {former} are now read from {layout.output}.")
-            for folder in drop_incomplete(layout, unusable):
-                display.say(f"{folder} is missing or damaged and will be rebuilt.")
+        _check_results(layout, display)
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:
                 recorder.step_started(name)
@@ -108,3 +96,21 @@ def _run_recorded(
                 display.step_ended(name, step)
     recorder.end("stopped" if last else "done")
     return recorder.record
+
+
+def _check_results(layout: Layout, display: RunDisplay) -> None:
+    """Look for results that were moved or damaged, and say what follows from it."""
+    from pipeline_def.local.output.integrity import (
+        adopt_moved,
+        drop_incomplete,
+        explaining_metadata,
+    )
+
+    unusable = find_unusable(layout.pushed)
+    for version, reason in unusable.items():
+        display.say(f"The pushed model {version} is not used: {reason}.")
+    with explaining_metadata(layout):
+        for former in adopt_moved(layout):
+            display.say(f"The results made in {former} are now read from {layout.output}.")
+        for folder in drop_incomplete(layout, unusable):
+            display.say(f"{folder} is missing or damaged and will be rebuilt.")

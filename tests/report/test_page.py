@@ -225,6 +225,17 @@ def test_the_page_explains_the_splits(pages: dict[str, str]) -> None:
     assert said.count("split is used both to pick and to score the model") == 2
 
 
+def test_the_result_in_words() -> None:
+    facts = report_sample.small()
+    accuracy, confused = facts.metrics.scalars["accuracy"], facts.comparison.confused[0]
+    images = int(facts.metrics.confusion.sum())
+    said = say("summary")
+    assert f"Of {images} images kept out of training, the model labels" in said
+    assert f"{round(accuracy * images)} correctly: {100 * accuracy:.1f}" in said
+    assert "would most likely be right. Always answering “" in said
+    assert f"“{confused.label}” taken for “{confused.predicted}”, {confused.examples} time" in said
+
+
 def test_a_worse_model_stands_out() -> None:
     comparison = report_sample.small().comparison
     changes = {"accuracy": Interval(-0.04, -0.01), "loss": Interval(-0.2, -0.1)}

@@ -11,11 +11,12 @@ from components.evaluation.metrics.intervals import Interval
 from components.images.picture import Picture
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
-from components.report.page.formatting import integer
+from components.report.page.formatting import count, integer, percent, shorten
 from components.report.page.sections.metrics import judge
 
 # Pictures of the strip: one line on a desktop screen.
 _STRIP = 12
+_LONGEST_LABEL = 40
 _UNKNOWN = "unknown"
 _START = {"none": "random weights", "imagenet": "ImageNet weights"}
 
@@ -37,6 +38,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
     accuracy = metrics.scalars["accuracy"]
     return {
         "model": _describe_model(facts),
+        "words": " ".join(_tell(facts)),
         "accuracy": accuracy,
         "macro_f1": metrics.scalars.get("macro_f1", math.nan),
         "interval": comparison.intervals.get("accuracy"),
@@ -50,6 +52,25 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
         "strip": list(_choose_strip(facts)),
         "examination": examine(facts),
     }
+
+
+def _tell(facts: ReportFacts) -> Iterator[str]:
+    """Sum the result up in sentences for readers without statistics."""
+    confusion, labels = facts.metrics.confusion, facts.metrics.labels
+    accuracy, images = facts.metrics.scalars["accuracy"], int(confusion.sum())
+    if not images:
+        return
+    kept_out = f"Of {count(images, 'image')} kept out of training, the model labels"
+    yield f"{kept_out} {round(accuracy * images):,} correctly: {percent(accuracy)}."
+    if interval := facts.comparison.intervals.get("accuracy"):
+        ends = f"between {percent(interval.low)} and {percent(interval.high)}"
+        yield f"On more images of the same kind, {ends} would most likely be right."
+    most = shorten(labels[int(confusion.sum(axis=1).argmax())], _LONGEST_LABEL)
+    yield f"Always answering “{most}” would be right for {percent(facts.majority_accuracy)}."
+    for pair in facts.comparison.confused[:1]:
+        label, predicted = (shorten(p, _LONGEST_LABEL) for p in (pair.label, pair.predicted))
+        taken = f"“{label}” taken for “{predicted}”"
+        yield f"The most frequent mistake is {taken}, {count(pair.examples, 'time')}."
 
 
 def _describe_model(facts: ReportFacts) -> Mapping[str, str]:
