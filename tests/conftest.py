@@ -6,6 +6,7 @@ Nothing here imports TensorFlow or TFX before a test asks for it.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 
@@ -70,6 +71,14 @@ def _folder(item: pytest.Item) -> str:
 def _rank(item: pytest.Item) -> tuple[bool, int]:
     folder, is_slow = _folder(item), any(item.iter_markers("slow"))
     return not is_slow, _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Undo what libraries, such as Vertex AI's client, do to the level of the root logger."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
