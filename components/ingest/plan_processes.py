@@ -1,19 +1,26 @@
 """Write plans in processes: Python's work on one file then does not hold up other threads.
 
-Run as a program, this module is such a process.
+Run as a program, this module is such a process, which loads neither TensorFlow nor Beam. A fork of
+the run itself would copy locks that threads of TensorFlow and Beam hold. multiprocessing would also
+import the running script in each process, and look for modules in the current folder first.
 """
 
 import contextlib
+import os
 import pickle
 import queue
 import signal
+import subprocess
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn
 
 from components.contract.errors import ResourceError
-from components.contract.worker_process import WorkerProcess, serve
 from components.images.tensorflow_decoder import Decoder, Run, run_here, run_with
 from components.ingest.ingest_run import IngestJob, write_plan
 from components.storage.artifact_files import on_disk
@@ -38,8 +45,23 @@ def are_worth_it(job: IngestJob) -> bool:
     return local and job.config.workers > 1 and job.total >= MIN_FILES
 
 
-class _Process(WorkerProcess):
-    """A process that writes plans."""
+class _Process:
+    """A process that writes plans, and the connection to it."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+            # NumPy would start a thread for each core in each process.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
+            # This pipe closes when the run ends, even by SIGKILL, and ends the process.
+            stdin=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            # Ctrl-C on a terminal is for the run alone.
+            start_new_session=True,
+        )
+        theirs.close()
 
     def send(self, message: Any) -> None:
         with self._explaining_end():
@@ -63,6 +85,11 @@ class _Process(WorkerProcess):
                 "ingest.threads to a smaller number, or free memory, and run again."
             ) from error
 
+    def end(self) -> None:
+        """End the process, which must be idle."""
+        self.connection.close()
+        self.popen.communicate()
+
 
 class PlanProcesses:
     """One process per thread of the job; each writes one plan at a time."""
@@ -70,7 +97,7 @@ class PlanProcesses:
     def __init__(self, job: IngestJob, answer: Run = run_here) -> None:
         """Start the processes; `answer` runs TensorFlow for them in this process."""
         self._job, self._answer = job, answer
-        self._processes = [_Process(__name__) for _ in range(job.config.workers)]
+        self._processes = [_Process() for _ in range(job.config.workers)]
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         for process in self._processes:
             process.send(job)
@@ -121,6 +148,12 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
+def _end_with_run() -> None:
+    """Exit as soon as standard input closes, so that nothing is written after the run."""
+    os.read(0, 1)
+    os._exit(1)
+
+
 def _write_plans(connection: Connection) -> NoReturn:
     """Write the plans whose numbers arrive."""
     job: IngestJob = connection.recv()
@@ -154,4 +187,6 @@ def _write_plans(connection: Connection) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(_write_plans)
+    threading.Thread(target=_end_with_run, daemon=True).start()
+    with contextlib.suppress(EOFError, ConnectionError):
+        _write_plans(Connection(int(sys.argv[1])))

@@ -19,7 +19,6 @@ from components.images.canonical import canonicalize, decode
 from components.transform.config import TransformConfig
 from pipeline_def.config.input import InputConfig
 from pipeline_def.data.cache import cache_pixels, resolve_cache
-from pipeline_def.data.decode_processes import ProcessDecoder, are_worth_it
 from pipeline_def.data.host_calls import BatchMemory, Pixels, call_on_host, guard
 from pipeline_def.data.host_decode import HostDecoder, cut_windows
 from pipeline_def.data.original_crops import NUMBERS, OriginalDecoder
@@ -102,11 +101,6 @@ class ReadPlan:
         order = self.order
         return order is not None and (self.originals or self.config.margin > 0 or order.flip)
 
-    @property
-    def threads(self) -> int:
-        """Batches loaded at the same time."""
-        return self.options.threads or available_cpus()
-
     def crop_decoder(self) -> OriginalDecoder | None:
         """Return the decoder of random crops, if training reads originals."""
         return OriginalDecoder(self.config, self.order) if self.order and self.originals else None
@@ -116,7 +110,7 @@ class ReadPlan:
         return records.map(
             # AutoGraph would take 0.3 s to find nothing to convert.
             tf.autograph.experimental.do_not_convert(load),
-            num_parallel_calls=self.threads,
+            num_parallel_calls=self.options.threads or available_cpus(),
             deterministic=self.options.deterministic or self.order is None,
         )
 
@@ -197,8 +191,13 @@ def _decode_shards(plan: ReadPlan) -> tf.data.Dataset:
 
 
 def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
-    """Decode record numbers."""
-    decoder = _host_decoder(plan, table)
+    """Decode record numbers, from mapped shards or from shards in memory."""
+    if plan.options.cache == "encoded":
+        open_shard: Callable[[int], memoryview] = load_shards(plan.shards).__getitem__
+    else:
+        at_random = plan.order is not None and plan.order.balanced
+        open_shard = map_shards(plan.shards.paths, at_random=at_random)
+    decoder = HostDecoder(table, open_shard, plan.config)
     decode_batch: Callable[..., Pixels] = decoder.decode
     if crops := plan.crop_decoder():
         decode_batch = lambda records, numbers: crops.decode(decoder.look_up(records), numbers)  # noqa: E731
@@ -211,17 +210,6 @@ def _decode_indexed(plan: ReadPlan, table: RecordTable) -> LoadBatch:
         return images, tf.gather(label_ids, records)
 
     return load
-
-
-def _host_decoder(plan: ReadPlan, table: RecordTable) -> HostDecoder:
-    """Return the decoder of shards in memory, or of mapped shards, in processes if they pay off."""
-    if plan.options.cache == "encoded":
-        return HostDecoder(table, load_shards(plan.shards).__getitem__, plan.config)
-    at_random = plan.order is not None and plan.order.balanced
-    mapped = functools.partial(map_shards, plan.shards.paths, at_random=at_random)
-    if plan.order and are_worth_it(plan.shards.total, plan.config, workers=plan.threads):
-        return ProcessDecoder(table, mapped, plan.config, plan.threads)
-    return HostDecoder(table, mapped(), plan.config)
 
 
 def _decode_serialized(plan: ReadPlan) -> LoadBatch:

@@ -1,7 +1,5 @@
 """Python functions called from tf.data's threads, and the memory of the batches that they make."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import math
@@ -9,15 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from components.images.options import CHANNELS
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -38,9 +34,6 @@ def call_on_host(
 
     Records are numbers or files.
     """
-    # Processes that only decode do without TensorFlow.
-    import tensorflow as tf
-
     images = tf.numpy_function(guard(function), [records, windows], tf.uint8, stateful=False)
     return tf.ensure_shape(images, [records.shape[0], side, side, CHANNELS])
 
@@ -119,8 +112,5 @@ class BatchMemory:
                 if memory.size == size and sys.getrefcount(memory) == _UNUSED:
                     return _aligned(memory, shape)
             self._memory = [m for m in self._memory if m.size == size]
-            self._memory.append(self._allocate(size))
+            self._memory.append(np.empty(size, np.uint8))
             return _aligned(self._memory[-1], shape)
-
-    def _allocate(self, size: int) -> Pixels:
-        return np.empty(size, np.uint8)

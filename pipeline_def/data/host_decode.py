@@ -12,8 +12,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+import tensorflow as tf
 
-from components.images import tensorflow_decoder
+from components.images.canonical import decode_jpeg
 from components.images.options import CHANNELS
 from components.transform.config import TransformConfig
 from pipeline_def.data.host_calls import BatchMemory, Pixels
@@ -34,8 +35,7 @@ class HostDecoder:
         config: TransformConfig,
     ) -> None:
         """Look images up in `table`; `open_shard` returns the content of shard i."""
-        self.table = table
-        """Where each image lies; it may be replaced between batches."""
+        self._table = table
         self._open_shard = open_shard
         self._config = config
         self._stored, self._cut = BatchMemory(), BatchMemory()
@@ -66,7 +66,7 @@ class HostDecoder:
 
     def look_up(self, records: Int64Array) -> list[Any]:
         """Return the encoded images as memoryviews; raw pixels as flat arrays."""
-        table = self.table
+        table = self._table
         starts = table.offset[records]
         ends = starts + table.length[records]
         shards = table.shard[records].tolist()
@@ -106,7 +106,8 @@ def _decode_jpegs(encoded: Sequence[memoryview], out: Pixels) -> None:
             image = simplejpeg.decode_jpeg(file, "RGB", buffer=pixels)
         except (ValueError, KeyError):
             # Rare subsampling, or a decoder warning that TensorFlow ignores.
-            _store(tensorflow_decoder.decode(bytes(file)), pixels)
+            image = decode_jpeg(tf.constant(bytes(file))).numpy()
+            _store(image, pixels)
         else:
             if image.shape != pixels.shape:
                 _store(image, pixels)

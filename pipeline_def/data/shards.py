@@ -110,11 +110,6 @@ class RecordTable:
         # A split may have no shards.
         return cls(number, *np.concatenate([np.empty((0, 3), np.int64), *tables]).T.copy())
 
-    def take(self, records: Int64Array) -> Self:
-        """Return the rows of some records."""
-        shard, offset, length = self.shard[records], self.offset[records], self.length[records]
-        return type(self)(shard, offset, length, self.label[records])
-
 
 def find_record_table(shards: Shards, options: InputConfig) -> RecordTable | None:
     """Read the record table if `options` allow random access; None to stream the shards.
