@@ -32,7 +32,7 @@ SIZE = 32
 _TESTS = Path(__file__).parent
 
 
-# Folders whose slow tests take longest. Others, and then the fast tests, fill the gaps at the end.
+# Folders whose tests take longest; the others fill the gaps at the end.
 _LONGEST = ("training", "report", "data", "storage", "evaluation", "kubeflow")
 
 # Without byte code, which some shells keep Python from writing, each process rewrites all
@@ -68,17 +68,21 @@ def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0]
 
 
-def _rank(item: pytest.Item) -> tuple[bool, int]:
-    folder, is_slow = _folder(item), any(item.iter_markers("slow"))
-    return not is_slow, _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
+def _rank(item: pytest.Item) -> int:
+    folder = _folder(item)
+    return _LONGEST.index(folder) if folder in _LONGEST else len(_LONGEST)
 
 
 @pytest.fixture(autouse=True)
-def log_level() -> Iterator[None]:
-    """Undo what libraries, such as Vertex AI's client, do to the level of the root logger."""
-    level = logging.root.level
-    yield
-    logging.root.setLevel(level)
+def reset_logging() -> None:
+    """Undo what libraries do to the log of the whole process."""
+    logging.disable(logging.NOTSET)
+    # Vertex AI's client sets it.
+    logging.root.setLevel(logging.WARNING)
+    # `logging.config` disables every logger that its configuration does not name.
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
 
 
 @pytest.fixture(scope="session")
