@@ -8,13 +8,13 @@ import os
 from collections.abc import Collection, Iterator
 
 from components.contract.errors import StorageError
+from components.contract.wire_format import read_varint
 from components.records.tfrecord import HEADER_BYTES, field_head, reading, serialize
 from components.storage.artifact_files import on_disk
 
 _LENGTH_BYTES, _FOOTER_BYTES = 8, 4
 # Wire type of all fields of an example except numbers.
 _DELIMITED = 2
-_MOST_BITS = 64
 # A request to a bucket takes 30 ms, however small.
 _DOWNLOAD_BYTES = 2**23
 
@@ -96,10 +96,10 @@ def _find_features(
 
 def _shorten(record: memoryview, name: str, key: bytes, kept: int) -> tuple[bytes, int]:
     """Rebuild the example around its one long feature."""
-    _, begin = _read_varint(record, 1)
+    _, begin = read_varint(record, 1)
     position = begin
     while position < len(record):
-        length, start = _read_varint(record, position + 1)
+        length, start = read_varint(record, position + 1)
         end = start + length
         if end > len(record):
             raise ValueError("a feature ends beyond its record")
@@ -120,21 +120,8 @@ def _fields(message: memoryview) -> Iterator[memoryview]:
     while position < len(message):
         if message[position] & 7 != _DELIMITED:
             raise ValueError("a field is a number")
-        length, start = _read_varint(message, position + 1)
+        length, start = read_varint(message, position + 1)
         position = start + length
         if position > len(message):
             raise ValueError("a field ends beyond its message")
         yield message[start:position]
-
-
-def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
-    """Return a number and the position after it."""
-    value = shift = 0
-    while True:
-        byte = message[position]
-        value |= (byte & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-        if byte < 0x80:
-            return value, position
-        if shift > _MOST_BITS:
-            raise ValueError("a number does not end")

@@ -13,6 +13,7 @@ from typing import Any, Self
 import google_crc32c
 
 from components.contract.errors import StorageError, UserError
+from components.contract.wire_format import encode_varint
 from components.storage.artifact_files import on_disk, open_file
 
 HEADER_BYTES = 12
@@ -77,7 +78,7 @@ def _entry(name: str, value: str | float) -> bytes:
 # Heights, widths, channels and labels take few values.
 @functools.lru_cache(maxsize=4096)
 def _number_entry(name: str, value: int) -> bytes:
-    payload = _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    payload = encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
     return _entry_head(name, _NUMBER, len(payload)) + payload
 
 
@@ -96,16 +97,7 @@ def _entry_head(name: str, kind: int, length: int) -> bytes:
 
 def field_head(number: int, length: int) -> bytes:
     """Return the tag and length before a field of wire type 2."""
-    return bytes((number << 3 | 2,)) + _varint(length)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes((number << 3 | 2,)) + encode_varint(length)
 
 
 class RecordWriter:

@@ -6,6 +6,8 @@ compress the index.
 
 from collections.abc import Iterator
 
+from components.contract.wire_format import read_varint
+
 _MAGIC = bytes.fromhex("57fb808b247547db")
 _FOOTER_BYTES = 48
 _NUMBER, _DELIMITED, _FIXED = 0, 2, 5
@@ -41,9 +43,9 @@ def _read_block(table: bytes, start: int, size: int) -> Iterator[tuple[bytes, by
     end = len(block) - 4 * (1 + int.from_bytes(block[-4:], "little"))
     position, key = 0, b""
     while position < end:
-        shared, position = _read_varint(block, position)
-        rest, position = _read_varint(block, position)
-        length, position = _read_varint(block, position)
+        shared, position = read_varint(block, position)
+        rest, position = read_varint(block, position)
+        length, position = read_varint(block, position)
         key = key[:shared] + block[position : position + rest]
         position += rest + length
         yield key, block[position - length : position]
@@ -53,12 +55,12 @@ def _read_numbers(message: bytes) -> Iterator[tuple[int, int]]:
     """Yield the numbers of the fields of a message and their values, if these are numbers."""
     position = 0
     while position < len(message):
-        tag, position = _read_varint(message, position)
+        tag, position = read_varint(message, position)
         field, kind = tag >> 3, tag & 7
         if kind == _FIXED:
             position += 4
             continue
-        value, position = _read_varint(message, position)
+        value, position = read_varint(message, position)
         if kind == _DELIMITED:
             position += value
         elif kind == _NUMBER:
@@ -68,15 +70,6 @@ def _read_numbers(message: bytes) -> Iterator[tuple[int, int]]:
 def _numbers(data: bytes, count: int) -> list[int]:
     numbers, position = [], 0
     for _ in range(count):
-        number, position = _read_varint(data, position)
+        number, position = read_varint(data, position)
         numbers.append(number)
     return numbers
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a number and the position after it."""
-    value = shift = 0
-    while (byte := data[position]) >= 0x80:
-        value |= (byte & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-    return value | byte << shift, position + 1
