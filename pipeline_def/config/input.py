@@ -52,8 +52,7 @@ class InputConfig:
     it shuffles all records of `interleave` shards."""
 
     threads: Annotated[Count, Interval(le=1024)] = 0
-    """Decoding threads, or processes for many small images. 0: one per CPU that this process may
-    use; in a container, its quota."""
+    """Decoding threads. 0: one per CPU that this process may use; in a container, its quota."""
 
     prefetch: Annotated[Positive, Interval(le=1024)] = 2
     """Batches prepared ahead of the training step that needs them."""
