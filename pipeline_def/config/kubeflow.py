@@ -98,9 +98,8 @@ class StepConfig:
             shared is None or bool(_QUANTITY.fullmatch(shared)),
             f"kubeflow.steps: shared_memory is {shared!r}: write it like 4Gi or 512Mi.",
         )
-        is_right = bool(_QUANTITY.fullmatch(text)) and (self.memory_gb or 0) >= _LEAST_MEMORY_GB
         require(
-            self.memory is None or is_right,
+            self.memory is None or (self.memory_gb or 0) >= _LEAST_MEMORY_GB,
             f"kubeflow.steps: memory is {text!r}: write it in GB, such as 16, or like 16Gi.",
         )
         for claim, folder in self.volumes.items():
@@ -112,9 +111,9 @@ class StepConfig:
 
     @property
     def memory_gb(self) -> float | None:
-        """Memory in GB (10^9 bytes)."""
+        """Memory in GB (10^9 bytes); None if it is unset, or not a quantity."""
         found = _QUANTITY.fullmatch(f"{self.memory}")
-        if self.memory is None or found is None:
+        if found is None:
             return None
         number, unit = found.groups()
         return float(number) * _UNITS[unit] / 1e9

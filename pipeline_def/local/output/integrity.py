@@ -159,7 +159,7 @@ def _is_complete(
             return False
         places.append(os.path.join(destination, PUSHED_LITE))
     return all(
-        _is_as_noted(os.path.join(place, name) if name else place, content)
+        _is_as_noted(str(Path(place, name)), content)
         for place in places
         for name, content in noted.get(place, {}).items()
     )

@@ -38,25 +38,24 @@ def check_places(layout: Layout) -> None:
 def check_metadata(layout: Layout) -> None:
     """Raise `StorageError` if ML Metadata's file is damaged or belongs to another program."""
     if problem := find_problem(layout.metadata):
-        if "locked" in problem:
-            raise explain_inconsistency(layout, problem)
-        raise StorageError(
-            f"{layout.metadata} cannot be used: {problem}. Set it aside with `local_runner.py runs "
-            f"--repair --output {layout.output}`, or choose a new --output."
-        )
+        aside = f"Set it aside with `local_runner.py runs --repair --output {layout.output}`"
+        raise _explain(layout, problem, f"{aside}, or choose a new --output.")
 
 
 def explain_inconsistency(layout: Layout, problem: str) -> StorageError:
     """Return the error for metadata whose file is intact but whose content ML Metadata refuses."""
+    advice = "Move it away, and run again: the next run starts over; pushed models stay."
+    return _explain(layout, problem, advice)
+
+
+def _explain(layout: Layout, problem: str, advice: str) -> StorageError:
+    """Give the advice for damaged metadata, which must not be followed for intact ones."""
     if any(word in problem for word in ("locked", "busy", "readonly")):
         return StorageError(
             f"{layout.metadata} cannot be written ({problem}): end the program that uses it, or "
             f"make it writable, and run again."
         )
-    return StorageError(
-        f"{layout.metadata} cannot be used: {problem}. Move it away, and run again: the next run "
-        "starts over; pushed models stay."
-    )
+    return StorageError(f"{layout.metadata} cannot be used: {problem}. {advice}")
 
 
 def find_problem(path: str) -> str:
