@@ -54,6 +54,23 @@ def format_duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
+# As the OWASP Foundation lists them under "CSV Injection".
+_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
+
+
+def disarm(cell: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula.
+
+    Also before one that starts with an apostrophe, so that `rearm` restores every text.
+    """
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def rearm(cell: str) -> str:
+    """Undo `disarm`; a text that a person wrote without it stays as it is."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
+
+
 _MOST_DIGITS = 18
 
 

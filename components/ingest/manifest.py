@@ -1,11 +1,12 @@
 """Read a manifest: a table with the label, and optionally split and group, of every image."""
 
 import codecs
+import contextlib
 import csv
 import io
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from components.contract.errors import ConfigurationError, DataError
@@ -14,6 +15,7 @@ from components.storage.folder import read_bytes, reason_of
 
 _Fields = Mapping[str | None, Any]
 _COLUMNS = ("path", "label")
+_HEADER = "path,label[,split][,group]"
 
 
 class Row(NamedTuple):
@@ -73,12 +75,19 @@ def _read_table(path: str) -> list[_Fields]:
             f"ingest.manifest is {path}: its name must end in one of {', '.join(FORMATS)}."
         )
     data = read_bytes(path)
-    try:
+    with explaining_table("manifest", path):
         return list(FORMATS[suffix](data))
+
+
+@contextlib.contextmanager
+def explaining_table(kind: str, path: str) -> Iterator[None]:
+    """Turn the errors of reading a table, such as a "manifest", into a `DataError`."""
+    try:
+        yield
     except UnicodeError as error:
-        raise DataError(f"The manifest {path} is not UTF-8 text: save it as UTF-8.") from error
+        raise DataError(f"The {kind} {path} is not UTF-8 text: save it as UTF-8.") from error
     except Exception as error:  # CSV, JSON and Parquet have errors of their own.
-        raise DataError(f"Cannot read the manifest {path}: {reason_of(error)}.") from error
+        raise DataError(f"Cannot read the {kind} {path}: {reason_of(error)}.") from error
 
 
 def _decode(data: bytes) -> str:
@@ -87,17 +96,25 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-16" if is_utf_16 else "utf-8-sig")
 
 
-def _read_csv(data: bytes) -> Iterator[_Fields]:
+def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictReader[str]":
+    """Return the rows of a CSV file with commas, semicolons or tabs, by names in lower case.
+
+    Raises:
+        ValueError: the first line lacks a column of `required`; it should be like `header`.
+    """
     text = _decode(data)
     for delimiter in ",;\t":
         lines = io.StringIO(text, newline="")
         rows = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
         rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
-        if {*_COLUMNS} <= {*rows.fieldnames}:
-            yield from rows
-            return
+        if {*required} <= {*rows.fieldnames}:
+            return rows
     first = text.partition("\n")[0].strip()
-    raise ValueError(f"its first line must be path,label[,split][,group], but is {quote(first)}")
+    raise ValueError(f"its first line must be {header}, but is {quote(first)}")
+
+
+def _read_csv(data: bytes) -> Iterator[_Fields]:
+    return open_csv(data, _COLUMNS, _HEADER)
 
 
 def _read_json_lines(data: bytes) -> Iterator[_Fields]:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from components.contract.errors import ConfigurationError
+from components.contract.printable import disarm
 from components.contract.stopping import before_stopping
 from components.predict.flow import Outcome
 from components.storage.folder import is_local, open_folder, storage_error
 
 _ROWS_AT_ONCE = 4096
-
-# As the OWASP Foundation lists them under "CSV Injection".
-_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
 
 Row = dict[str, Any]
 _Write = Callable[[list[Row]], object]
@@ -128,14 +126,7 @@ def _open_csv(file: BinaryIO, columns: list[str]) -> Iterator[_Write]:
 
 
 def _disarm(row: Row) -> Row:
-    """Put an apostrophe before texts that a spreadsheet would run as a formula.
-
-    Also before those that start with one: reading back, the first apostrophe is always dropped.
-    """
-    return {
-        name: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-        for name, value in row.items()
-    }
+    return {k: disarm(value) if isinstance(value, str) else value for k, value in row.items()}
 
 
 @contextlib.contextmanager

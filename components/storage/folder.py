@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import os
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +113,31 @@ def write_json(url: str, content: Any) -> None:
     with explaining_errors("write", url):
         fs.makedirs(os.path.dirname(path), exist_ok=True)
         fs.pipe_file(path, json.dumps(content).encode())
+
+
+def replace_file(url: str, content: bytes) -> None:
+    """Write a small file, and create its folder, at a path or URL: completely or not at all.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    fs, path = open_folder(url)
+    with explaining_errors("write", url):
+        if not is_local(fs):
+            fs.pipe_file(path, content)  # Appears when it is complete.
+            return
+        path = os.path.realpath(path)
+        unfinished = f"{path}.{uuid.uuid4().hex}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(unfinished)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,109 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.contract.errors import DataError, UserError
+from components.ingest.corrections import Correction, read_corrections, write_corrections
+
+ONE, TWO = "1" * 64, "ab" * 32
+HEADER = "sha256,path,action,from,to,who,when,why"
+RELABEL = Correction(
+    ONE, "cat/1.jpg", "relabel", "cat", "dog", "Ann", "2026-01-02T03:04:05Z", "a dog"
+)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    texts = [
+        "=1+1",
+        "'=x",
+        "''",
+        "-1",
+        " blank, first",
+        'a "b"; c',
+        "two\nlines\r\n",
+        "<b>&é",
+        "＝x",
+    ]
+    rows = [
+        replace(RELABEL, sha256=f"{n:064x}", path=text, from_label=text, to_label=text, why=text)
+        for n, text in enumerate(texts)
+    ]
+    path = str(tmp_path / "new" / "c.csv")
+    write_corrections(path, [*rows, Correction(TWO, "b\udce9.jpg", "unsure", "")])
+    assert read_corrections(path) == [*rows, Correction(TWO, "b\\udce9.jpg", "unsure", "")]
+    cells = Path(path).read_text()
+    assert [start for start in ('"=', '"-', '"＝') if start in cells] == []
+    assert os.listdir(tmp_path / "new") == ["c.csv"]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError("the disk is full")
+
+    path = tmp_path / "c.csv"
+    write_corrections(str(path), [RELABEL])
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UserError, match=r"Cannot write .*c\.csv: the disk is full"):
+        write_corrections(str(path), [])
+    assert read_corrections(str(path)) == [RELABEL]
+    assert os.listdir(tmp_path) == ["c.csv"]
+
+
+def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "c.csv")
+    write_corrections(str(tmp_path / "link.csv"), [RELABEL])
+    assert read_corrections(str(tmp_path / "c.csv")) == [RELABEL]
+
+
+BY_HAND = {
+    "a byte order mark and capitals": f"\ufeffSHA256,Path,Action,From,To\n{ONE},,Remove,cat,\n",
+    "semicolons, empty lines": f"sha256;path;action;from;to\r\n\r\n{ONE};;remove;cat;\n;;;;\n",
+    "columns in another order": f"action,to,from,path,sha256,why\nremove,,cat,,{ONE},\n",
+    "a line twice": f"{HEADER}\n{ONE},,remove,cat,,,,\n{ONE},,remove,dog,,,,\n",
+}
+
+
+@pytest.mark.parametrize("text", BY_HAND.values(), ids=BY_HAND.keys())
+def test_reads_what_people_and_spreadsheets_write(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.csv").write_bytes(text.encode())
+    first = read_corrections(str(tmp_path / "c.csv"))[0]
+    assert first == Correction(ONE, "", "remove", "cat")
+
+
+def test_decisions_that_agree_about_copies_are_no_contradiction(tmp_path: Path) -> None:
+    kept = replace(RELABEL, path="dog/1.jpg", action="keep", from_label="dog", to_label="")
+    write_corrections(str(tmp_path / "c.csv"), [RELABEL, kept])
+    assert read_corrections(str(tmp_path / "c.csv")) == [RELABEL, kept]
+
+
+LINE = f"{ONE},1.jpg,keep,cat,,,,"
+MISTAKES: dict[str, tuple[str | bytes, str]] = {
+    "no columns": ("", "first line must be sha256,path,action,from,to"),
+    "a missing column": ("sha256,path,action,from\n", r"must be .*,to\[,who\].*, but is 'sha256"),
+    "an unknown column": (f"{HEADER},color\n", "column 'color' is unknown or occurs twice"),
+    "a column twice": (f"{HEADER},to\n", "column 'to' is unknown or occurs twice"),
+    "a page for a header": ("x" * 9000, "first line must be"),
+    "Latin-1": (HEADER.encode() + b"\ncaf\xe9", "not UTF-8 text: save it as UTF-8"),
+    "a short digest": (f"{HEADER}\n12,,keep,cat,,,,", "Line 2 .* the sha256 '12': write the 64"),
+    "a number": (f"{HEADER}\n1.11E+63,,keep,cat,,,,", "Line 2 .* the sha256 '1.11e"),
+    "an unknown action": (f"{HEADER}\n{ONE},,drop,cat,,,,", "Line 2 .* 'drop': use keep, relabel,"),
+    "no new label": (f"{HEADER}\n\n{ONE},,relabel,cat,,,,", "Line 3 .* but `to` is empty"),
+    "a cut line": (f"{HEADER}\n{ONE},,relabel,cat", "Line 2 .* has too few fields"),
+    "a comma in why": (f"{HEADER}\n{LINE}a,b", "Line 2 .* has too many fields"),
+    "a huge field": (f"{HEADER}\n{LINE}" + "x" * 200_000, "field larger than field limit"),
+    "an open quote": (f'{HEADER}\n{ONE},"1.jpg,keep,cat,,,,\n{LINE}', "Line 2 .* too few fields"),
+    "a contradiction": (
+        f'{HEADER}\n{ONE},1.jpg,remove,cat,,,,"two\nlines"\n{LINE}',
+        r"Lines 2 and 4 of .*c\.csv contradict each other about the image '1\.jpg'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_one_sentence(tmp_path: Path, text: str | bytes, sentence: str) -> None:
+    (tmp_path / "c.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(DataError, match=sentence) as raised:
+        read_corrections(str(tmp_path / "c.csv"))
+    assert len(str(raised.value)) < 500
