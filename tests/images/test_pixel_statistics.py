@@ -1,0 +1,55 @@
+"""Statistics of pixels against Pillow's own."""
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageStat
+
+from components.images.pixel_statistics import STATISTICS, measure_pixels
+from tests.pictures import picture
+
+SIDE = 64
+
+
+def photographs(number: int) -> npt.NDArray[np.uint8]:
+    return np.stack(
+        [np.asarray(picture(n, height=SIDE, width=SIDE).convert("RGB")) for n in range(number)]
+    )
+
+
+def test_luma_is_that_of_pillow() -> None:
+    images = photographs(4)
+    found = measure_pixels(images)
+    for row, image in enumerate(images):
+        gray = Image.fromarray(image).convert("L")
+        assert abs(found["contrast"][row] * 255 - ImageStat.Stat(gray).stddev[0]) < 0.5
+        assert abs(found["entropy"][row] - gray.entropy()) < 0.1
+        low, high = np.percentile(np.asarray(gray), (5, 99))
+        assert abs(found["brightness_low"][row] * 255 - low) < 2
+        assert abs(found["brightness_high"][row] * 255 - high) < 2
+
+
+def test_blurring_lowers_sharpness_and_darkening_does_not() -> None:
+    random = np.random.default_rng(1)
+    # Detail at every scale, as in photographs.
+    octaves = [random.normal(0, 24, (side, side)).astype(np.float32) for side in (4, 8, 16, 32, 64)]
+    noise = sum(cv2.resize(octave, (SIDE, SIDE)) for octave in octaves)
+    image = np.repeat(np.clip(noise + 128, 0, 255).astype(np.uint8)[..., None], 3, axis=-1)
+    images = np.stack([image, image // 3, cv2.GaussianBlur(image, (0, 0), 1.5)])
+    sharp, darkened, blurred = measure_pixels(images)["sharpness"]
+    assert blurred < 0.5 * sharp
+    assert darkened > 0.8 * sharp
+
+
+def test_gray_and_blank_images() -> None:
+    gray = np.repeat(photographs(1)[..., :1], 3, axis=-1)
+    blank = np.full((1, SIDE, SIDE, 3), 200, np.uint8)
+    found = measure_pixels(np.concatenate([gray, blank]))
+    assert found["colorfulness"].tolist() == [0, 0]
+    assert found["contrast"][1] == found["entropy"][1] == found["sharpness"][1] == 0
+    assert np.isclose(found["brightness_low"][1], 200 / 255)
+
+
+def test_no_images_have_no_statistics() -> None:
+    found = measure_pixels(np.empty((0, 8, 8, 3), np.uint8))
+    assert {name: values.shape for name, values in found.items()} == dict.fromkeys(STATISTICS, (0,))
