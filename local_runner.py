@@ -1,7 +1,6 @@
 """Runs the whole image pipeline on this machine: `uv run local_runner.py --help`."""
 
 import functools
-import io
 import sys
 from collections.abc import Sequence
 
@@ -13,13 +12,9 @@ _STOPPED = "stopped; finished steps are kept."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline, or the command that the first argument names; return the exit status."""
     # Imported here, so that Ctrl-C works from the first import on.
-    from components.contract.printable import ASCII_ERRORS
     from pipeline_def.local.commands import COMMANDS, run
     from pipeline_def.startup import exit_status
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # File names can contain any bytes, and some terminals print ASCII only.
-        sys.stdout.reconfigure(errors=ASCII_ERRORS)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -21,7 +22,7 @@ from typing import NoReturn
 import psutil
 
 from components.contract.errors import UserError
-from components.contract.printable import make_printable
+from components.contract.printable import ASCII_ERRORS, make_printable
 
 # Library → modules that it tries to import and no step uses.
 _UNUSED = {
@@ -139,6 +140,10 @@ def exit_status(command: Callable[[], int], *, program: str, stopped: str) -> in
         The status to exit with: of the command or of the error's class, 130 after Ctrl-C, 141 after
         a broken pipe, as with `| head`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # File names can contain any bytes, and some terminals print ASCII only.
+            stream.reconfigure(errors=ASCII_ERRORS)
     try:
         return command()
     except UserError as error:

@@ -1,5 +1,6 @@
 """What is left out of imports, and how a process ends."""
 
+import os
 import subprocess
 import sys
 
@@ -59,6 +60,27 @@ def test_the_status_of_a_mistake_and_of_ctrl_c(
 
     assert exit_status(command, program="runner.py", stopped="stopped.") == status
     assert capsys.readouterr().err == said
+
+
+def test_terminals_that_take_ascii_only() -> None:
+    """Neither an answer nor an error is escaped."""
+    code = """
+import sys
+from components.contract.errors import ServiceError
+from pipeline_def.startup import exit_status
+def command():
+    print("█ caf\\xe9")
+    raise ServiceError("gs://…")
+exit_status(command, program="runner.py", stopped="")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert ended.stdout == b"# caf\\xe9\n"
+    assert ended.stderr == b"runner.py: error: gs://...\n"
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:

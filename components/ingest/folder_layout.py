@@ -5,6 +5,7 @@ A layout that could mean both is refused: split folders taken for labels would t
 
 import collections
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +13,9 @@ from typing import Literal
 
 from components.contract.errors import DataError
 from components.contract.example import EVAL, TEST, TRAIN, is_split_name
-from components.contract.printable import quote
+from components.contract.printable import quote, quote_path
+from components.storage.artifact_files import list_names, on_disk
+from components.storage.folder import list_folders
 
 LayoutOption = Literal["auto", "label", "split"]
 
@@ -32,6 +35,7 @@ _SPLIT_NAME = re.compile(rf"({'|'.join(_SPLIT_OF_WORD)})([ _-]?(set|split|data|i
 _NAMED = 3
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".7z", ".rar")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -135,16 +139,60 @@ def explain_file(path: str) -> str:
 
 def explain_no_labels(folder: str, loose: Sequence[str]) -> str:
     """Explain what to do with a folder without label folders; `loose` are the files in it."""
-    pictures = [name for name in loose if name.lower().endswith(_PICTURES)]
-    archives = [name for name in loose if name.lower().endswith(ARCHIVES)]
+    pictures, archives, tables = (
+        [name for name in loose if name.lower().endswith(ends)]
+        for ends in (_PICTURES, ARCHIVES, _TABLES)
+    )
     if archives and not pictures:
         return explain_file(f"{folder}/{archives[0]}")
+    parent, name = posixpath.split(folder.rstrip("/"))
+    above = ""
+    if pictures and (others := [label for label in _find_labels(parent) if label != name]):
+        # In a split folder, the labels are two levels above the images.
+        top = posixpath.dirname(parent) if split_of_name(posixpath.basename(parent)) else parent
+        above = f"if it is a label itself, as {_join(others)} beside it, give {top}; else "
+    table = shlex.quote(f"{folder}/{tables[0]}" if tables else "labels.csv")
     return (
-        f"{folder} has no images in label folders: put them at label/image, such as "
+        f"{folder} has no images in label folders: {above}put them at label/image, such as "
         f"cat/{next(iter(pictures), '1.jpg')}, or at split/label/image, such as train/cat/1.jpg, "
         f"or list the labels in a table with the columns path and label: --ingest.manifest "
-        f"labels.csv."
+        f"{table}."
     )
+
+
+def _find_labels(parent: str) -> list[str]:
+    """Return the names of the local folders in `parent` that contain pictures."""
+    found = list_folders(parent) if on_disk(parent) else []
+    return [
+        name
+        for name in found
+        if any(
+            file.lower().endswith(_PICTURES) for file in list_names(posixpath.join(parent, name))
+        )
+    ]
+
+
+def note_other_splits(folder: str) -> list[str]:
+    """Return a note if the folder is one of several splits, so that the others are not used."""
+    parent, name = posixpath.split(folder.rstrip("/"))
+    found = list_folders(parent) if on_disk(folder) and split_of_name(name) else []
+    others = [other for other in found if split_of_name(other) and other != name]
+    return [f"Not used: {_join(others)} beside {name}. To use it, give {parent}."] if others else []
+
+
+def explain_paths(manifest: str, path: str, folder: str, found: Collection[str]) -> str:
+    """Explain why no path of a manifest, such as `path`, is one of the files `found`."""
+    text = f"None of the paths in {manifest} is a file in {folder}, such as {quote_path(path)}: "
+    inner, slashed = path.partition("/")[2], path.replace("\\", "/")
+    if slashed != path and slashed in found:
+        return f"{text}write / in the place of \\ between its parts."
+    if path.startswith("/"):
+        return f"{text}write paths relative to the folder."
+    if path.strip() in found:
+        return f"{text}remove the spaces at the end."
+    if inner in found and posixpath.basename(folder.rstrip("/")) == path.partition("/")[0]:
+        return f"{text}the folder to give is {posixpath.dirname(folder.rstrip('/'))}."
+    return f"{text}write paths relative to the folder, with / between parts."
 
 
 def explain_one_class(folder: str, label: str, paths: Iterable[str]) -> str:

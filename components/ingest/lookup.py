@@ -24,7 +24,9 @@ from components.ingest.folder_layout import (
     ARCHIVES,
     explain_file,
     explain_no_labels,
+    explain_paths,
     find_split_folders,
+    note_other_splits,
     split_of_name,
 )
 from components.ingest.listing import ImageFile, Listing, Skipped, check_labels, write_listing
@@ -157,6 +159,7 @@ def _by_folder(folder: str, found: Sequence[Found], config: IngestConfig) -> _La
         loose = [entry.path for entry in visible if "/" not in entry.path]
         raise DataError(explain_no_labels(folder, loose))
     labelled = {file.path.split("/")[0] for file in files}
+    notes += note_other_splits(folder)
     notes += [
         f"{split}/ has no label folders, so its {empty[split]:,} files are skipped."
         for split in splits
@@ -184,9 +187,7 @@ def _by_manifest(folder: str, found: Sequence[Found], config: IngestConfig) -> _
         files.append(ImageFile(path, label, split, size, version, group, checksum))
     if all(file.version == MISSING for file in files):
         raise DataError(
-            f"None of the paths in {config.manifest} is a file in {folder}, such as "
-            f"{quote_path(next(iter(rows), ''))}: write paths relative to the folder, with / "
-            f"between parts."
+            explain_paths(config.manifest or "", next(iter(rows), ""), folder, entries.keys())
         )
     unlisted = (entry for entry in found if entry.path not in rows)
     skipped = {entry.path: explain_ignored(entry) or "not in the manifest" for entry in unlisted}

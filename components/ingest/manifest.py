@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ def read_manifest(path: str) -> dict[str, Row]:
             )
         for name in _COLUMNS:
             if fields.get(name) in (None, ""):
-                raise DataError(f"Row {number} of {path} has no {name}.")
+                others = "" if name in fields else f"; it has {', '.join(map(str, fields))}"
+                raise DataError(f"Row {number} of {path} has no {name}{others}.")
         name = posixpath.normpath(str(fields["path"]))
         row = Row(str(fields["label"]), _optional(fields, "split"), _optional(fields, "group"))
         if rows.setdefault(name, row) != row:
@@ -92,8 +94,10 @@ def explaining_table(kind: str, path: str) -> Iterator[None]:
 
 def _decode(data: bytes) -> str:
     # Spreadsheets write byte order marks, and call UTF-16 with tabs "Unicode text".
-    is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if is_utf_16 else "utf-8-sig")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16")
+    # No path contains a zero byte.
+    return data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8-sig")
 
 
 def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictReader[str]":
@@ -110,6 +114,12 @@ def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictRe
         if {*required} <= {*rows.fieldnames}:
             return rows
     first = text.partition("\n")[0].strip()
+    if not first:
+        raise ValueError("it is empty")
+    if re.search(r"\.\w+[\"']?[,;\t]", first):
+        raise ValueError(
+            f"its first line is {quote(first)}: put a line {','.join(required)} above it"
+        )
     raise ValueError(f"its first line must be {header}, but is {quote(first)}")
 
 
@@ -143,6 +153,8 @@ def _read_parquet(data: bytes) -> Iterator[_Fields]:
 
 FORMATS: dict[str, Callable[[bytes], Iterator[_Fields]]] = {
     ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".txt": _read_csv,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".parquet": _read_parquet,

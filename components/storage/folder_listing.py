@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 import google_crc32c
 from fsspec import AbstractFileSystem
 
+from components.contract.error_messages import did_you_mean
 from components.contract.errors import DataError, StorageError
-from components.storage.folder import CLOUD_STORAGE, explaining_errors, is_local, open_folder
+from components.storage.folder import (
+    CLOUD_STORAGE,
+    explaining_errors,
+    is_local,
+    list_folders,
+    open_folder,
+)
 
 MISSING = "missing"
 """Version of an entry without a file, such as a broken link."""
@@ -53,7 +60,9 @@ def find_files(folder: str) -> list[Found]:
     if not is_local(fs):
         return sorted(_find_remote(fs, root, folder))
     if not os.path.exists(root):
-        raise DataError(f"{folder} does not exist: give a folder of label/image files.")
+        parent, name = os.path.split(folder)
+        similar = did_you_mean(name, list_folders(parent))
+        raise DataError(f"{folder} does not exist: give a folder of label/image files.{similar}")
     if not os.path.isdir(root):
         raise DataError(f"{folder} is a file: give the folder above it, laid out as label/image.")
     return sorted(_find_local(root))

@@ -101,6 +101,9 @@ def _split(
         if name in list_sections() and name not in known:
             raise ConfigurationError(_describe_section(name))
         if (option := _find_option(name, known)) is None:
+            plain = name.replace("-", "_")
+            name, option = plain, _find_option(plain, known)
+        if option is None:
             hint = did_you_mean(name, known, prefix="--") or f" See {prog} --help-all."
             raise ConfigurationError(f"Unknown option '--{name}'.{hint}")
         values = [value] if equals else []

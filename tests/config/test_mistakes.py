@@ -62,3 +62,9 @@ def test_an_empty_file(tmp_path: Path, content: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
     assert parsed(f"--config={file}", "--data", "x").data == "x"
+
+
+def test_hyphens_in_options() -> None:
+    assert parsed("--training.batch-size", "3").training.batch_size == 3
+    with pytest.raises(ConfigurationError, match="Did you mean '--training.batch_size'"):
+        parsed("--training.batch-siz", "3")

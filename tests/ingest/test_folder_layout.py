@@ -123,7 +123,7 @@ ONE = "has only one class, 'a': a classifier needs at least two."
 ERRORS = {
     "images in the folder itself": (
         ["1.jpg", "2.png", "notes.txt"],
-        "{0} has no images in label folders: put them at label/image, such as cat/1.jpg, or at "
+        "put them at label/image, such as cat/1.jpg, or at "
         "split/label/image, such as train/cat/1.jpg, or list the labels in a table",
     ),
     "an archive in the folder": (
@@ -149,6 +149,39 @@ def test_layout_errors_are_explained(tmp_path: Path, paths: list[str], message: 
     with pytest.raises(DataError) as caught:
         check_labels(list_images(str(touch(tmp_path, *paths))))
     assert message.format(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("folders", "given", "better"),
+    [
+        (("cat", "dog", "docs/x"), "dog", ""),
+        (("data/train/cat", "data/train/dog"), "data/train/dog", "data"),
+    ],
+)
+def test_one_level_too_deep(
+    tmp_path: Path, folders: tuple[str, ...], given: str, better: str
+) -> None:
+    touch(tmp_path, *(f"{folder}/1.jpg" for folder in folders))
+    with pytest.raises(
+        DataError, match="if it is a label itself, as cat beside it, give"
+    ) as caught:
+        list_images(str(tmp_path / given))
+    assert f", give {tmp_path / better}; else put them at label/image" in str(caught.value)
+
+
+def test_a_split_alone_and_a_table_among_the_images(tmp_path: Path) -> None:
+    touch(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg")
+    listing = list_images(f"{tmp_path}/train")
+    assert listing.notes[-1] == f"Not used: val beside train. To use it, give {tmp_path}."
+    touch(tmp_path / "flat", "1.jpg", "my labels.tsv")
+    with pytest.raises(DataError, match=r"--ingest.manifest '/.*/flat/my labels.tsv'\.$"):
+        list_images(f"{tmp_path}/flat")
+
+
+def test_a_misspelled_folder(tmp_path: Path) -> None:
+    touch(tmp_path, "photos/cat/1.jpg", "other/1")
+    with pytest.raises(DataError, match=r"/photo does not exist: .* Did you mean 'photos'\?$"):
+        list_images(f"{tmp_path}/photo")
 
 
 @pytest.mark.parametrize("name", ["photos.zip", "photos.ZIP", "photos.tar.gz", "labels.csv"])

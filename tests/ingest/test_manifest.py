@@ -48,14 +48,16 @@ def test_reads_every_format(tmp_path: Path, name: str) -> None:
 SPREADSHEETS = {
     "semicolons": "path;label;split\n1.jpg;dog, large;dev\n",
     "tabs, as UTF-16": "path\tlabel\tsplit\n1.jpg\tdog, large\tdev\n".encode("utf-16"),
+    "UTF-16 without a mark": 'path,label,split\n1.jpg,"dog, large",dev\n'.encode("utf-16-le"),
     "blanks and capitals": 'Path, Label , Split\n1.jpg, "dog, large", dev\n',
 }
 
 
 @pytest.mark.parametrize("content", SPREADSHEETS.values(), ids=SPREADSHEETS.keys())
-def test_reads_what_spreadsheets_write(tmp_path: Path, content: str | bytes) -> None:
-    (tmp_path / "m.csv").write_bytes(os.fsencode(content))
-    assert read_manifest(str(tmp_path / "m.csv")) == {"1.jpg": ("dog, large", "dev", None)}
+@pytest.mark.parametrize("name", ["m.csv", "m.tsv", "m.txt"])
+def test_reads_what_spreadsheets_write(tmp_path: Path, name: str, content: str | bytes) -> None:
+    (tmp_path / name).write_bytes(os.fsencode(content))
+    assert read_manifest(str(tmp_path / name)) == {"1.jpg": ("dog, large", "dev", None)}
 
 
 def listed(folder: Path, manifest: Path | str, **options: Any) -> Listing:
@@ -109,10 +111,21 @@ MISTAKES: dict[str, tuple[str, str | bytes | None, str]] = {
     "unknown format": ("m.xls", "path,label\n", r"must end in one of \.csv"),
     "no rows": ("m.csv", "path,label\n", "has no rows"),
     "no label column": ("m.csv", "path,class\na.jpg,cat\n", "first line must be .* 'path,class'"),
-    "no header": ("m.csv", "object/1.jpg,object\n", "first line must be .* 'object/1.jpg,object'"),
+    "no header": ("m.csv", "object/1.jpg,object\n", "'object/1.jpg,object': put a line path,"),
+    "no header, semicolons": ("m.csv", "a/1.jpg;a\n", "first line is 'a/1.jpg;a': put a line path"),
+    "nothing": ("m.csv", "", "Cannot read the manifest .*: it is empty"),
+    "another key": ("m.jsonl", '{"file": "a/1.jpg", "label": "a"}', "no path; it has file, label"),
     "a comma in a path": ("m.csv", "path,label\na,b.jpg,cat\n", "Row 1 .* too many fields"),
     "Latin-1": ("m.csv", b"path,label\na,caf\xe9\n", "not UTF-8 text: save it as UTF-8"),
-    "backslashes": ("m.csv", "path,label\na\\1.jpg,cat\n", "None of the paths .* with / between"),
+    "backslashes": ("m.csv", "path,label\na\\1,cat\n", "None of .*: write / in the place of "),
+    "absolute paths": ("m.csv", "path,label\n/a/1,cat\n", "write paths relative to the folder\\.$"),
+    "the folder's name": (
+        "m.csv",
+        "path,label\nimages/a/1,cat\n",
+        r"folder to give is /\S+/test_m",
+    ),
+    "spaces": ("m.csv", "path,label\na/1 ,cat\n", "'a/1 ': remove the spaces at the end"),
+    "others": ("m.csv", "path,label\nb/1,cat\n", "'b/1': write paths relative .* / between parts"),
     "empty path": ("m.csv", "path,label\na.jpg,cat\n,cat\n", "Row 2 .* has no path"),
     "two labels": ("m.csv", "path,label\na,cat\n./a,dog\n", "Row 2 .* contradicts .* 'a': 'dog'"),
     "a page as a label": ("m.csv", "path,label\na,b\na," + "x" * 9000, "Row 2 .* contradicts"),
@@ -131,7 +144,7 @@ def test_mistakes_are_named(
     if content is not None:
         (tmp_path / name).write_bytes(os.fsencode(content))
     with pytest.raises(UserError, match=message) as caught:
-        listed(touch(tmp_path / "images", "a"), tmp_path / name)
+        listed(touch(tmp_path / "images", "a/1"), tmp_path / name)
     assert len(str(caught.value)) < 1000
 
 

@@ -82,7 +82,7 @@ class StepProgress:
 def make_bar(console: Console, time_left: Callable[[], str]) -> Progress:
     """Return a one-line progress bar, whose tasks have a field `note`."""
     columns = (
-        SpinnerColumn(),
+        SpinnerColumn("line" if console.options.ascii_only else "dots"),
         TextColumn("{task.description}"),
         BarColumn(bar_width=_BAR_WIDTH, table_column=_uncut()),
         TaskProgressColumn("[magenta]{task.percentage:3.0f} %", table_column=_uncut()),
