@@ -115,7 +115,7 @@ def open_csv(data: bytes, required: Collection[str], header: str) -> "csv.DictRe
             return rows
     first = text.partition("\n")[0].strip()
     if not first:
-        raise ValueError("it is empty")
+        raise ValueError(f"it is empty; its first line must be {header}")
     if re.search(r"\.\w+[\"']?[,;\t]", first):
         raise ValueError(
             f"its first line is {quote(first)}: put a line {','.join(required)} above it"
