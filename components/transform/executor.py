@@ -21,7 +21,7 @@ from tfx.utils import proto_utils
 
 from components.contract.artifacts import Artifacts
 from components.contract.errors import DataError
-from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, TRAIN
+from components.contract.example import ENCODED, FILENAME, LABEL, LABEL_ID, SHA256, TRAIN
 from components.contract.machine import available_cpus
 from components.contract.progress import add_progress
 from components.images.canonical import canonicalize
@@ -36,7 +36,7 @@ from components.transform.config import LABEL_VOCABULARY, TransformConfig, read_
 _BATCH = 64
 
 # Features of an original that are stored beside its label id.
-_KEPT = (ENCODED, FILENAME, LABEL)
+_KEPT = (ENCODED, FILENAME, LABEL, SHA256)
 
 # TFX's own ExampleGens compress their shards, and write no index.
 _GZIP_SUFFIX = ".gz"
@@ -58,7 +58,7 @@ def preprocessing_fn(
 
     Returns:
         `image/encoded` string [batch], canonical; `image/class/label` int64 [batch], in vocabulary
-        order; `image/filename` string [batch], if the examples have it.
+        order; `image/filename` and `image/key/sha256` string [batch], if the examples have them.
     """
     config, ingest = read_custom_config(custom_config)
     canonical = canonicalize(tf.reshape(inputs[ENCODED], [-1]), config, ingest=ingest)
@@ -67,8 +67,9 @@ def preprocessing_fn(
         ENCODED: canonical,
         LABEL_ID: tft.compute_and_apply_vocabulary(labels, vocab_filename=LABEL_VOCABULARY),
     }
-    if FILENAME in inputs:
-        outputs[FILENAME] = tf.reshape(inputs[FILENAME], [-1])
+    for name in (FILENAME, SHA256):
+        if name in inputs:
+            outputs[name] = tf.reshape(inputs[name], [-1])
     return outputs
 
 

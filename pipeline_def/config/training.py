@@ -84,6 +84,10 @@ class TrainingConfig:
     logits (Guo et al., 2017): predictions stay the same, their probabilities match accuracy
     better. Off because fitting on fewer than a few hundred images may do harm."""
 
+    embeddings: bool = True
+    """Write the features of every image, 2 bytes each, by which similar images and probably wrong
+    labels are found."""
+
     clip_norm: Annotated[Number, Interval(ge=0, le=1_000_000)] = 0.0
     """Maximum global norm of the gradients; larger gradients are scaled down. 0: off, because batch
     normalization keeps them bounded; 1 is common for ConvNeXt and large learning rates."""

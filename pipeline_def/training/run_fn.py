@@ -1,8 +1,8 @@
 """Trainer's run_fn: from the transformed examples to the exported model.
 
 `training_input.py` reads the splits, `phases.py` runs the phases of a training, each a
-`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature, and
-`pipeline_def/serving` exports the model.
+`TrainingLoop` (`loop.py`) of steps (`steps/`); `calibration.py` fits a temperature,
+`image_pass.py` describes the images, and `pipeline_def/serving` exports the model.
 """
 
 import dataclasses
@@ -42,6 +42,7 @@ from pipeline_def.training.distribution.workers import (
     own_directory,
     report_lost_worker,
 )
+from pipeline_def.training.image_pass import write_images
 from pipeline_def.training.phases import Training
 from pipeline_def.training.run_files import describe_model, describe_training
 from pipeline_def.training.training_input import TrainingInput
@@ -109,6 +110,8 @@ def _train_and_export(
     describe_training(training, calibration, started=started, directory=run_dir)
     save_backbone(model, os.path.join(run_dir, WEIGHTS_FILE))
     _export(classifier, graph, data, fn_args)
+    if is_chief(strategy):
+        write_images(classifier, data, labels=graph.labels, directory=run_dir)
     if config.export.lite and is_chief(strategy):
         export_lite(
             classifier,

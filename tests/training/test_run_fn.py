@@ -21,6 +21,7 @@ from components.contract.model_files import (
     WEIGHTS_FILE,
 )
 from components.images.canonical import canonicalize, decode
+from components.records.image_table import read_embeddings, read_images
 from components.transform.config import TransformConfig
 from pipeline_def.config.model import ModelConfig
 from pipeline_def.config.training import TrainerConfig, TrainingConfig
@@ -217,6 +218,12 @@ def test_files_of_a_training(trained: Trained) -> None:
     assert size["parameters"] == sum(weights.size for weights in trained.keras.get_weights())
     files = (trained.run.parent / "model").rglob("*")
     assert size["bytes"] == sum(file.stat().st_size for file in files if file.is_file())
+    images, rows = read_images(str(trained.run)), read_embeddings(str(trained.run))
+    assert rows is not None
+    assert images.num_rows == len(rows) == 120
+    assert set(images["split"].to_pylist()) == {"train", "eval"}
+    assert all(len(key) == 64 for key in images["sha256"].to_pylist())
+    assert [os.path.dirname(p) for p in images["path"].to_pylist()] == images["label"].to_pylist()
     assert list(trained.run.glob("events.out.tfevents.*")), "hyperparameters"
     assert list(trained.run.glob("train/events.out.tfevents.*"))
     assert list(trained.run.glob("validation/events.out.tfevents.*"))

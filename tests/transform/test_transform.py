@@ -50,7 +50,10 @@ def test_each_input_shard_gives_one_output_shard_with_its_records_in_order(
 
 def test_records_hold_the_features_for_readers(transformed: nodes.Transformed) -> None:
     [first, *_] = nodes.read_examples(transformed.examples, "train")
-    assert set(first.features.feature) == {example.ENCODED, example.FILENAME, example.LABEL_ID}
+    assert set(first.features.feature) == {
+        *(example.ENCODED, example.FILENAME),
+        *(example.LABEL_ID, example.SHA256),
+    }
     spec = tft.TFTransformOutput(transformed.graph.uri).transformed_feature_spec()
     parsed = tf.io.parse_single_example(
         first.SerializeToString(), {key: spec[key] for key in first.features.feature}
@@ -98,7 +101,7 @@ def test_several_workers_keep_originals_in_the_train_split_only(
         )
         assert original.startswith(b"\xff\xd8")
         assert (original == encoded) is encoded.startswith(b"\xff\xd8")
-        for name in (example.LABEL_ID, example.FILENAME):
+        for name in (example.LABEL_ID, example.FILENAME, example.SHA256):
             assert record.features.feature[name] == small.features.feature[name]
         assert set(record.features.feature) == set(small.features.feature)
     assert read_index(kept.examples.uri) == read_index(transformed.examples.uri)
