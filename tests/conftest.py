@@ -16,6 +16,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Several processes share the cores: threads of each would only get in the way of the others.
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+# No run finds pretrained weights, or could keep any.
+os.environ["XDG_DATA_HOME"] = os.environ["KERAS_HOME"] = os.devnull
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -91,10 +91,11 @@ class ModelConfig:
     classes]. It replaces `name`. The module must be installed, or lie in the folder that the run is
     started in."""
 
-    weights: Text = "none"
-    """Initial weights: none (random), imagenet (downloaded by Keras), or the path or URL of a
-    weights file of the same network, with or without its last layer: the `backbone.weights.h5` of
-    an earlier training, or a file saved by Keras (.h5, .keras)."""
+    weights: Text = "auto"
+    """Initial weights: auto (for photographs ImageNet's, if they are on this machine or can be
+    downloaded within seconds, else random), none (random), imagenet (required), or the path or URL
+    of a weights file of the same network, with or without its last layer: the `backbone.weights.h5`
+    of an earlier training, or a file saved by Keras (.h5, .keras)."""
 
     width: Annotated[Count, Interval(le=4096)] = 0
     """Channels in the first stage of cnn and resnet9; later stages have up to four times as many.
@@ -112,7 +113,12 @@ class ModelConfig:
     @property
     def weights_file(self) -> str | None:
         """Path or URL of the file of initial weights, if there is one."""
-        return None if self.weights in ("none", "imagenet") else self.weights
+        return None if self.weights in ("auto", "none", "imagenet") else self.weights
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the network starts from pretrained weights."""
+        return self.weights not in ("auto", "none")
 
     @property
     def title(self) -> str:
@@ -126,7 +132,7 @@ class ModelConfig:
             f"model.name is {self.name!r}: it must be one of {', '.join(_NAMES)}."
             f"{did_you_mean(self.name.lower(), _NAMES)}",
         )
-        require(self.weights != "", "model.weights is empty: set it to none, imagenet or a file.")
+        require(self.weights != "", "model.weights is empty: set it to auto, none or a file.")
         require(
             self.weights != "imagenet" or self.name not in OWN_NETWORKS,
             f"model.weights is 'imagenet', but model.name {self.name} has no ImageNet weights: "

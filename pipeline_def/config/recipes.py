@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from components.contract.rules_of_thumb import ENOUGH_TO_START_AT_RANDOM, OWN_NETWORKS, SMALL_SIDE
-from pipeline_def.config.model import APPLICATIONS
+from pipeline_def.config.model import APPLICATIONS, ModelConfig
 
 if TYPE_CHECKING:
     from pipeline_def.config.config import Config
@@ -26,6 +26,10 @@ _ENOUGH_FOR_CIFAR = 2_000
 # The first one not below the images is taken.
 _STANDARD_SIZES = (32, 64, 96, 224)
 _SMALL_IMAGE = 96
+PRETRAINED = "mobilenet_v2"
+"""The network for photographs."""
+# Recipes that may begin with pretrained weights.
+_STARTS = ("auto", "transfer")
 
 Values = Mapping[str, Any]
 """`section.field` → value."""
@@ -53,13 +57,14 @@ def resolve(config: Sections, *, shorter_side: int, images: int) -> tuple[Sectio
     """Return the complete configuration: image size, network and recipe where the user has none.
 
     `shorter_side` is typical of the images, pixels; `images` is the number of training images, 0 if
-    unknown.
+    unknown. `model.weights: auto` becomes none: only a local run looks for weights, before this.
     """
     name, size = _choose_network(config, shorter_side=shorter_side, images=images)
+    weights = "none" if config.model.weights == "auto" else config.model.weights
     config = dataclasses.replace(
         config,
         transform=dataclasses.replace(config.transform, size=size),
-        model=dataclasses.replace(config.model, name=name),
+        model=dataclasses.replace(config.model, name=name, weights=weights),
     )
     recipe = _find_recipe(config, images=images, size=size)
     return _apply_recipe(config, recipe), recipe
@@ -95,7 +100,7 @@ def _choose_network(
     size = wanted or next(sizes, _STANDARD_SIZES[-1])
     name = model.name
     if name == "auto" and not model.build_fn:
-        name = _suitable_network(model.weights, size=size, images=images)
+        name = _suitable_network(model, size=size, images=images)
     if wanted is None and name in OWN_NETWORKS:
         size = min(size, _SMALL_IMAGE)
     if wanted is None and model.weights == "imagenet":
@@ -103,12 +108,28 @@ def _choose_network(
     return name, size
 
 
-def _suitable_network(weights: str, *, size: int, images: int) -> str:
-    if weights == "imagenet":
-        return "mobilenet_v2"
-    enough = weights != "none" or images >= ENOUGH_TO_START_AT_RANDOM
+def name_pretrained(config: Config, *, shorter_side: int) -> str:
+    """Return the network that `model.weights` lets start from ImageNet's weights; "" if none.
+
+    auto does so for photographs, and for a network that the user names, unless the recipe is for
+    random weights.
+    """
+    model, size = config.model, config.transform.size or shorter_side
+    if model.weights == "imagenet":
+        return PRETRAINED if model.name == "auto" else model.name
+    if model.weights != "auto" or model.build_fn or config.training.recipe not in _STARTS:
+        return ""
+    if model.name == "auto":
+        return PRETRAINED if size > SMALL_SIDE else ""
+    return model.name if model.name in APPLICATIONS else ""
+
+
+def _suitable_network(model: ModelConfig, *, size: int, images: int) -> str:
+    if model.weights == "imagenet":
+        return PRETRAINED
+    enough = model.pretrained or images >= ENOUGH_TO_START_AT_RANDOM
     if size >= _SMALL_IMAGE:
-        return "mobilenet_v2" if enough else "cnn"
+        return PRETRAINED if enough else "cnn"
     return "resnet9" if size <= SMALL_SIDE and images >= _ENOUGH_FOR_CIFAR else "cnn"
 
 
@@ -126,7 +147,7 @@ def _find_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> R
 
 
 def _choose_recipe(config: Config | TrainerConfig, *, images: int, size: int) -> tuple[str, str]:
-    if config.model.weights != "none":
+    if config.model.pretrained:
         return "transfer", "model.weights are given"
     if size > SMALL_SIDE:
         return "photos", f"images have {size} pixels"

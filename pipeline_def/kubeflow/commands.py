@@ -55,6 +55,7 @@ def compile_(arguments: list[str]) -> int:
         own, rest = parser.parse_known_args(arguments)
     hidden = {"output", "working_copy"}
     config, _ = parse(rest, prog=parser.prog, usage=parser.format_help(), hidden=hidden)
+    sought = config.model.weights == "auto"
     config, recipes = _resolve_for_cluster(config, own.target)
 
     from pipeline_def.kubeflow.compile.compiler import compile_documents, dump_documents
@@ -66,6 +67,11 @@ def compile_(arguments: list[str]) -> int:
         raise StorageError(f"Cannot write {own.output}: {error.strerror}.") from error
     size = config.transform.size
     print(f"The model {config.model.title} takes images of {size} x {size} pixels.")
+    if sought:
+        print(
+            "It starts from random weights: pretrained ones must be named, with --model.weights "
+            "imagenet or the URL of a file."
+        )
     if (workers := config.kubeflow.workers) > 1:
         print(f"{workers} workers train together in a TFJob.")
     print(f"Written: {own.output}, for {own.target}")
@@ -94,7 +100,7 @@ def _resolve_for_cluster(
             f"--kubeflow.storage {config.kubeflow.storage} lies in --data, so models would be "
             "taken for images: choose another folder."
         )
-    side = _ASSUMED_SIDE[config.model.weights != "none" or config.model.name in APPLICATIONS]
+    side = _ASSUMED_SIDE[config.model.pretrained or config.model.name in APPLICATIONS]
     return resolve_each(config, shorter_side=side, images=0)
 
 

@@ -206,6 +206,13 @@ def serve(arguments: list[str]) -> int:
     return 0
 
 
+def weights(arguments: list[str]) -> int:
+    """Fetch, list or install ImageNet's weights."""
+    from pipeline_def.local import weights_command
+
+    return weights_command.manage(arguments)
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Turn a first argument that is a folder into `--data`.
 
@@ -228,5 +235,6 @@ COMMANDS = {
     "runs": runs,
     "schema": schema,
     "serve": serve,
+    "weights": weights,
 }
 """The first argument → its function; without a command, `run`."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from components.contract.errors import DataError
+from components.contract.errors import DataError, ModelError
 from components.contract.example import EVAL, TEST, TRAIN, sort_splits
 from components.evaluation.config import EvaluationConfig
 from components.ingest.listing import Listing, check_labels, find_look_alikes
@@ -13,8 +13,10 @@ from components.ingest.stratification import check_splits
 from components.ingest.survey import Survey, take_survey
 from pipeline_def.code_digest import code_digest
 from pipeline_def.config.config import Config
-from pipeline_def.config.recipes import Recipe, resolve
-from pipeline_def.model.preflight import check_accelerator, check_imagenet, check_memory
+from pipeline_def.config.model import APPLICATIONS
+from pipeline_def.config.recipes import Recipe, name_pretrained, resolve
+from pipeline_def.model import pretrained
+from pipeline_def.model.preflight import check_accelerator, check_memory
 from pipeline_def.model.weights_file import name_network
 from pipeline_def.steps import TRAINER
 
@@ -24,6 +26,9 @@ _LAYOUTS = {
     "manifest": "labels and splits are from the manifest",
 }
 _MOST_LABELS = 10
+
+# Seconds that a run waits for weights: for an answer, and in all.
+_SILENCE, _LONGEST_DOWNLOAD = 3.0, 20.0
 
 # Half-width of a 95% confidence interval in standard errors; scipy is slow to import.
 _Z = 1.96
@@ -37,6 +42,8 @@ class FirstLook:
     config: Config
     """Complete configuration."""
     recipe: Recipe
+    weights: str
+    """The initial weights, in words."""
     classes: int
 
 
@@ -59,10 +66,40 @@ def look(listing: Listing, config: Config) -> FirstLook:
     found = check_splits(listing, config.ingest)
     _check_judgeable(listing, found.get(TEST) or found[EVAL], config.evaluation)
     images = listing.expected(TRAIN)
+    config, weights = find_weights(config, shorter_side=survey.shorter_side)
     config, recipe = resolve(config, shorter_side=survey.shorter_side, images=images)
-    check_imagenet(config.model)
     check_memory(config, images=images)
-    return FirstLook(survey, config, recipe, len({file.label for file in listing.files}))
+    classes = len({file.label for file in listing.files})
+    return FirstLook(survey, config, recipe, weights, classes)
+
+
+def find_weights(config: Config, *, shorter_side: int) -> tuple[Config, str]:
+    """Replace `auto` and `imagenet` by a file, if there is one; describe the initial weights.
+
+    Raises:
+        ModelError: `model.weights` is imagenet, and they can neither be found nor downloaded.
+    """
+    name = name_pretrained(config, shorter_side=shorter_side)
+    if not name:
+        return config, config.model.weights_file or "random"
+    required = config.model.weights == "imagenet"
+    seconds = math.inf if required else _LONGEST_DOWNLOAD
+    try:
+        path = pretrained.find(name)
+        origin = "" if path else ", downloaded now"
+        path = path or pretrained.download(name, silence=_SILENCE, seconds=seconds)
+    except ModelError as error:
+        if required:
+            raise
+        return config, f"random. {error} Then run here `local_runner.py weights use FILE`."
+    config = dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, name=name, weights=path),
+        transform=dataclasses.replace(
+            config.transform, size=config.transform.size or APPLICATIONS[name].size
+        ),
+    )
+    return config, f"ImageNet's for {name}, {path}{origin}"
 
 
 def _check_judgeable(listing: Listing, labels: Mapping[str, int], config: EvaluationConfig) -> None:

@@ -97,6 +97,7 @@ def _facts(listing: Listing, seen: FirstLook, trial: Trial) -> Iterator[tuple[st
     yield "Sample", f"sizes and formats are from {survey.sampled:,} files"
     side = config.transform.size
     yield "Model", f"{config.model.title} at {side} x {side} pixels"
+    yield "Weights", seen.weights
     yield "Recipe", str(seen.recipe)
     plans = plan_shards(listing.files, config.ingest, listing.fractions)
     groups = {plan.group: plan.count for plan in plans}
@@ -114,7 +115,7 @@ def _advice(listing: Listing, survey: Survey, config: Config) -> Iterator[str]:
     if config.model.weights == "none" and side > SMALL_SIDE and images < ENOUGH_TO_START_AT_RANDOM:
         yield (
             f"{images:,} photographs are few for random weights: start from pretrained weights "
-            f"with --model.weights imagenet, or from an earlier training"
+            f"with --model.weights auto, or from an earlier training"
         )
     evaluated = listing.expected(TEST) or listing.expected(EVAL)
     if evaluated < MIN_SPLIT_IMAGES:

@@ -99,7 +99,8 @@ def prepare(config: Config, layout: Layout, *, new_task: bool = False) -> FirstL
     size = f"{config.transform.size} x {config.transform.size} pixels"
     counts = f"{len(listing.files):,} files, {len(listing.skipped):,} skipped"
     seen_as = ("", f"{counts}; the model {config.model.title} sees them at {size}")
-    for title, text in (seen_as, *describe(listing), *unknown, ("Recipe", str(seen.recipe))):
+    chosen = (("Weights", seen.weights), ("Recipe", str(seen.recipe)))
+    for title, text in (seen_as, *describe(listing), *unknown, *chosen):
         print_row(console, title and f"{title}:", text, indent=_INDENT, style="")
     return seen
 

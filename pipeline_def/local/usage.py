@@ -12,6 +12,7 @@ commands
   predict FILES  predict files or folders with the pushed model
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model
+  weights        fetch, list or install pretrained weights
   serve          serve the pushed model: a web page and a REST API
   help COMMAND   describe a command; --version prints versions
 
@@ -21,7 +22,7 @@ common options
   --ingest.manifest FILE         table of paths and labels
   --transform.size PIXELS        side of the images that the model sees
   --model.name NAME              such as cnn, resnet9, mobilenet_v2
-  --model.weights imagenet|FILE  start from pretrained weights
+  --model.weights none|FILE      start from random weights, or those of a file
   --training.recipe NAME         small, cifar, photos or transfer
   --training.epochs N            passes over the training images
   --augmentation.flip true       mirror images; for photographs
@@ -73,4 +74,15 @@ Lists the runs of an output folder, newest last, with their changes and results.
   --json             print JSON
   --repair           set aside unreadable metadata and records, so that the next
                      run starts from scratch; pushed models stay
+"""
+WEIGHTS = """usage: local_runner.py weights fetch NAME | list | use FILE
+
+Gets ImageNet's weights, from which a network for photographs starts. A run
+looks for them by itself; these commands are for machines without internet.
+
+  fetch NAME   download the weights of a network, such as mobilenet_v2; the
+               name of the file contains its checksum
+  list         list the networks, and which weights are on this machine
+  use FILE     check a fetched file from another machine, and keep it where
+               runs find it
 """

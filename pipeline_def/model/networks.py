@@ -84,7 +84,7 @@ def build_model(
         features = backbone.output_shape[-1]
         head = _build_head(config, features=features, classes=classes, seed=seed)
         model = join(images, backbone, head, config.name)
-    if config.weights not in ("none", "imagenet"):
+    if config.weights_file:
         load_weights(model, config)
     return model
 
@@ -99,7 +99,7 @@ def check_build_fn(config: ModelConfig, *, size: int, classes: int) -> None:
 
 def _choose_pixels(config: ModelConfig, mean: Sequence[float], variance: Sequence[float]) -> Pixels:
     application = APPLICATIONS.get(config.name)
-    if application and config.weights != "none":
+    if application and config.pretrained:
         return application.pixels
     deviation = tuple(value**0.5 for value in variance)
     return Pixels(tuple(mean), deviation, application is not None and application.pixels.reverse)
@@ -175,7 +175,7 @@ def _build_application(name: str, *, size: int, weights: str, seed: int) -> tf_k
             f"model.weights is imagenet, but the weights of {name} cannot be downloaded "
             f"({reason_of(error)}): give a file instead."
         ) from error
-    if weights == "none":
+    if weights in ("auto", "none"):
         for layer in network.layers:
             if isinstance(layer, layers.BatchNormalization):
                 layer.momentum = BATCH_NORM_MOMENTUM

@@ -1,20 +1,14 @@
-"""Checks before a run, without TensorFlow: accelerator, memory, and weights to download."""
+"""Checks before a run, without TensorFlow: accelerator and memory."""
 
 import glob
 import math
 import os
-import re
-import urllib.error
-import urllib.request
 
-from components.contract.errors import ConfigurationError, ModelError
+from components.contract.errors import ConfigurationError
 from components.contract.machine import available_memory, gib
 from pipeline_def.config.config import Config
-from pipeline_def.config.model import APPLICATIONS, Application, ModelConfig
+from pipeline_def.config.model import APPLICATIONS, Application
 from pipeline_def.config.training import TrainingConfig
-
-_KERAS_SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
-_TIMEOUT_SECONDS = 5.0
 
 _BYTES = 4
 # At least this fraction of the layers' outputs is kept for the backward pass.
@@ -36,7 +30,7 @@ def check_memory(config: Config, *, images: int) -> None:
         ConfigurationError: with settings that would fit.
     """
     application = APPLICATIONS.get(config.model.name)
-    frozen = config.model.weights != "none" and config.transfer.unfreeze != "all"
+    frozen = config.model.pretrained and config.transfer.unfreeze != "all"
     if application is None or frozen or _may_use_accelerator(config.training):
         return
     available = available_memory()
@@ -86,39 +80,3 @@ def _may_use_accelerator(training: TrainingConfig) -> bool:
 def _has_gpu() -> bool:
     # Of NVIDIA, of AMD, and in the Windows Subsystem for Linux.
     return any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")))
-
-
-def check_imagenet(config: ModelConfig) -> None:
-    """Raise an error if Keras can neither find nor download the weights called imagenet.
-
-    Raises:
-        ModelError: Keras's folder lacks the weights, and its server cannot be reached.
-    """
-    home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
-    folder = os.path.join(home, "models")
-    if config.weights != "imagenet" or _is_downloaded(config.name, folder):
-        return
-    request = urllib.request.Request(_KERAS_SERVER, method="HEAD")
-    try:
-        urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
-    except urllib.error.HTTPError:
-        # The server is there, only the folder has no page.
-        return
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error
-        raise ModelError(
-            f"model.weights is imagenet, but the weights of {config.name} are not in {folder} and "
-            f"cannot be downloaded ({reason}): give a file instead, --model.weights FILE."
-        ) from error
-
-
-def _is_downloaded(name: str, folder: str) -> bool:
-    try:
-        return any(_normalize(name) in _normalize(file) for file in os.listdir(folder))
-    except OSError:
-        return False
-
-
-def _normalize(name: str) -> str:
-    """Keep letters and digits only: Keras has efficientnetv2-b0 and weights_mobilenet_v3."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

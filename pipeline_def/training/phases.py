@@ -71,7 +71,7 @@ class Training:
             ConfigurationError: the network has no separate head, but starts from weights.
         """
         transfer = self.data.config.transfer
-        if self.data.config.model.weights == "none":
+        if not self.data.config.model.pretrained:
             self._fit(_TRAIN, self.data.config.training, self.model, self.data)
             return
         if transfer.head_epochs:

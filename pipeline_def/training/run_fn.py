@@ -77,6 +77,11 @@ def run_fn(fn_args: Any) -> None:
 def _read_config(fn_args: Any) -> TrainerConfig:
     """Read the configuration, and choose a network for the images if it is not set."""
     config = from_dict(TrainerConfig, fn_args.custom_config)
+    if config.model.weights == "auto":
+        # Nobody has looked for weights before this step.
+        config = dataclasses.replace(
+            config, model=dataclasses.replace(config.model, weights="none")
+        )
     if config.model.title != "auto":
         return config
     config = dataclasses.replace(config, model=name_network(config.model))

@@ -83,9 +83,15 @@ def stopped_runners() -> Iterator[None]:
         for commands in (kubeflow_commands, run_commands):
             patch.setattr(commands, "Parser", Parser)
         patch.setattr(local_commands, "parse_options", parse_options_and_stop)
+        for function in ("find", "use"):
+            patch.setattr(f"pipeline_def.model.pretrained.{function}", _stop)
         # Takes two seconds to import, and is not asked.
         patch.setattr("pipeline_def.local.inspection", None, raising=False)
         yield
+
+
+def _stop(_: str) -> Any:
+    raise Parsed
 
 
 def is_parsed(program: str) -> bool:

@@ -194,15 +194,12 @@ def test_a_look_loads_neither_tensorflow_nor_tfx_nor_beam(tmp_path: Path) -> Non
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
-def test_advice_before_the_first_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advice_before_the_first_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(20):
         file = tmp_path / "ab"[number % 2] / f"{number}.jpg"
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(encode(picture(number, height=100, width=100), "JPEG"))
-    _, out, _ = inspect(capsys, tmp_path)
+    _, out, _ = inspect(capsys, tmp_path, "--model.weights", "none")
     assert "photographs are few for random weights: start from pretrained weights" in out
-    monkeypatch.setattr("pipeline_def.local.first_look.check_imagenet", lambda _: None)
-    _, out, _ = inspect(capsys, tmp_path, "--model.weights", "imagenet")
-    assert "pretrained weights" not in out
+    _, out, _ = inspect(capsys, tmp_path)
+    assert "few for random weights" not in out
