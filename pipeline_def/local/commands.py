@@ -22,8 +22,15 @@ from pipeline_def.config.options import list_options
 from pipeline_def.layout import Layout
 from pipeline_def.local import usage
 from pipeline_def.local.output.folder import RECORDS, Output, open_output, working_folder
+from pipeline_def.local.output.locations import choose_output
 from pipeline_def.local.output.repair import check_metadata, check_places, repair
-from pipeline_def.local.preparation import check_writable, lock_output, make_absolute, prepare
+from pipeline_def.local.preparation import (
+    check_writable,
+    find_runs,
+    lock_output,
+    make_absolute,
+    prepare,
+)
 from pipeline_def.local.server.options import parse_options
 from pipeline_def.runs.record import RunRecord, read_records
 from pipeline_def.runs.selection import list_evaluated
@@ -82,8 +89,11 @@ def _print_version() -> int:
 @contextlib.contextmanager
 def _opened(config: Config) -> Iterator[tuple[Config, Output]]:
     """Lock the output, or its working copy after fetching it from the store."""
-    config = make_absolute(config)
+    place, reason = choose_output(config)
+    config = make_absolute(dataclasses.replace(config, output=place))
     folder = working_folder(config)
+    if reason:
+        print(f"Output: {make_printable(place)}, {reason}", flush=True)
     check_writable(folder)
     with lock_output(Layout(folder)):
         config, output = open_output(config)
@@ -158,12 +168,12 @@ def runs(arguments: list[str]) -> int:
         arguments, prog="local_runner.py runs", usage=usage.RUNS, hidden=others, own=_OF_RUNS
     )
     if options["repair"]:
-        return _repair(Layout(working_folder(make_absolute(config))))
+        return _repair(Layout(working_folder(find_runs(config))))
     if options["to"] and not options["compare"]:
         raise ConfigurationError("--to needs --compare A B.")
     # A comparison also reads artifacts.
     names = None if options["compare"] else RECORDS
-    config, opened = open_output(make_absolute(config), names)
+    config, opened = open_output(find_runs(config), names)
     output = config.output
     if options["compare"]:
         from pipeline_def.local.comparison_command import show_comparison

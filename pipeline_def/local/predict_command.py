@@ -24,7 +24,7 @@ from pipeline_def.config.options import list_options
 from pipeline_def.local.display.progress import StepProgress, make_bar
 from pipeline_def.local.display.rows import print_row, print_whole
 from pipeline_def.local.output.folder import MODELS, open_output
-from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.preparation import find_runs
 from pipeline_def.local.pushed_model import find_model, find_options
 from pipeline_def.local.usage import PREDICT
 
@@ -49,7 +49,7 @@ def predict_files(arguments: Sequence[str]) -> int:
     )
     if not options["files"]:
         raise ConfigurationError("Name files or folders: local_runner.py predict DIR.")
-    config, _ = open_output(make_absolute(config), MODELS)
+    config, _ = open_output(find_runs(config), MODELS)
     lost = f"; {options['to']} is not written" if options["to"] else ""
     with before_stopping(lambda: f"local_runner.py: stopped{make_printable(lost)}."):
         tally = show_predictions(config, **options)

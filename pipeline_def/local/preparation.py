@@ -18,7 +18,7 @@ from components.storage.lock import locked
 from pipeline_def.config.config import Config
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row, print_whole
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, locate
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, check_apart, find_output, locate
 from pipeline_def.local.output.repair import set_leftovers_aside
 from pipeline_def.local.pushed_model import find_labels
 
@@ -44,6 +44,16 @@ def make_absolute(config: Config) -> Config:
     config = dataclasses.replace(config, data=data, output=output, working_copy=copy)
     check_apart(config)
     return config
+
+
+def find_runs(config: Config) -> Config:
+    """Make paths absolute, and find the output with runs if none is given.
+
+    Raises:
+        ConfigurationError: a URL is not supported, or several folders have runs.
+    """
+    config = make_absolute(config)
+    return dataclasses.replace(config, output=find_output(config.output))
 
 
 def check_writable(folder: str) -> None:

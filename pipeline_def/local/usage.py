@@ -17,7 +17,7 @@ commands
   help COMMAND   describe a command; --version prints versions
 
 common options
-  --output DIR|URL               output folder, also gs:// or s3://: output
+  --output DIR|URL               output/NAME for images in NAME; gs://, s3://
   --config FILE                  YAML file with any of the options
   --ingest.manifest FILE         table of paths and labels
   --transform.size PIXELS        side of the images that the model sees

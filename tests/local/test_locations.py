@@ -8,8 +8,9 @@ import pytest
 
 from components.contract.errors import ConfigurationError, StorageError
 from pipeline_def.config.config import Config
-from pipeline_def.local.output.locations import locate
+from pipeline_def.local.output.locations import choose_output, find_output, locate
 from pipeline_def.local.preparation import check_writable, make_absolute
+from tests.local.run_samples import write_run
 
 
 @pytest.mark.parametrize(
@@ -109,3 +110,47 @@ def test_a_path_that_is_no_text_is_refused_by_every_command(option: str) -> None
     config = Config(**places)
     with pytest.raises(ConfigurationError, match=f"--{option} is .* not UTF-8"):
         make_absolute(config)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "output"),
+    [
+        pytest.param(None, (), "output", id="the sample"),
+        pytest.param("photos", (), "output/photos", id="a folder"),
+        pytest.param("/x/photos/", ("output",), "output", id="named by the user"),
+        pytest.param("gs://b/x/span-{SPAN}/v{VERSION}", (), "output/x", id="spans"),
+        pytest.param("gs://bucket", (), "output/bucket", id="a bucket"),
+        pytest.param("/", (), "output/images", id="the root"),
+        pytest.param("output/sample", (), "output/sample-images", id="a name of ours"),
+        pytest.param("earlier", (), "output", id="earlier runs in output"),
+    ],
+)
+def test_the_output_is_named_after_the_images(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: str | None,
+    given: tuple[str, ...],
+    output: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "output", 1, configuration={"data": f"{tmp_path}/earlier"})
+    place, why = choose_output(Config(data=data, given=list(given)))
+    assert (place, bool(why)) == (output, data is not None and not given)
+
+
+def test_commands_find_the_only_output_with_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "output"
+    assert find_output(str(output)) == str(output)
+    write_run(output / "birds", 1)
+    assert find_output(str(output)) == str(output / "birds")
+    assert find_output("gs://b/x") == "gs://b/x"
+    write_run(output / "dogs", 1)
+    several = f"{output}/birds, {output}/dogs"
+    with pytest.raises(ConfigurationError, match=f"several outputs, {several}: choose an --output"):
+        find_output(str(output))
+    write_run(output, 1)
+    assert find_output(str(output)) == str(output)
+    notes = f"Output: {output}/birds\nOutput: {output}. There is also {several}.\n"
+    assert capsys.readouterr().err == notes

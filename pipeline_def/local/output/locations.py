@@ -1,14 +1,20 @@
 """Locations of `--data` and `--output`: local folders, or URLs of stores."""
 
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Sequence
 
 import fsspec
 
-from components.contract.errors import ConfigurationError
+from components.contract.errors import ConfigurationError, StorageError
+from components.contract.printable import make_printable
 from components.storage.artifact_files import on_disk
+from components.storage.folder import list_folders
 from pipeline_def.config.config import Config
+from pipeline_def.layout import Layout
+from pipeline_def.runs.record import read_records
 
 OUTPUT_SCHEMES = ("gs", "gcs", "s3", "minio")
 """Stores that a local run can write to, through a local working copy."""
@@ -67,6 +73,47 @@ def _check_text(path: str, option: str) -> str:
 def _data_schemes() -> set[str]:
     """Return the schemes of stores whose folders fsspec can list."""
     return {"minio", *fsspec.available_protocols()} - _NO_STORES
+
+
+def choose_output(config: Config) -> tuple[str, str]:
+    """Return the output folder, and unless the user names it a clause that explains it.
+
+    Without `--output`, images in a folder NAME have `output/NAME`, so that another task does not
+    replace the model of the first; the built-in sample has `output`.
+    """
+    if config.data is None or "output" in config.given or config.output != Config.output:
+        return config.output, ""
+    data = locate(config.data, "data", None)
+    # Earlier versions used it for all images.
+    with contextlib.suppress(StorageError):
+        if any(r.configuration.get("data") == data for r in read_records(Config.output)):
+            return Config.output, "which has earlier runs with these images"
+    names = [part for part in data.split("/") if part and "{" not in part]
+    name = names[-1] if names else "images"
+    taken = {place.partition("/")[0] for place in vars(Layout("")).values()}
+    return f"{Config.output}/{name}{'-images' if name in taken else ''}", "named after the images"
+
+
+def find_output(output: str) -> str:
+    """Return `output` if it has runs, else the only folder in it that has some; say which.
+
+    Raises:
+        ConfigurationError: several folders in it have runs.
+    """
+    paths = (
+        os.path.join(output, name) for name in (list_folders(output) if on_disk(output) else ())
+    )
+    found = [path for path in paths if os.path.isdir(Layout(path).runs)]
+    shown = ", ".join(map(make_printable, found))
+    if not found:
+        return output
+    if os.path.isdir(Layout(output).runs):
+        print(f"Output: {make_printable(output)}. There is also {shown}.", file=sys.stderr)
+        return output
+    if found[1:]:
+        raise ConfigurationError(f"{output} has several outputs, {shown}: choose an --output.")
+    print(f"Output: {shown}", file=sys.stderr)
+    return found[0]
 
 
 def check_apart(config: Config) -> None:

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval
 
 from components.contract.configuration import Count, Number, Positive, Text, configuration, require
 from pipeline_def.config.command_line import parse_plain
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, locate
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
 
 SCREEN = """usage: local_runner.py serve [--output DIR|URL] [--model VERSION] [--port PORT]
 
@@ -89,4 +89,5 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
         print(SCREEN.strip())
         raise SystemExit(0)
     options = parse_plain(arguments, ServerOptions, prog="local_runner.py serve")
-    return dataclasses.replace(options, output=locate(options.output, "output", OUTPUT_SCHEMES))
+    output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
+    return dataclasses.replace(options, output=output)
