@@ -107,7 +107,8 @@ class Executor(BaseBeamExecutor):
         check = check_thresholds(
             config, candidate, next(iter(baselines), None), majority_accuracy=majority_accuracy
         )
-        measured = measure_accuracy(*(model.right for model in stats), guess=majority_accuracy)
+        right = (model.right for model in stats)
+        measured = measure_accuracy(*right, guess=majority_accuracy, selected=split == EVAL)
         verdict = decide(measured, config, check, smoke_failure=smoke_failure)
         write_verdict(evaluation.uri, verdict)
         write_thresholds(evaluation.uri, describe_thresholds(config))

@@ -60,9 +60,7 @@ def check_thresholds(
     ]
     if others := len(thresholds) - 1:
         reasons.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
-    if baseline:
-        reasons.append(f"the accuracy of the model in use is {baseline[OVERALL][ACCURACY]:.3f}")
-    else:
+    if not baseline:
         reasons.append("there is no model in use to compare with")
     return ThresholdCheck(True, tuple(reasons))
 

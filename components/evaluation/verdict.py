@@ -4,34 +4,31 @@ It is written next to TFMA's files, with that on its small versions; the report 
 """
 
 import json
-import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics.intervals import (
-    Interval,
-    Z,
-    paired_interval,
-    proportion_interval,
-)
+from components.evaluation.metrics.intervals import Interval, proportion_interval
 from components.evaluation.metrics.predictions import Flags
+from components.evaluation.proof import (
+    Change,
+    Grade,
+    Relation,
+    estimate_images_needed,
+    grade,
+    weakest,
+)
 from components.evaluation.thresholds import ROUNDING, ThresholdCheck
 from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
 
-TOO_FEW = "there are too few images to tell which of {first} and {second} is better"
-"""Clause about two models if the interval of their difference includes 0."""
-
 _FILE, _THRESHOLDS_FILE, _LITE_FILE = "verdict.json", "thresholds.json", "lite.json"
 
-_NOT_WORSE = "that it is not worse than the model in use"
-
-# Nobody collects more than these.
-_MOST_IMAGES = 10_000_000
+_THIS, _IN_USE = "this model", "the model in use"
+_ALONE = " There is no model in use to compare with."
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,8 @@ class Verdict:
     """One sentence for readers of nothing else."""
     reasons: list[str]
     """Clauses: which threshold decided, on which slice, by how much."""
+    grade: Grade | Literal[""] = ""
+    """How well the images show that the model is good; "" in evaluations by earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,19 @@ class MeasuredAccuracy:
     interval: Interval
     majority_accuracy: float
     """Accuracy of always predicting the most frequent class."""
-    change: float | None = None
-    """Accuracy minus that of the model in use, on the same images; None without one."""
-    change_interval: Interval | None = None
-    disagreement: float = 0.0
-    """Fraction of the images that exactly one of the two models is right about."""
+    change: Change | None = None
+    """Against the model in use, on the images that both have judged; None without one."""
+    selected: bool = False
+    """Whether the same images selected the weights."""
+
+    @property
+    def may_be_guessing(self) -> bool:
+        """Whether the model is only better than guessing by what may be chance."""
+        return self.interval.low <= self.majority_accuracy <= self.accuracy
 
 
 def measure_accuracy(
-    right: Flags, baseline: Flags | None = None, *, guess: float
+    right: Flags, baseline: Flags | None = None, *, guess: float, selected: bool = False
 ) -> MeasuredAccuracy:
     """Measure the accuracy of a model, and compare it with the model in use if there is one.
 
@@ -91,17 +94,12 @@ def measure_accuracy(
         right: whether the model is right, [examples].
         baseline: whether the model in use is right.
         guess: accuracy of always predicting the most frequent class.
+        selected: whether these examples selected the weights.
     """
     images, hits = len(right), int(right.sum())
-    measured = MeasuredAccuracy(images, hits / images, proportion_interval(hits, images), guess)
-    if baseline is None:
-        return measured
-    return replace(
-        measured,
-        change=(hits - int(baseline.sum())) / images,
-        change_interval=paired_interval(right, baseline),
-        disagreement=float((right != baseline).mean()),
-    )
+    interval = proportion_interval(hits, images)
+    change = None if baseline is None else Change.of(baseline, right)
+    return MeasuredAccuracy(images, hits / images, interval, guess, change, selected)
 
 
 def decide(
@@ -113,98 +111,75 @@ def decide(
 ) -> Verdict:
     """Decide whether a model may be pushed.
 
-    The comparison with the model in use is a test of non-inferiority: the whole interval of the
-    difference has to lie above the largest drop allowed (Piaggio et al. 2012, "Reporting of
-    Noninferiority and Equivalence Randomized Trials").
+    Thresholds are compared with measured values. The majority class and the model in use are
+    compared with whole intervals, unless `evaluation.decide_by` is value.
     """
-    max_drop = config.max_accuracy_drop
-    doubts = _find_doubts(measured, max_drop)
-    reasons = [*check.reasons, *(doubt for _, doubt in doubts)]
+    reasons, max_drop = [*check.reasons, *_list_numbers(measured, config)], config.max_accuracy_drop
+    level = _grade(measured, max_drop)
     if smoke_failure:
         headline = "Not blessed: the exported model failed its smoke test."
-        return Verdict("refused", headline, [smoke_failure, *reasons])
-    by_interval = config.decide_by == "interval"
-    if not check.holds:
-        # The only threshold that is missed may be missed by chance.
-        if by_interval and len(check.reasons) == 1 and _NOT_WORSE in dict(doubts):
-            clause = TOO_FEW.format(first="this model", second="the model in use")
-            return Verdict("undecided", f"Not blessed: {clause}.", reasons)
-        return Verdict("refused", _explain_refusal(measured), reasons)
-    if doubts and by_interval:
-        claims = " and ".join(claim for claim, _ in doubts)
-        headline = f"Not blessed: {measured.images:,} images are too few to show {claims}."
-        return Verdict("undecided", headline, reasons)
-    return Verdict("blessed", _explain_blessing(measured, max_drop), reasons)
+        return Verdict("refused", headline, [smoke_failure, *reasons], level)
+    change, by_interval = measured.change, config.decide_by == "interval"
+    relation = change.relate(max_drop) if change else "not worse"
+    claim = change.tell(_IN_USE, _THIS, max_drop) if change else ""
+    # The only threshold that is missed may be missed by chance.
+    by_chance = change and change.difference < -max_drop - ROUNDING and len(check.reasons) == 1
+    if not check.holds and not (by_interval and relation == "undecided" and by_chance):
+        return Verdict("refused", _explain_refusal(measured, relation, claim), reasons, level)
+    if not by_interval:
+        doubt = f", though {claim}." if relation in ("worse", "undecided") else "."
+        headline = f"Blessed: it meets every threshold{doubt}{'' if change else _ALONE}"
+        return Verdict("blessed", headline, reasons, level)
+    if relation == "worse" and change and not change.is_within(max_drop):
+        return Verdict("refused", f"Not blessed: {claim}.", reasons, level)
+    doubts = [claim] if relation == "undecided" else []
+    if measured.may_be_guessing:
+        few = f"{measured.images:,} images are too few"
+        rest = (doubt.removeprefix(f"{few} ") for doubt in doubts)
+        doubts = [f"{few} to show that {_THIS} is better than guessing", *rest]
+    if doubts:
+        return Verdict("undecided", f"Not blessed: {' and '.join(doubts)}.", reasons, level)
+    return Verdict("blessed", _explain_blessing(measured, claim), reasons, level)
 
 
-def _explain_refusal(measured: MeasuredAccuracy) -> str:
+def _explain_refusal(measured: MeasuredAccuracy, relation: Relation, claim: str) -> str:
     if measured.accuracy < measured.majority_accuracy:
         return "Not blessed: worse than always predicting the most frequent class."
-    if measured.change is not None:
-        return "Not blessed: this model does not replace the model in use."
-    return "Not blessed: this model misses a threshold."
+    if relation == "worse":
+        return f"Not blessed: {claim}."
+    return f"Not blessed: {_THIS} misses a threshold."
 
 
-def _explain_blessing(measured: MeasuredAccuracy, max_drop: float) -> str:
-    change = measured.change_interval
-    if change is None:
-        better = measured.interval.low > measured.majority_accuracy
-        reason = "better than guessing" if better else "it meets every threshold"
-        return f"Blessed: {reason}. There is no model in use to compare with."
-    if change.low > 0:
-        return "Blessed: better than the model in use."
-    if change.low > -max_drop:
-        return f"Blessed: at most {max_drop:g} less accurate than the model in use."
-    return "Blessed: it meets every threshold."
+def _explain_blessing(measured: MeasuredAccuracy, claim: str) -> str:
+    if claim:
+        return f"Blessed: {claim}."
+    better = measured.interval.low > measured.majority_accuracy
+    reason = f"{_THIS} is better than guessing" if better else "it meets every threshold"
+    return f"Blessed: {reason}.{_ALONE}"
 
 
-def _find_doubts(measured: MeasuredAccuracy, max_drop: float) -> list[tuple[str, str]]:
-    """Return each claim that the images cannot support, and its numbers."""
-    found = []
+def _grade(measured: MeasuredAccuracy, max_drop: float) -> Grade:
+    """Grade the weaker of two claims: better than guessing, and not worse than the model in use."""
+    guess, selected = measured.majority_accuracy, measured.selected
+    grades = [grade(measured.accuracy, measured.interval, guess, selected=selected)]
+    if change := measured.change:
+        of_change = change.difference, change.interval, -max_drop - ROUNDING
+        grades.append(grade(*of_change, selected=selected))
+    return weakest(grades)
+
+
+def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Iterator[str]:
+    """Yield the intervals that decide, as clauses."""
     accuracy, interval, guess = measured.accuracy, measured.interval, measured.majority_accuracy
-    if interval.low <= guess <= accuracy:
+    if measured.may_be_guessing:
         spread = accuracy * (1 - accuracy)
         needed = estimate_images_needed(spread, accuracy - guess, measured.images)
-        found.append(
-            (
-                "that it is better than guessing",
-                f"the 95% confidence interval of the accuracy {accuracy:.3f}, {interval.low:.3f} "
-                f"to {interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy"
-                f"{needed}",
-            )
+        yield (
+            f"the 95% confidence interval of the accuracy {accuracy:.3f}, {interval.low:.3f} to "
+            f"{interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy{needed}"
         )
-    change, ends = measured.change, measured.change_interval
-    if change is None or ends is None:
-        return found
-    claim = f"at most {max_drop:g} less accurate than" if max_drop else "as accurate as"
-    claim, bound = f"that it is {claim} the model in use", -max_drop
-    if change < bound - ROUNDING:
-        claim, bound = _NOT_WORSE, 0.0
-    if bound in ends:
-        spread = measured.disagreement - change**2
-        needed = estimate_images_needed(spread, abs(change - bound), measured.images)
-        found.append(
-            (
-                claim,
-                f"the 95% confidence interval of the difference to the model in use, "
-                f"{ends.low:+.3f} to {ends.high:+.3f}, includes {bound or 0:g}{needed}",
-            )
-        )
-    return found
-
-
-def estimate_images_needed(spread: float, distance: float, images: int) -> str:
-    """Say how many images would decide if the value stayed the same; "" if that is unknown.
-
-    `spread` is the variance of a single image, `distance` that of the mean from the bound.
-    """
-    if distance <= 0 or spread <= 0:
-        return ""
-    needed = Z**2 * spread / distance**2
-    if not images < needed < _MOST_IMAGES:
-        return ""
-    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
-    return f"; about {math.ceil(needed / digits) * digits:,} images would be enough to decide"
+    if measured.change:
+        yield measured.change.explain(_IN_USE, _THIS, config.max_accuracy_drop)
 
 
 def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:

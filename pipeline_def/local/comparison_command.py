@@ -44,8 +44,10 @@ def show_comparison(
     if (first.output, first.record.id) == (second.output, second.record.id):
         raise DataError(f"{wanted[0]} and {wanted[1]} are the same run: name two runs.")
     evaluations = _read(first), _read(second)
+    named = first.number != second.number
+    names = [f"run {run.number}" for run in (first, second)] if named else ["A", "B"]
     facts = compare_runs(
-        (_describe("A", first), _describe("B", second)),
+        (_describe(names[0], first), _describe(names[1], second)),
         evaluations,
         most=_MOST_IMAGES,
         read_pictures=read_pictures,
@@ -74,7 +76,7 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
     return ComparedRun(
         name=name,
         id=record.id,
-        title=f"run {run.number} of {format_time(record.started)}",
+        title=f"run {run.number}, started {format_time(record.started)}".removeprefix(f"{name}, "),
         output=run.output,
         split=record.split,
         data={
@@ -117,14 +119,16 @@ def _reporting_missing(run: SelectedRun) -> Iterator[None]:
 
 def _print(facts: ComparisonFacts, path: str) -> None:
     console = Console(highlight=False)
-    print_row(console, "Verdict", facts.headline)
+    # Colored only if one of the runs has won.
+    color = {"better": " green", "worse": " red"}.get(facts.outcome, "")
+    print_row(console, "Verdict", facts.headline, style=f"bold{color}")
     for number, reason in enumerate(facts.reasons):
         print_row(console, "" if number else "Reasons", reason)
     differing = (part for part in list_parts(facts.first, facts.second) if part.differing)
     for number, part in enumerate(differing):
         print_row(console, "" if number else "Differs in", str(part))
     for run in (facts.first, facts.second):
-        print_whole(console, run.name, f"{run.title}, in {run.output}")
+        print_whole(console, run.name.capitalize(), f"{run.title}, in {run.output}")
     print_whole(console, "Page", path)
 
 

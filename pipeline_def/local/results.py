@@ -16,6 +16,7 @@ from components.storage.retry import count_retries
 from components.storage.saved_model import whole_versions
 from pipeline_def.layout import Layout
 from pipeline_def.runs.record import Data, Output, Pushed, RunRecord, Step
+from pipeline_def.runs.selection import find_push
 from pipeline_def.steps import (
     BASELINE_FINDER,
     EVALUATOR,
@@ -102,12 +103,15 @@ class Summary:
     """`images_per_second`; `input_wait_fraction` of the training time; the `cache` used; `advice`
     if training waited too long, else null."""
     baseline: dict[str, Any] | None
-    """Previous model in use: `version`, and `accuracy` on the same split."""
+    """Previous model in use: `version`, the number of the `run` that pushed it, null if unknown,
+    and `accuracy` on the same images."""
     blessed: bool
     outcome: str
     """blessed, undecided (the measured values may be due to chance) or refused."""
     headline: str
     """The verdict in a sentence."""
+    grade: str
+    """proven, promising or not shown, as `components.evaluation.proof.grade` says."""
     blessing_reason: str
     findings: list[dict[str, str]]
     """What to look at, the most important first: `text`, `why`, `advice`, and the report's
@@ -149,10 +153,12 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
         evaluated_on=record.split,
         weights_chosen_on=EVAL,
         training=outputs[TRAINER.id]["model_run"].read_json(INPUT_FILE),
-        baseline=record.baseline,
+        baseline=record.baseline
+        and {**record.baseline, "run": find_push(layout.output, record.baseline["version"])},
         blessed=bool(record.blessed),
         outcome=record.outcome,
         headline=record.headline,
+        grade=record.grade,
         blessing_reason="; ".join(record.reasons),
         findings=report["examination"]["findings"],
         looked_at=report["examination"]["looked_at"],

@@ -119,6 +119,8 @@ class RunRecord:
     """The verdict in one sentence."""
     reasons: list[str] = field(default_factory=list)
     """Why the model was blessed or not."""
+    grade: str = ""
+    """proven, promising or not shown; "" in runs by earlier versions."""
     baseline: dict[str, Any] | None = None
     """The previous model in use: `version`, and `accuracy` on the same split."""
     pushed: Pushed | None = None

@@ -112,6 +112,12 @@ def _select_in(folder: str) -> SelectedRun:
     return SelectedRun(records[number - 1], folder, number)
 
 
+def find_push(output: str, version: str) -> int | None:
+    """Return the number of the run that first pushed a version; None if no record names it."""
+    pushes = (run.pushed and run.pushed.version for run in read_records(output))
+    return next((number for number, pushed in enumerate(pushes, 1) if pushed == version), None)
+
+
 def list_evaluated(records: Sequence[RunRecord]) -> list[int]:
     """Return the numbers, from 1 on, of the runs that evaluated a model."""
     return [

@@ -164,7 +164,8 @@ def _describe_accuracy(run: ComparedRun) -> str:
     if accuracy is None:
         return _NOTHING
     change = "" if run.accuracy_change is None else f"\n{run.accuracy_change:+.4f}"
-    return f"{accuracy:.4f}{change}\non {run.record.split}"
+    grade = f"\n{run.record.grade}" if run.record.grade else ""
+    return f"{accuracy:.4f}{change}\non {run.record.split}{grade}"
 
 
 def _describe(origin: Origin) -> Iterator[str]:

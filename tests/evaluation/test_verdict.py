@@ -1,5 +1,6 @@
 """The verdict, and thresholds in words."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from components.evaluation.config import EvaluationConfig, Threshold
 from components.evaluation.metrics.predictions import OVERALL
+from components.evaluation.proof import explain_grade
 from components.evaluation.thresholds import (
     ThresholdCheck,
     check_thresholds,
@@ -43,31 +45,32 @@ def verdict(of: MeasuredAccuracy, *, holds: bool = True, **config: Any) -> Verdi
 
 NONSENSE = measured(209, 23, guess=0.077)
 AS_GOOD = measured(150, 120, guess=0.1, gained=8, lost=8)
-NOT_WORSE = "Blessed: at most 0.02 less accurate than the model in use."
+NOT_WORSE = "Blessed: this model is at most 0.02 less accurate than the model in use."
+WHICH = "are too few to tell which of this model and the model in use is better"
 VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
     "twenty classes of noise": (
         NONSENSE,
         {},
         "undecided",
-        "Not blessed: 209 images are too few to show that it is better than guessing.",
+        "Not blessed: 209 images are too few to show that this model is better than guessing.",
     ),
     "a first model that has learned something": (
         measured(209, 60, guess=0.077),
         {},
         "blessed",
-        "Blessed: better than guessing. There is no model in use to compare with.",
+        "Blessed: this model is better than guessing. There is no model in use to compare with.",
     ),
     "always the same prediction": (
         measured(100, 50, guess=0.5),
         {},
         "undecided",
-        "Not blessed: 100 images are too few to show that it is better than guessing.",
+        "Not blessed: 100 images are too few to show that this model is better than guessing.",
     ),
     "better": (
         measured(1000, 900, guess=0.1, gained=60, lost=20),
         {},
         "blessed",
-        "Blessed: better than the model in use.",
+        "Blessed: this model is better than the model in use.",
     ),
     "as good": (measured(1000, 900, guess=0.1, gained=20, lost=22), {}, "blessed", NOT_WORSE),
     "identical": (measured(167, 167, guess=0.1, gained=0, lost=0), {}, "blessed", NOT_WORSE),
@@ -75,21 +78,20 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         AS_GOOD,
         {},
         "undecided",
-        "Not blessed: 150 images are too few to show that it is at most 0.02 less accurate than "
-        "the model in use.",
+        f"Not blessed: 150 images {WHICH}.",
     ),
     "both doubts": (
         measured(20, 9, guess=0.4, gained=2, lost=2),
         {},
         "undecided",
-        "Not blessed: 20 images are too few to show that it is better than guessing and that it is "
-        "at most 0.02 less accurate than the model in use.",
+        "Not blessed: 20 images are too few to show that this model is better than guessing and to "
+        "tell which of this model and the model in use is better.",
     ),
     "no drop allowed": (
         measured(167, 150, guess=0.1, gained=0, lost=0),
         {"max_accuracy_drop": 0.0},
         "undecided",
-        "Not blessed: 167 images are too few to show that it is as accurate as the model in use.",
+        f"Not blessed: 167 images {WHICH}.",
     ),
     "worse than guessing": (
         measured(100, 40, guess=0.5),
@@ -107,20 +109,19 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         measured(100, 80, guess=0.5, gained=0, lost=9),
         {"holds": False},
         "refused",
-        "Not blessed: this model does not replace the model in use.",
+        "Not blessed: this model is worse than the model in use.",
     ),
     "worse, perhaps by chance": (
-        measured(33, 21, guess=0.5, gained=2, lost=4),
+        measured(33, 21, guess=0.3, gained=2, lost=4),
         {"holds": False},
         "undecided",
-        "Not blessed: there are too few images to tell which of this model and the model in use is "
-        "better.",
+        f"Not blessed: 33 images {WHICH}.",
     ),
     "worse by value, perhaps by chance": (
         measured(33, 21, guess=0.5, gained=2, lost=4),
         {"holds": False, "decide_by": "value"},
         "refused",
-        "Not blessed: this model does not replace the model in use.",
+        "Not blessed: this model misses a threshold.",
     ),
     "by value": (
         NONSENSE,
@@ -132,7 +133,7 @@ VERDICTS: dict[str, tuple[MeasuredAccuracy, dict[str, Any], str, str]] = {
         AS_GOOD,
         {"decide_by": "value"},
         "blessed",
-        "Blessed: it meets every threshold.",
+        f"Blessed: it meets every threshold, though 150 images {WHICH}.",
     ),
 }
 
@@ -148,14 +149,15 @@ def test_verdicts(
     assert found.reasons[0] == "why"
     # Doubts are mentioned even if the measured values decide.
     doubts = outcome == "undecided" or "decide_by" in settings
-    assert any("95% confidence interval" in reason for reason in found.reasons) == doubts
+    assert any("includes" in reason for reason in found.reasons) == doubts
+    assert any("the difference is" in reason for reason in found.reasons) == (of.change is not None)
 
 
 def test_a_failed_smoke_test_refuses_any_model() -> None:
     of = VERDICTS["better"][0]
     check = ThresholdCheck(True, ("why",))
     found = decide(of, EvaluationConfig(), check, smoke_failure="broken")
-    assert (found.outcome, found.reasons) == ("refused", ["broken", "why"])
+    assert (found.outcome, found.reasons) == ("refused", ["broken", *verdict(of).reasons])
 
 
 def test_the_numbers_of_a_doubt() -> None:
@@ -166,11 +168,12 @@ def test_the_numbers_of_a_doubt() -> None:
     )
     [_, change] = verdict(AS_GOOD).reasons
     assert change == (
-        "the 95% confidence interval of the difference to the model in use, -0.055 to +0.055, "
-        "includes -0.02; about 1,100 images would be enough to decide"
+        "accuracy on the same images: 0.800 for this model, 0.800 for the model in use; the "
+        "difference is +0.000, 95% confidence interval -0.055 to +0.055, which includes 0: it may "
+        "be due to chance; about 1,100 images would be enough to decide"
     )
     [_, never] = verdict(VERDICTS["no drop allowed"][0], max_accuracy_drop=0.0).reasons
-    assert "images" not in never, "no number of images would be enough"
+    assert "images would" not in never, "no number of images would be enough"
 
 
 def test_the_number_of_images_needed_is_enough() -> None:
@@ -281,4 +284,26 @@ def test_thresholds_apply_to_their_slices() -> None:
     assert check == ThresholdCheck(True, first)
     in_use = {OVERALL: {**values, "accuracy": 0.75}}
     check = check_thresholds(EvaluationConfig(), candidate, in_use, majority_accuracy=1 / 3)
-    assert check.reasons[1:] == ("the accuracy of the model in use is 0.750",)
+    assert check.reasons[1:] == ()
+
+
+@pytest.mark.parametrize(
+    ("of", "selected", "grade"),
+    [
+        (measured(209, 60, guess=0.077), False, "proven"),
+        # Self-chosen images prove nothing, even if their interval is far from guessing.
+        (measured(33, 24, guess=0.4545), True, "promising"),
+        (NONSENSE, False, "promising"),
+        (measured(100, 40, guess=0.5), False, "not shown"),
+        (VERDICTS["better"][0], False, "proven"),
+        (VERDICTS["as good"][0], False, "proven"),
+        (AS_GOOD, False, "promising"),
+        (VERDICTS["worse than the model in use"][0], False, "not shown"),
+    ],
+)
+def test_only_what_the_interval_shows_is_proven(
+    of: MeasuredAccuracy, selected: bool, grade: str
+) -> None:
+    found = verdict(dataclasses.replace(of, selected=selected))
+    assert found.grade == grade
+    assert explain_grade(found.grade).lower().startswith(grade)

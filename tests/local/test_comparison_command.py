@@ -106,12 +106,12 @@ def test_runs_are_listed_and_compared_without_tensorflow_and_tfx(output: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     page = output / "comparison.html"
     assert f"Page         {page}\n" in done.stdout
-    assert re.search(rf"B            run 2 of 2026-11-22 \d\d:02, in {output}\n", done.stdout)
-    assert "Verdict      B is better than A.\n" in done.stdout
+    assert re.search(rf"Run 2        started 2026-11-22 \d\d:02, in {output}\n", done.stdout)
+    assert "Verdict      Run 2 is better than run 1.\n" in done.stdout
     assert "0 images went from right to wrong and 15 from wrong to right." in done.stdout
     assert "Differs in   settings: training.epochs\n" in done.stdout
     text = page.read_text()
-    assert "B is better than A." in text
+    assert "Run 2 is better than run 1." in text
     assert text.count("data:image/jpeg;base64,") == 15
 
 
@@ -147,7 +147,7 @@ def test_a_folder_that_was_moved_and_images_that_few_share(
     moved = Path(shutil.move(output, tmp_path / "moved"))
     assert runs("--output", moved, "--compare", "2", "4") == 0
     out = capsys.readouterr().out
-    assert "Images evaluated by both runs: 10; only by A: 20; only by B: 20." in out
+    assert "Images evaluated by both runs: 10; only by run 2: 20; only by run 4: 20." in out
     assert "Each run on all of its images" in (moved / "comparison.html").read_text()
 
 

@@ -37,10 +37,11 @@ SUMMARY = Summary(
         "cache": "none",
         "advice": "set input.cache to decoded",
     },
-    baseline={"version": "17", "accuracy": 0.9},
+    baseline={"version": "17", "accuracy": 0.9, "run": 2},
     blessed=True,
     outcome="blessed",
     headline="Blessed: it may.",
+    grade="proven",
     blessing_reason="accuracy 0.912 reaches 0.500",
     findings=[
         {"section": "s", "text": f"finding {n}", "why": "w", "advice": f"do {n}"} for n in range(5)
@@ -181,7 +182,7 @@ def test_the_table_can_be_copied_from(capsys: pytest.CaptureFixture[str]) -> Non
     assert "finding 3" not in text
     assert text.count("… and 2 more, in the report") == 2
     assert "0.9123 on test; 95% confidence interval 0.900 to 0.925" in text
-    assert "0.9000, version 17" in text
+    assert "0.9000, run 2" in text
     assert [line[13:] for line in lines if "local_runner.py" in line] == [
         "uv run local_runner.py serve --output /out",
         "uv run local_runner.py predict DIR --output /out",
@@ -223,6 +224,14 @@ def test_the_verdict_comes_first_and_nothing_is_wider_than_the_terminal(
     assert max(map(len, lines)) <= 80
     assert " ".join(shown.split()).count("reason 29")
     assert "Report       out/report.html" in lines
+
+
+def test_the_tick_is_for_what_is_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    show_summary(replace(SUMMARY, grade="promising", baseline={"version": "17", "accuracy": 0.9}))
+    text = capsys.readouterr().out
+    assert "~ Blessed: it may.\n" in text
+    assert "Promising: chance, or images that also selected the weights" in text
+    assert "Baseline     0.9000, version 17\n" in text, "an earlier version recorded no run"
 
 
 def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:

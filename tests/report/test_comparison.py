@@ -1,10 +1,14 @@
 """Comparison of two runs: pairs, outcome and page."""
 
+import re
 from typing import Any
 
 import pytest
 
+from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.intervals import paired_interval
+from components.evaluation.thresholds import ThresholdCheck
+from components.evaluation.verdict import decide, measure_accuracy
 from components.report.comparison.comparison import list_parts
 from components.report.comparison.document import render
 from components.report.comparison.paired import Overlap, pair
@@ -63,7 +67,7 @@ def test_images_pair_by_content_and_label(
             0.7,
             0.72,
             "undecided",
-            "Undecided: there are too few images to tell which of A and B is better.",
+            "Undecided: 200 images are too few to tell which of B and A is better.",
         ),
     ],
 )
@@ -72,10 +76,9 @@ def test_the_paired_interval_decides(before: float, after: float, outcome: str, 
     facts = compare(first, second)
     right, now = first.predictions.stats.right, second.predictions.stats.right
     assert facts.paired
-    assert facts.paired.change == paired_interval(now, right)
-    assert facts.paired.accuracies == (right.mean(), now.mean())
+    assert facts.paired.change.interval == paired_interval(now, right)
     assert (facts.outcome, facts.headline) == (outcome, said)
-    assert any("contains 0" in reason for reason in facts.reasons) == (outcome == "undecided")
+    assert any("includes 0" in reason for reason in facts.reasons) == (outcome == "undecided")
 
 
 def test_the_models_may_have_other_classes() -> None:
@@ -161,3 +164,25 @@ def test_only_what_differs_is_listed() -> None:
     text = words(render(compare(first, second)))
     assert "Both runs have the same images, settings, code and versions." in text
     assert "Both runs have the same configuration." in text
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.6, 0.8), (0.8, 0.6), (0.7, 0.72), (0.7, 0.7)])
+def test_the_verdict_says_what_the_comparison_says(before: float, after: float) -> None:
+    first, second = draw_answers(before), draw_answers(after, seed=1)
+    facts = compare(first, second)
+    hits = second.predictions.stats.right, first.predictions.stats.right
+    verdict = decide(
+        measure_accuracy(*hits, guess=0.2), EvaluationConfig(), ThresholdCheck(True, ())
+    )
+    # The same sentence and the same numbers, with other names.
+    told = facts.headline.removeprefix("Undecided: ").replace("A", "the model in use")
+    assert verdict.headline.endswith(told.replace("B", "this model"))
+    numbers = facts.reasons[0].replace("A,", "A ,").replace("for A", "for the model in use")
+    assert numbers.replace("for B", "for this model")[1:-1] == verdict.reasons[-1][1:]
+
+
+def test_only_a_proven_winner_is_bold() -> None:
+    assert "<strong>" in render(compare(draw_answers(0.5), draw_answers(0.9, seed=1)))
+    even = compare(draw_answers(0.7), draw_answers(0.7))
+    [metrics] = re.findall(r'id="metrics".*?</section>', render(even), re.DOTALL)
+    assert "<strong>" not in metrics

@@ -104,7 +104,8 @@ def test_labels_are_escaped(pages: dict[str, str], name: str, texts: set[str]) -
 
 TEXTS = {
     "small": [
-        "✓ Blessed: better than the model in use. accuracy 0.926",
+        "✓ Blessed: better than the model in use. Proven: the whole 95% confidence interval is on "
+        "its side. accuracy 0.926",
         "Versus model in use, version 17 +0.050 accuracy: ▲ better",
         "Rejected files 19 of 1,823 files",
         "Worst class zero F1 0.889, 95% CI 0.796 to 0.942 most often predicted as four",

@@ -19,6 +19,7 @@ from components.contract.printable import format_duration, make_printable
 from components.evaluation.metrics.classification_metrics import SliceMetrics
 from components.evaluation.metrics.intervals import Interval
 from components.evaluation.metrics.metric_table import METRICS
+from components.evaluation.proof import explain_grade
 from components.report.facts import ReportFacts
 from components.report.templates import load_templates
 
@@ -44,6 +45,7 @@ def write_card(facts: ReportFacts) -> str:
         facts=facts,
         front_matter=_make_front_matter(facts),
         config=facts.header.config,
+        grade=explain_grade(facts.verdict.grade),
         epochs=max(map(len, facts.history.values()), default=0),
         metrics=[(name, METRICS[name].text) for name in METRICS if name in metrics.scalars],
         balance=_balance(facts),

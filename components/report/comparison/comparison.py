@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from components.contract.example import EVAL
+from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.classification_metrics import measure
-from components.evaluation.verdict import TOO_FEW, estimate_images_needed
+from components.evaluation.proof import Relation
 from components.report.comparison.paired import (
     Evaluation,
     MetricPair,
@@ -17,18 +18,11 @@ from components.report.comparison.paired import (
     pair,
     pair_metrics,
 )
-from components.report.page.formatting import count, signed
+from components.report.page.formatting import count
 
-Outcome = Literal["better", "worse", "undecided", "apart"]
+Outcome = Relation | Literal["apart"]
 
 _MOST_NAMES = 6
-
-_HEADLINES: dict[Outcome, str] = {
-    "better": "{second} is better than {first}.",
-    "worse": "{second} is worse than {first}.",
-    "undecided": f"Undecided: {TOO_FEW}.",
-    "apart": "{first} and {second} cannot be compared: they were evaluated on different images.",
-}
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class ComparedRun:
     """One of the two runs."""
 
     name: str
-    """A or B."""
+    """Such as run 3; A or B if the runs have the same number in different outputs."""
     id: str
     title: str
     """Names the run as the list of runs does: its number and start."""
@@ -56,6 +50,12 @@ class ComparedRun:
     """Package → version."""
     model: str = ""
     """URI of the model; the same for both runs if nothing was trained in between."""
+
+    @property
+    def max_drop(self) -> float:
+        """Largest drop in accuracy that still lets a model replace another."""
+        name, default = "evaluation.max_accuracy_drop", EvaluationConfig.max_accuracy_drop
+        return float(self.configuration.get(name, default))
 
 
 class Difference(NamedTuple):
@@ -130,10 +130,9 @@ def compare_runs(
 def _judge(
     runs: tuple[ComparedRun, ComparedRun], overlap: Overlap, paired: Paired | None
 ) -> tuple[Outcome, str, tuple[str, ...]]:
-    """Return outcome, headline and reasons, by the paired interval of the accuracy difference."""
-    names = {"first": runs[0].name, "second": runs[1].name}
-    outcome = _decide(paired)
-    reasons = [*_explain(paired, outcome, names), *_describe_overlap(overlap, names)]
+    """Return outcome, headline and reasons, by the rule of the Evaluator's verdict."""
+    first, second = (run.name for run in runs)
+    reasons = [*_describe_overlap(overlap, first, second)]
     reasons += [
         f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, so its "
         "scores are slightly optimistic."
@@ -142,53 +141,34 @@ def _judge(
     ]
     if runs[0].model and runs[0].model == runs[1].model:
         reasons.append("Both runs evaluated the same model: nothing was trained in between.")
-    return outcome, _HEADLINES[outcome].format(**names), tuple(reasons)
-
-
-def _decide(paired: Paired | None) -> Outcome:
+    sentences = (_capitalize(reason) for reason in reasons)
     if paired is None:
-        return "apart"
-    if 0 in paired.change:
-        return "undecided"
-    return "better" if paired.change.low > 0 else "worse"
-
-
-def _explain(paired: Paired | None, outcome: Outcome, names: dict[str, str]) -> Iterator[str]:
-    if paired is None:
-        yield "No image was evaluated by both runs."
-        return
-    before, after = paired.accuracies
-    low, high = paired.change.low, paired.change.high
-    chance = ""
-    if outcome == "undecided":
-        chance = f", which contains 0: it may be due to chance{_estimate_images(paired)}"
-    yield (
-        f"Accuracy on the same images: {after:.3f} for {names['second']}, {before:.3f} for "
-        f"{names['first']}. The difference is {signed(paired.difference)}, 95% confidence interval "
-        f"{signed(low)} to {signed(high)}{chance}."
+        headline = f"{first} and {second} cannot be compared: they were evaluated on different "
+        found = ("No image was evaluated by both runs.", *sentences)
+        return "apart", _capitalize(f"{headline}images."), found
+    max_drop = runs[1].max_drop
+    outcome, told = paired.change.relate(max_drop), paired.change.tell(first, second, max_drop)
+    numbers = (
+        f"{_capitalize(paired.change.explain(first, second, max_drop))}.",
+        f"From {first} to {second}, {count(paired.lost.total, 'image')} went from right to wrong "
+        f"and {paired.won.total:,} from wrong to right.",
     )
-    yield (
-        f"From {names['first']} to {names['second']}, {count(paired.lost.total, 'image')} went "
-        f"from right to wrong and {paired.won.total:,} from wrong to right."
-    )
+    headline = f"Undecided: {told}." if outcome == "undecided" else _capitalize(f"{told}.")
+    return outcome, headline, (*numbers, *sentences)
 
 
-def _estimate_images(paired: Paired) -> str:
-    """Say how many images would decide, if the difference stayed the same."""
-    images = sum(part.examples for part in paired.recalls)
-    disagreement = (paired.lost.total + paired.won.total) / images
-    spread = disagreement - paired.difference**2
-    return estimate_images_needed(spread, abs(paired.difference), images)
+def _capitalize(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
-def _describe_overlap(overlap: Overlap, names: dict[str, str]) -> Iterator[str]:
+def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str]:
     if overlap.is_whole:
         yield f"Both runs evaluated the same {count(overlap.shared, 'image')}."
         return
     yield (
-        f"Images evaluated by both runs: {overlap.shared:,}; only by {names['first']}: "
-        f"{overlap.only_first:,}; only by {names['second']}: {overlap.only_second:,}. Images are "
-        "matched by content."
+        f"Images evaluated by both runs: {overlap.shared:,}; only by {first}: "
+        f"{overlap.only_first:,}; only by {second}: {overlap.only_second:,}. Images are matched by "
+        "content."
     )
     if overlap.relabelled:
         number = count(overlap.relabelled, "image")

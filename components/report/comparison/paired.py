@@ -17,9 +17,10 @@ from components.evaluation.metrics.classification_metrics import (
     measure,
     measure_slices,
 )
-from components.evaluation.metrics.intervals import Interval, estimate_intervals, paired_interval
+from components.evaluation.metrics.intervals import Interval, estimate_intervals
 from components.evaluation.metrics.metric_table import METRICS
 from components.evaluation.metrics.predictions import Flags, Predictions
+from components.evaluation.proof import Change
 from components.images.picture import Picture
 
 
@@ -143,20 +144,14 @@ class Changes:
 class Paired:
     """Both models on the images that they share."""
 
-    accuracies: tuple[float, float]
-    change: Interval
-    """Interval of the second accuracy minus the first."""
+    change: Change
+    """The accuracy of the second model against that of the first."""
     metrics: tuple[MetricPair, ...]
     recalls: tuple[SliceMetrics, ...]
     """Recall of each class by the second model, against the first; the largest loss first."""
     lost: Changes
     """From right to wrong; `won` is the reverse."""
     won: Changes
-
-    @property
-    def difference(self) -> float:
-        """The second accuracy minus the first."""
-        return self.accuracies[1] - self.accuracies[0]
 
 
 def measure_pairs(
@@ -172,8 +167,7 @@ def measure_pairs(
         return _show_changes(first, second, changed, most, read_pictures)
 
     return Paired(
-        accuracies=(float(right.mean()), float(now_right.mean())),
-        change=paired_interval(now_right, right),
+        change=Change.of(right, now_right),
         metrics=pair_metrics(measure(before), measure(after), changes),
         recalls=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
         lost=show(right & ~now_right),

@@ -25,8 +25,9 @@ _MOST_CLASSES = 10
 # Characters of a class name; a folder's name can have 255 bytes.
 _LONGEST_NAME = 60
 _LONGEST_BAR = 30
-# Outcome of the verdict → sign before it, color.
+# Outcome of the verdict → sign before it, color; the tick is for what is proven.
 _SIGNS = {"blessed": ("✓", "green"), "undecided": ("?", "yellow"), "refused": ("✗", "red")}
+_UNPROVEN = ("~", "yellow")
 
 
 def print_summary(
@@ -37,7 +38,8 @@ def print_summary(
     `evaluated` are the numbers of the runs there that evaluated a model, this one last.
     """
     console = Console(highlight=False)
-    sign, color = _SIGNS[summary.outcome]
+    unproven = summary.outcome == "blessed" and summary.grade != "proven"
+    sign, color = _UNPROVEN if unproven else _SIGNS[summary.outcome]
     console.print()
     for line in wrap(console, f"{sign} {summary.headline}"):
         console.print(Text(line, f"bold {color}"), soft_wrap=True)
@@ -55,16 +57,24 @@ def print_summary(
 
 
 def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    # Imports SciPy.
+    from components.evaluation.proof import explain_grade
+
     low, high = summary.accuracy_interval
     split = summary.evaluated_on
     if split == summary.weights_chosen_on:
         split += ", which also chose the weights, so slightly optimistic"
     accuracy = summary.metrics["accuracy"]
-    yield "Accuracy", f"{accuracy:.4f} on {split}; 95% confidence interval {low:.3f} to {high:.3f}"
+    interval = f"95% confidence interval {low:.3f} to {high:.3f}"
+    yield "Accuracy", f"{accuracy:.4f} on {split}; {interval}"
+    if grade := explain_grade(summary.grade):
+        yield "", grade
     yield "Reasons", summary.blessing_reason
     baseline = "none: this is the first model"
     if summary.baseline:
-        baseline = f"{summary.baseline['accuracy']:.4f}, version {summary.baseline['version']}"
+        run, version = summary.baseline.get("run"), summary.baseline["version"]
+        name = f"run {run}" if run else f"version {version}"
+        baseline = f"{summary.baseline['accuracy']:.4f}, {name}"
     yield "Baseline", baseline
 
 

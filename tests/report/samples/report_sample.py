@@ -96,6 +96,7 @@ def small() -> ReportFacts:
                 "accuracy 0.926 reaches 0.9, the required minimum",
                 "the accuracy of the model in use is 0.876",
             ],
+            "proven",
         ),
         majority_accuracy=0.14,
         balance={

@@ -8,6 +8,7 @@ import numpy as np
 
 from components.evaluation.metrics.classification_metrics import ModelMetrics
 from components.evaluation.metrics.intervals import Interval
+from components.evaluation.proof import explain_grade
 from components.images.picture import Picture
 from components.report.facts import ReportFacts
 from components.report.findings.examination import examine
@@ -38,6 +39,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
     accuracy = metrics.scalars["accuracy"]
     return {
         "model": _describe_model(facts),
+        "grade": explain_grade(facts.verdict.grade),
         "words": " ".join(_tell(facts)),
         "accuracy": accuracy,
         "macro_f1": metrics.scalars.get("macro_f1", math.nan),
