@@ -12,6 +12,7 @@ from components import COMPONENTS
 
 DATA = "data"
 MANIFEST = "ingest.manifest"
+CORRECTIONS = "ingest.corrections"
 WEIGHTS = "model.weights_file"
 PREDICT_FOLDER = "predict.folder"
 STORAGE = "kubeflow.storage"
@@ -42,7 +43,7 @@ EXAMPLE_GEN = PipelineStep(
     stage="data",
     code=("components.ingest.lookup", "components.ingest.executor"),
     settings=("data", "ingest"),
-    opens=(DATA, MANIFEST, STORAGE),
+    opens=(DATA, MANIFEST, CORRECTIONS, STORAGE),
 )
 STATISTICS_GEN = PipelineStep(
     id="StatisticsGen",

@@ -2,6 +2,7 @@
 
 import codecs
 import reprlib
+from collections.abc import Mapping
 from typing import Any
 
 ASCII_ERRORS = "plain_or_escaped"
@@ -52,6 +53,13 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def describe_corrections(counts: Mapping[str, Any]) -> str:
+    """Name the numbers of corrections by result, such as "2 relabeled, 1 not applied"."""
+    results = ("relabeled", "removed", "kept", "unsure", "not_applied")
+    named = (f"{counts[of]:,} {of.replace('_', ' ')}" for of in results if counts.get(of))
+    return ", ".join(named) or "none"
 
 
 # As the OWASP Foundation lists them under "CSV Injection".

@@ -20,6 +20,7 @@ class Category(StrEnum):
     UNSUPPORTED = "unsupported"
     UNREADABLE = "unreadable"
     LABEL_CONFLICT = "label conflict"
+    REMOVED = "removed by a correction"
 
 
 class Rejected(Exception):

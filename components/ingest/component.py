@@ -46,7 +46,7 @@ class Driver(driver.Driver):
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], *_: Any, **__: Any
     ) -> dict[str, Any]:
-        """Add `span`, `version`, `input_fingerprint` and `listing`."""
+        """Add `span`, `version`, `input_fingerprint` and `listing`; cut `config` to what counts."""
         return {**exec_properties, **look_up({}, exec_properties)}
 
 

@@ -28,6 +28,10 @@ class IngestConfig(FileOptions):
     """CSV, JSON Lines or Parquet file, path or URL, with the columns path (relative to the folder)
     and label, and optionally split and group. Unset: folder names are the labels."""
 
+    corrections: Text | None = None
+    """CSV file, path or URL, with decisions about single images, which are found by their content:
+    sha256, path, action (keep, relabel, remove or unsure), from, to, who, when and why."""
+
     layout: LayoutOption = "auto"
     """What the folders in `data` are: label, split, or auto: splits if all are named like train,
     val or test_set and one is train, labels if nothing suggests splits; otherwise the run stops."""

@@ -4,6 +4,7 @@ A CSV file that people can edit and keep in git, and that other tools can write.
 """
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
@@ -47,6 +48,23 @@ class Correction:
         """What the label should be: None to remove the image, "" if undecided."""
         labels = {"keep": self.from_label, "relabel": self.to_label, "remove": None}
         return labels.get(self.action, "")
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """All decisions of a file."""
+
+    path: str = ""
+    """Path or URL; empty if there are no corrections."""
+    digest: str = ""
+    """Hexadecimal SHA-256 of the file."""
+    rows: tuple[Correction, ...] = ()
+
+
+def load_corrections(path: str) -> Corrections:
+    """Read a corrections file like `read_corrections`, with its digest."""
+    data = read_bytes(path)
+    return Corrections(path, hashlib.sha256(data).hexdigest(), tuple(parse_corrections(data, path)))
 
 
 def read_corrections(path: str) -> list[Correction]:

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from components.contract.errors import DataError
+from components.contract.printable import quote
 from components.images.check_result import Category
 from components.ingest.config import IngestConfig
+from components.ingest.decisions import Match, Outcome, summarize, write_outcomes
 from components.ingest.listing import Listing, find_look_alikes
 from components.ingest.shard_plan import ShardPlan
 from components.ingest.stratification import SplitRule, require_splits
@@ -23,6 +25,8 @@ DUPLICATES_FILE = "duplicates.jsonl"
 SUMMARY_FILE = "summary.json"
 
 _NAMED = 3
+# Images dropped for their labels, or by a person, are usable.
+_USABLE = (Category.LABEL_CONFLICT.value, Category.REMOVED.value)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class PlanReport:
     """Path, category and reason."""
     digests: Sequence[str]
     """Hexadecimal SHA-256 of each file of the plan; empty for rejects."""
+    matches: Sequence[Match] = ()
+    """Files, rejected or not, whose content is named by a correction."""
 
     @property
     def examples(self) -> int:
@@ -66,7 +72,7 @@ def _report_path(examples_uri: str, plan: ShardPlan) -> str:
 
 def write_report(examples_uri: str, report: PlanReport) -> None:
     """Write a report to a file, which reaches the executor with any Beam runner."""
-    fields = {"labels": report.labels, "rejects": report.rejects, "digests": report.digests}
+    fields = {name: value for name, value in vars(report).items() if name != "plan"}
     with open_file(_report_path(examples_uri, report.plan), "w") as file:
         file.write(json.dumps(fields))
 
@@ -74,17 +80,25 @@ def write_report(examples_uri: str, report: PlanReport) -> None:
 def read_report(examples_uri: str, plan: ShardPlan) -> PlanReport:
     """Read the report on `plan`."""
     with open_file(_report_path(examples_uri, plan)) as file:
-        return PlanReport(plan=plan, **json.loads(file.read()))
+        fields = json.loads(file.read())
+    fields["matches"] = [Match(*match) for match in fields["matches"]]
+    return PlanReport(plan=plan, **fields)
 
 
-def find_duplicates(reports: Sequence[PlanReport], rule: SplitRule) -> list[Duplicate]:
-    """Return the images that several files contain, sorted by first path."""
+def find_duplicates(
+    reports: Sequence[PlanReport], rule: SplitRule, corrected: Mapping[str, str | None]
+) -> list[Duplicate]:
+    """Return the images that several files contain, sorted by first path.
+
+    `corrected` is the digest of a corrected image → its label.
+    """
     counts = collections.Counter(sha256 for report in reports for sha256 in report.digests)
     files: dict[str, list[tuple[str, str, str]]] = {}
     for report in reports:
         for file, sha256 in zip(report.plan.files, report.digests, strict=True):
             if sha256 and counts[sha256] > 1:
-                entry = (file.path, file.label, rule.split_of(file, sha256))
+                label = corrected.get(sha256) or file.label
+                entry = (file.path, label, rule.split_of(file, sha256))
                 files.setdefault(sha256, []).append(entry)
     found = []
     for sha256, entries in files.items():
@@ -104,15 +118,17 @@ def write_rejects(
     reports: Sequence[PlanReport],
     listing: Listing,
     duplicates: Sequence[Duplicate],
+    outcomes: Sequence[Outcome],
 ) -> None:
-    """Write the lists of rejected, skipped and duplicate files, and a summary of their numbers."""
+    """Write the lists of rejected, skipped and duplicate files and corrections, and a summary."""
     rejects = sorted((r for report in reports for r in report.rejects), key=lambda r: r["path"])
     for reject in rejects:
         # TFX removes the outputs of a failed node; the log keeps the list.
-        logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
+        if reject["category"] != Category.REMOVED.value:
+            logging.warning("Rejected %(path)s: %(category)s, %(reason)s", reject)
     for conflict in conflicts(duplicates):
         logging.warning("Labels %s for the same image: %s", conflict.labels, conflict.paths)
-    summary = {
+    summary: dict[str, Any] = {
         "files": len(listing.files) + len(listing.skipped),
         "examples": sum(report.examples for report in reports),
         "rejected": len(rejects),
@@ -125,6 +141,9 @@ def write_rejects(
         "look_alikes": find_look_alikes(listing),
     }
     make_folders(rejects_uri)
+    if listing.corrections.path:
+        summary["corrections"] = summarize(listing, outcomes)
+        write_outcomes(rejects_uri, outcomes)
     _write_lines(rejects_uri, REJECTS_FILE, rejects)
     _write_lines(rejects_uri, SKIPPED_FILE, (s._asdict() for s in listing.skipped))
     _write_lines(rejects_uri, DUPLICATES_FILE, map(asdict, duplicates))
@@ -160,10 +179,25 @@ def check_reports(
     files, examples = len(listing.files), sum(report.examples for report in reports)
     if files != examples + len(rejects):
         raise RuntimeError(f"{files} files became {examples} examples and {len(rejects)} rejects")
-    # Images dropped for their labels are usable.
-    unusable = [r for r in rejects if r["category"] != Category.LABEL_CONFLICT.value]
+    unusable = [r for r in rejects if r["category"] not in _USABLE]
     check_usable(sorted((r["path"], r["category"]) for r in unusable), listing, config)
-    require_splits(labels_per_split(reports), listing.root)
+    _check_labels(labels_per_split(reports), listing)
+
+
+def _check_labels(found: Mapping[str, Mapping[str, int]], listing: Listing) -> None:
+    """Raise `DataError` if the corrections leave one class, or a class without training images."""
+    corrections, classes = listing.corrections.path, set().union(*found.values())
+    if not corrections:
+        require_splits(found, listing.root)
+        return
+    name = f"{listing.root} as corrected by {corrections}"
+    if len(classes) < 2:
+        raise DataError(
+            f"{name} has images of {len(classes)} class{'' if classes else 'es'}: two are needed."
+        )
+    for label in sorted({file.label for file in listing.files} - classes):
+        logging.warning("Class %s of %s has no images.", quote(label), name)
+    require_splits(found, name)
 
 
 def check_usable(

@@ -5,8 +5,8 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from components.contract import example
 from components.contract.printable import make_printable
@@ -15,6 +15,7 @@ from components.images.check import check_image
 from components.images.check_result import Category, CheckedImage, Rejected, usable
 from components.images.options import SHRINKING
 from components.ingest.config import IngestConfig
+from components.ingest.decisions import Match, Outcome, choose_labels, judge
 from components.ingest.ingest_report import (
     Duplicate,
     PlanReport,
@@ -33,7 +34,7 @@ from components.ingest.stratification import SplitRule, stratify
 from components.records.shard_files import open_shard, remove_shards, shard_path, write_index
 from components.records.tfrecord import RecordWriter, Value, serialize
 from components.storage.artifact_files import remove
-from components.storage.fetch import Content, read_files
+from components.storage.fetch import Content, Unread, read_files
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class IngestJob:
     """Number of files of all plans."""
     dropped: frozenset[str] = frozenset()
     """SHA-256 digests of images to reject because they have several labels."""
+    corrected: Mapping[str, str | None] = field(default_factory=dict)
+    """Digest of an image → its new label, or None to remove it."""
+    watched: frozenset[str] = frozenset()
+    """Digests of all images that corrections name."""
     attempt: int = 1
     """Number of the pass over the files, from 1."""
 
@@ -80,12 +85,21 @@ def ingest_listing(
     plans = plan_shards(listing.files, config, listing.fractions)
     rule = stratify(listing, config)
     remove_shards(examples)
-    job = IngestJob(listing.root, examples, config, rule, total=len(listing.files))
+    job = IngestJob(
+        listing.root,
+        examples,
+        config,
+        rule,
+        total=len(listing.files),
+        corrected=choose_labels(listing),
+        watched=frozenset(row.sha256 for row in listing.corrections.rows),
+    )
     write_plans(examples, plans)
     write(range(len(plans)), job)
     reports = [read_report(examples, plan) for plan in plans]
+    reports, job, outcomes = _judge_corrections(reports, job, listing, write)
     reports, duplicates = _resolve_conflicts(reports, job, write)
-    write_rejects(rejects, reports, listing, duplicates)
+    write_rejects(rejects, reports, listing, duplicates, outcomes)
     check_reports(reports, duplicates, listing, config)
     splits = records_per_shard(reports)
     labels = labels_per_split(reports)
@@ -94,21 +108,47 @@ def ingest_listing(
     return sorted(splits)
 
 
+def _judge_corrections(
+    reports: list[PlanReport], job: IngestJob, listing: Listing, write: WritePlans
+) -> tuple[list[PlanReport], IngestJob, list[Outcome]]:
+    """Undo the corrections of images that no longer have the label that a person looked at."""
+    matches = [match for report in reports for match in report.matches]
+    rejected = {
+        reject["path"]: reject["category"]
+        for report in reports
+        for reject in report.rejects
+        if reject["category"] != Category.REMOVED.value
+    }
+    outcomes, outdated = judge(listing, matches, rejected)
+    if outdated := outdated & job.corrected.keys():
+        kept = {sha256: of for sha256, of in job.corrected.items() if sha256 not in outdated}
+        job = dataclasses.replace(job, corrected=kept)
+        reports = _rewrite_affected_shards(reports, job, outdated, write)
+    return reports, job, outcomes
+
+
 def _resolve_conflicts(
     reports: list[PlanReport], job: IngestJob, write: WritePlans
 ) -> tuple[list[PlanReport], list[Duplicate]]:
-    """Drop images with several labels, or move all copies of each into one split."""
-    duplicates = find_duplicates(reports, job.rule)
-    ambiguous = frozenset(conflict.sha256 for conflict in conflicts(duplicates))
-    if ambiguous and job.config.conflicts == "drop":
-        job = dataclasses.replace(job, dropped=ambiguous)
-        return _rewrite_affected_shards(reports, job, ambiguous, write), duplicates
+    """Drop images with several labels, or move all copies of each into one split.
+
+    Splits follow from the labels as given, so that corrections move no image.
+    """
+    duplicates = find_duplicates(reports, job.rule, job.corrected)
+    ambiguous = _digests(conflicts(duplicates))
+    mixed = _digests(conflicts(find_duplicates(reports, job.rule, {})))
+    dropped = ambiguous if job.config.conflicts == "drop" else frozenset()
     # The classes of an image with several labels may have different bounds.
-    rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | ambiguous)
-    if (together := find_duplicates(reports, rule)) != duplicates:
-        job = dataclasses.replace(job, rule=rule)
-        reports = _rewrite_affected_shards(reports, job, ambiguous, write)
+    rule = dataclasses.replace(job.rule, uncorrected=job.rule.uncorrected | (mixed - dropped))
+    together = find_duplicates(reports, rule, job.corrected)
+    if dropped or together != duplicates:
+        job = dataclasses.replace(job, rule=rule, dropped=dropped)
+        reports = _rewrite_affected_shards(reports, job, mixed, write)
     return reports, together
+
+
+def _digests(duplicates: Sequence[Duplicate]) -> frozenset[str]:
+    return frozenset(duplicate.sha256 for duplicate in duplicates)
 
 
 def _rewrite_affected_shards(
@@ -118,7 +158,11 @@ def _rewrite_affected_shards(
 
     Images with several labels are few, and known only when all images have been read.
     """
-    affected = [n for n, report in enumerate(reports) if not digests.isdisjoint(report.digests)]
+    affected = [
+        n
+        for n, report in enumerate(reports)
+        if not digests.isdisjoint((*report.digests, *(match.sha256 for match in report.matches)))
+    ]
     for number in affected:
         for path in reports[number].shards(job.examples_uri).values():
             remove(path)
@@ -137,17 +181,22 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
     labels: dict[str, collections.Counter[str]] = {}
     rejects: list[dict[str, str]] = []
     digests: list[str] = []
+    matches: list[Match] = []
     with contextlib.ExitStack() as stack:
         writers: dict[str, RecordWriter] = {}
         for file, content in read_files(job.folder, plan.files, job.config):
+            sha256 = "" if isinstance(content, Unread) else hashlib.sha256(content).hexdigest()
+            if sha256 in job.watched:
+                matches.append(Match(file.path, file.label, sha256))
             try:
-                image, sha256 = _check(content, job)
+                image = _check(content, sha256, job)
             except Rejected as rejected:
                 reject = {"path": file.path, "category": rejected.category.value}
                 rejects.append({**reject, "reason": str(rejected)})
                 digests.append("")
             else:
                 split = job.rule.split_of(file, sha256)
+                file = file._replace(label=job.corrected.get(sha256) or file.label)
                 if split not in writers:
                     path = shard_path(job.examples_uri, split, plan.index, plan.count)
                     writers[split] = stack.enter_context(open_shard(path))
@@ -156,16 +205,17 @@ def write_plan(number: int, job: IngestJob, count: Callable[[int], None] | None 
                 labels[split][file.label] += 1
                 digests.append(sha256)
             count(1)
-    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests))
+    write_report(job.examples_uri, PlanReport(plan, labels, rejects, digests, matches))
 
 
-def _check(content: Content, job: IngestJob) -> tuple[CheckedImage, str]:
-    """Return the image of a file and the digest of its content, or raise `Rejected`."""
+def _check(content: Content, sha256: str, job: IngestJob) -> CheckedImage:
+    """Return the image of a file, or raise `Rejected`."""
     content = usable(content)
-    sha256 = hashlib.sha256(content).hexdigest()
     if sha256 in job.dropped:
         raise Rejected(Category.LABEL_CONFLICT, "the same image also has another label")
-    return check_image(content, job.config), sha256
+    if job.corrected.get(sha256, "") is None:
+        raise Rejected(Category.REMOVED, "the corrections file says so")
+    return check_image(content, job.config)
 
 
 def _features(file: ImageFile, image: CheckedImage, sha256: str) -> dict[str, Value]:

@@ -11,11 +11,12 @@ import json
 import os
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal, NamedTuple
 
 from components.contract.errors import DataError, StorageError
 from components.contract.printable import quote
+from components.ingest.corrections import Correction, Corrections
 from components.ingest.folder_layout import explain_one_class
 from components.storage.folder import explaining_errors, is_local, open_folder, reason_of
 
@@ -66,6 +67,7 @@ class Listing:
     """What the top folders are, or that a manifest names labels and splits."""
     notes: tuple[str, ...] = ()
     """Warnings about splits, skipped folders and options."""
+    corrections: Corrections = field(default_factory=Corrections)
 
     def fractions_of(self, label: str) -> Mapping[str, float]:
         """Return split → its fraction of the files of a label without a given split."""
@@ -88,6 +90,8 @@ class Listing:
     def fingerprint(self) -> str:
         """Digest the relative paths, labels, splits, sizes and contents of all files.
 
+        The digest of the corrections follows, if there are any.
+
         The checksum stands for the content, or else the version.
 
         TFX's own fingerprint, the number of files, their bytes and the newest modification time,
@@ -98,7 +102,8 @@ class Listing:
             content = file.checksum or file.version
             fields = (file.path, file.label, file.split, file.group, file.size, content)
             digest.update(repr(fields).encode("utf-8", "surrogateescape") + b"\n")
-        return f"files:{len(self.files)},sha256:{digest.hexdigest()}"
+        corrected = f",corrections:{self.corrections.digest}" if self.corrections.path else ""
+        return f"files:{len(self.files)},sha256:{digest.hexdigest()}{corrected}"
 
 
 def _escape(name: str) -> str:
@@ -165,7 +170,8 @@ def write_listing(listing: Listing, folder: str) -> str:
         StorageError: the listing cannot be written.
     """
     fs, root = open_folder(folder)
-    name = listing.fingerprint().rpartition(":")[2] + _SUFFIX
+    _, *digests = (part.rpartition(":")[2] for part in listing.fingerprint().split(","))
+    name = "-".join(digests) + _SUFFIX
     with explaining_errors("write a listing to", folder):
         if is_local(fs):
             os.makedirs(root, exist_ok=True)
@@ -182,6 +188,7 @@ def write_listing(listing: Listing, folder: str) -> str:
 
 def _encode(listing: Listing) -> bytes:
     head = {**vars(listing), "files": len(listing.files), "skipped": len(listing.skipped)}
+    head["corrections"] = asdict(listing.corrections)
     lines = [head, *listing.files, *listing.skipped]
     # Names that are not valid UTF-8 contain surrogates, which JSON escapes.
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -201,6 +208,9 @@ def read_listing(path: str) -> Listing:
         head["files"] = tuple(map(ImageFile._make, files))
         head["skipped"] = tuple(map(Skipped._make, skipped))
         head["notes"] = tuple(head["notes"])
+        corrections = head["corrections"]
+        corrections["rows"] = tuple(Correction(**row) for row in corrections["rows"])
+        head["corrections"] = Corrections(**corrections)
         return Listing(**head)
     except Exception as error:  # Each file system has errors of its own.
         raise StorageError(

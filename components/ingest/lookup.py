@@ -8,18 +8,20 @@ import dataclasses
 import fnmatch
 import itertools
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
-from components.contract.configuration import from_json
+from components.contract.configuration import from_json, to_json
 from components.contract.errors import DataError
 from components.contract.example import is_split_name
 from components.contract.printable import quote, quote_path
 from components.contract.properties import LookupInput
 from components.ingest.config import IngestConfig
+from components.ingest.corrections import Corrections, load_corrections
 from components.ingest.folder_layout import (
     ARCHIVES,
     explain_file,
@@ -61,7 +63,13 @@ def look_up(inputs: Mapping[str, LookupInput], properties: Mapping[str, Any]) ->
     check_labels(listing)
     if config.fingerprint == "content":
         listing = _add_checksums(listing, config)
+    cut = {}
+    if config.corrections:
+        # The listing holds the corrections, so moving their file must not ingest again.
+        name = posixpath.basename(config.corrections)
+        cut["config"] = to_json(dataclasses.replace(config, corrections=name))
     return {
+        **cut,
         "span": found.span,
         "version": found.version,
         "input_fingerprint": listing.fingerprint(),
@@ -127,6 +135,7 @@ def list_images(folder: str, config: IngestConfig | None = None) -> Listing:
         fill_splits(counts, choice.fractions),
         labelled.layout,
         (*filter(None, [choice.note]), *labelled.notes),
+        load_corrections(config.corrections) if config.corrections else Corrections(),
     )
 
 

@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from components.contract.example import EVAL, INDEX_FILE, TRAIN
 from components.contract.model_files import INPUT_FILE
 from components.contract.properties import FOLDER_PROPERTY, SPLIT_PROPERTY, VERSION_PROPERTY
+from components.ingest.decisions import CORRECTIONS_FILE
 from components.ingest.ingest_report import DUPLICATES_FILE, REJECTS_FILE, SUMMARY_FILE
 from components.records.shard_files import count_examples
 from components.report.metrics_file import METRICS_FILE
@@ -31,7 +32,7 @@ from pipeline_def.steps import (
 def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
     """Return the fields of the record that follow from the outputs of a step."""
     if name == EXAMPLE_GEN.id:
-        return {"data": _read_data(step.outputs["examples"])}
+        return {"data": _read_data(step.outputs["examples"], step.outputs["rejects"])}
     if name == EVALUATOR.id:
         blessed = bool(step.outputs["blessing"].properties.get("blessed"))
         split = step.outputs["evaluation"].properties.get(SPLIT_PROPERTY, "")
@@ -44,7 +45,7 @@ def read_results(record: RunRecord, name: str, step: Step) -> dict[str, Any]:
     return {}
 
 
-def _read_data(examples: Output) -> Data:
+def _read_data(examples: Output, rejects: Output) -> Data:
     known = examples.properties
     return Data(
         folder=known.get(FOLDER_PROPERTY, ""),
@@ -52,6 +53,7 @@ def _read_data(examples: Output) -> Data:
         span=known.get("span"),
         version=known.get("version"),
         examples=count_examples(examples.read_json(INDEX_FILE)),
+        corrections=rejects.read_json(SUMMARY_FILE).get("corrections", {}),
     )
 
 
@@ -127,6 +129,9 @@ class Summary:
     """Step → seconds, cached."""
     paths: dict[str, str]
     """Files and folders with more."""
+    corrections: dict[str, Any] = field(default_factory=dict)
+    """The corrections `file`, its `sha256`, numbers by result, such as `relabeled`, and `reasons`
+    why the first ones were not applied; empty without a file."""
 
     def write(self, path: str) -> None:
         """Write as JSON."""
@@ -146,6 +151,7 @@ def summarize(record: RunRecord, layout: Layout, warnings: list[str]) -> Summary
     return Summary(
         examples=record.data.examples,
         **{name: ingest[name] for name in counted},
+        corrections=record.data.corrections,
         warnings=warnings,
         classes=sorted(index["labels"][TRAIN]),
         metrics=record.metrics,
@@ -189,6 +195,7 @@ def _list_paths(
         "statistics": outputs[STATISTICS_GEN.id]["statistics"].uri,
         "rejects": os.path.join(rejects, REJECTS_FILE),
         "duplicates": os.path.join(rejects, DUPLICATES_FILE),
+        "corrections": os.path.join(rejects, CORRECTIONS_FILE),
         "metadata": layout.metadata,
         "record": layout.record(record.id),
     }

@@ -16,6 +16,9 @@ CODE = "code of "
 IMAGES = "images"
 """Name of the change of the images' fingerprint."""
 
+CORRECTIONS = "corrections"
+"""Name of the change of the content of the corrections file."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -61,7 +64,8 @@ def compare(records: Sequence[RunRecord]) -> list[ComparedRun]:
     for record in records:
         before = facts.get(record.pipeline, {})
         # A run that failed in ingest has no fingerprint.
-        new = {IMAGES: before.get(IMAGES), **_list_facts(record)}
+        known = {name: before.get(name) for name in (IMAGES, CORRECTIONS)}
+        new = known | _list_facts(record)
         facts[record.pipeline] = new
         accuracy = record.metrics.get("accuracy")
         same = (
@@ -95,7 +99,8 @@ def _list_facts(record: RunRecord) -> dict[str, Any]:
         facts.pop(place, None)
     facts |= {f"{CODE}{step}": digest for step, digest in record.code.items()}
     if record.data.fingerprint:
-        facts[IMAGES] = record.data.fingerprint
+        facts[IMAGES] = record.data.images
+        facts[CORRECTIONS] = record.data.corrections.get("sha256", "")[:8] or None
     return facts
 
 

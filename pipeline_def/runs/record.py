@@ -71,6 +71,13 @@ class Data:
     version: int | None = None
     examples: dict[str, int] = field(default_factory=dict)
     """Split → number of examples."""
+    corrections: dict[str, Any] = field(default_factory=dict)
+    """The corrections: `file`, `sha256`, and numbers by result, such as `relabeled`."""
+
+    @property
+    def images(self) -> str:
+        """Fingerprint of the images without their corrections."""
+        return self.fingerprint.partition(",corrections:")[0]
 
 
 @_strict

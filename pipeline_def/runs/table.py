@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.contract.printable import make_printable
+from components.contract.printable import describe_corrections, make_printable
 from pipeline_def.runs.history import CODE, IMAGES, Change, ComparedRun, Origin, compare, trace
 from pipeline_def.runs.record import RunRecord
 from pipeline_def.runs.selection import read_runs
@@ -66,6 +66,9 @@ def show_lineage(output: str, wanted: str, *, as_json: bool = False) -> None:
         f"images: {data.folder}, {' '.join(_shorten_fingerprint(data.fingerprint))}; {examples}",
         f"metrics on {run.split}: {metrics}",
     ]
+    if corrections := data.corrections:
+        counts = describe_corrections(corrections)
+        lines.append(f"corrections: {corrections['file']}, {corrections['sha256'][:8]}; {counts}")
     for origin in origins:
         lines += ["", *_describe(origin)]
     for line in lines:
@@ -143,6 +146,8 @@ def _describe_images(record: RunRecord) -> Iterator[str]:
         version = "" if record.data.version is None else f", version {record.data.version}"
         yield f"span {record.data.span}{version}"
     yield from _shorten_fingerprint(record.data.fingerprint) or [_NOTHING]
+    if record.data.corrections:
+        yield from describe_corrections(record.data.corrections).split(", ")
 
 
 def _describe_changes(changes: Sequence[Change]) -> Iterator[str]:
@@ -202,6 +207,6 @@ def _format_value(value: Any, longest: int = 40) -> str:
 def _shorten_fingerprint(fingerprint: str) -> list[str]:
     """Shorten the fingerprint of a listing, such as `files:1797,sha256:…`."""
     parts = dict(part.partition(":")[::2] for part in fingerprint.split(","))
-    if parts.keys() == {"files", "sha256"} and parts["files"].isdigit():
+    if parts.keys() >= {"files", "sha256"} and parts["files"].isdigit():
         return [f"{int(parts['files']):,} files", parts["sha256"][:8]]
     return [fingerprint[:20]] if fingerprint else []

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from components.contract.example import EVAL, TRAIN
+from components.images.check_result import Category
 from components.report.facts import ReportFacts
 from components.report.findings.finding import (
     Finding,
@@ -38,6 +39,12 @@ _FILES = {
         "the model is evaluated on training images",
         "remove the copies",
     ),
+    "not_applied": (
+        "correction was not applied",
+        "corrections were not applied",
+        "images, labels or classes have changed since, or a value is wrong",
+        "see the reasons below, and edit the corrections file",
+    ),
     "duplicates": (
         "file is a copy of another",
         "files are copies of others",
@@ -52,6 +59,9 @@ def check_files(facts: ReportFacts) -> Iterator[Finding]:
     if not facts.files:
         raise UnknownError
     counted = {name: int(facts.files.get(name, 0)) for name in (*_FILES, "examples")}
+    corrections = facts.files.get("corrections", {})
+    counted["not_applied"] = corrections.get("not_applied", 0)
+    counted["rejected"] -= facts.files.get("rejected_by_category", {}).get(Category.REMOVED, 0)
     for name, (one, several, why, advice) in _FILES.items():
         count = counted[name]
         if name == "duplicates" and count <= _MANY_DUPLICATES * counted["examples"]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from components.contract.printable import format_duration
+from components.contract.printable import describe_corrections, format_duration
 from components.storage.artifact_files import on_disk
 from pipeline_def.local.display.rows import INDENT, print_row, print_whole, wrap
 
@@ -81,6 +81,9 @@ def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 def _data_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     counts = ", ".join(f"{count:,} {split}" for split, count in summary.examples.items())
     yield "Images", f"{counts}; {summary.rejected:,} rejected, {summary.skipped:,} skipped"
+    if summary.corrections:
+        reasons = "".join(f"; {reason}" for reason in summary.corrections["reasons"][:1])
+        yield "Corrections", f"{describe_corrections(summary.corrections)}{reasons}"
     if summary.duplicates:
         conflicts, leaks = summary.label_conflicts, summary.in_several_splits
         more = f"; images with several labels: {conflicts:,}" if conflicts else ""
@@ -120,6 +123,8 @@ def _paths(summary: Summary, summary_file: str) -> Iterator[tuple[str, str]]:
     yield "Model", model or "not pushed"
     if summary.rejected:
         yield "Rejects", paths["rejects"]
+    if summary.corrections.get("not_applied"):
+        yield "Unapplied", paths["corrections"]
     if summary.duplicates:
         yield "Copies", paths["duplicates"]
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import kfp_runner
+from components.ingest.corrections import COLUMNS
 from pipeline_def.config.options import list_options
 from pipeline_def.kubeflow.specification import Spec, Specification
 from pipeline_def.kubeflow.step import entrypoint
@@ -27,6 +28,7 @@ ELSEWHERE = {
 FILES = {
     "data": "images",
     "ingest.manifest": "labels.csv",
+    "ingest.corrections": "corrections.csv",
     "model.weights": "backbone.weights.h5",
     "predict.folder": "new",
     "kubeflow.storage": "storage",
@@ -122,6 +124,8 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     rows = [f"{path},{path.split('/')[0]}" for path in paths]
     manifest.write_text("\n".join(["path,label", *rows]))
     (volume / "backbone.weights.h5").write_bytes(b"first")
+    corrections = volume / "corrections.csv"
+    corrections.write_text(f"{','.join(COLUMNS)}\n")
 
     def look() -> dict[str, dict[str, Any]]:
         looking = ("ImageExampleGen", "Trainer", "ImagePredictor")
@@ -133,4 +137,7 @@ def test_a_file_that_is_replaced_changes_the_cache_key(tmp_path: Path) -> None:
     (volume / "backbone.weights.h5").write_bytes(b"other")
     next((volume / "new").rglob("*.*")).unlink()
     after = look()
+    corrections.write_text(f"{','.join(COLUMNS)}\n{'0' * 64},,remove,,,,,\n")
+    corrected = look()["ImageExampleGen"]
+    assert corrected != after["ImageExampleGen"]
     assert all(after[step] != before[step] for step in before), (before, after)

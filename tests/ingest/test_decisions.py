@@ -1,0 +1,183 @@
+"""Corrections, applied while a folder is ingested."""
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contract.errors import DataError
+from components.contract.example import FILENAME, LABEL
+from components.ingest.corrections import Correction, write_corrections
+from components.ingest.decisions import read_decided
+from components.ingest.listing import read_listing, write_listing
+from components.ingest.lookup import list_images
+from components.records.record_reader import read_features
+from tests.ingest.plain import HEADER, Ingested, ingest
+from tests.pictures import write_folder
+
+FIRST, SECOND = "blue/001.jpeg", "blue/002.jpeg"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """60 pictures, and a copy of the first of the blue ones under red."""
+    folder = write_folder(tmp_path / "images", each=20)
+    shutil.copy(folder / FIRST, folder / "red" / "copy.jpeg")
+    return folder
+
+
+def decide(folder: Path, path: str, action: Any, to: str = "", **changes: Any) -> Correction:
+    digest = hashlib.sha256((folder / path).read_bytes()).hexdigest()
+    row = Correction(digest, path, action, path.split("/")[0], to, "Ann", "2026-01-02", "<b>")
+    return replace(row, **changes)
+
+
+def correct(folder: Path, *rows: Correction, name: str = "corrected", **options: Any) -> Ingested:
+    path = folder.parent / f"{name}.csv"
+    write_corrections(str(path), rows)
+    return ingest(folder, folder.parent / name, replace(HEADER, corrections=str(path), **options))
+
+
+def found(made: Ingested) -> dict[str, tuple[str, str]]:
+    """Path → label and split of each image."""
+
+    def read() -> Iterator[tuple[str, tuple[str, str]]]:
+        names = FILENAME.encode(), LABEL.encode()
+        for split in made.counts:
+            for path in sorted(made.examples.glob(f"Split-{split}/*")):
+                for features in read_features(str(path), names):
+                    name, label = (bytes(features[key]).decode() for key in names)
+                    yield name, (label, split)
+
+    return dict(read())
+
+
+def test_labels_change_and_splits_do_not(folder: Path, tmp_path: Path) -> None:
+    before = found(ingest(folder, tmp_path / "before"))
+    many = [decide(folder, f"green/{n:03}.jpeg", "relabel", "red") for n in (1, 2, 3, 5)]
+    made = correct(
+        folder,
+        decide(folder, FIRST, "relabel", "red"),
+        decide(folder, SECOND, "remove"),
+        decide(folder, "red/001.jpeg", "keep"),
+        decide(folder, "red/002.jpeg", "unsure"),
+        *many,
+        max_reject_fraction=0,
+    )
+    moved = {FIRST, *(row.path for row in many)}
+    expected = {
+        path: ("red" if path in moved else label, split)
+        for path, (label, split) in before.items()
+        if path != SECOND
+    }
+    assert found(made) == expected
+    assert made.rejected() == [(SECOND, "removed by a correction")]
+    # The copy under red has the same label now.
+    assert (made.summary["label_conflicts"], made.summary["duplicates"]) == (0, 1)
+    counts = {"relabeled": 5, "removed": 1, "kept": 1, "unsure": 1, "not_applied": 0}
+    assert counts.items() <= made.summary["corrections"].items()
+    first, *_, last = made.lines("corrections.jsonl")
+    assert (first["result"], first["files"], first["from"], first["to"]) == (
+        "relabeled",
+        2,
+        "blue",
+        "red",
+    )
+    assert (last["who"], last["why"], last["reason"]) == ("Ann", "<b>", "")
+    kept = {first["sha256"], decide(folder, "red/001.jpeg", "keep").sha256}
+    assert read_decided(str(made.rejects)) == kept | {row.sha256 for row in many}
+
+
+def test_without_corrections_nothing_differs(folder: Path, tmp_path: Path) -> None:
+    plain, empty = ingest(folder, tmp_path / "plain"), correct(folder)
+    assert {path.name for path in plain.rejects.iterdir()}.isdisjoint({"corrections.jsonl"})
+    assert read_decided(str(plain.rejects)) == read_decided(str(empty.rejects)) == set()
+    assert [plain.shards(s) for s in plain.counts] == [empty.shards(s) for s in empty.counts]
+
+
+def test_a_dropped_conflict_comes_back_in_the_split_of_a_kept_one(folder: Path) -> None:
+    before = found(correct(folder, name="kept"))
+    made = correct(folder, decide(folder, FIRST, "relabel", "red"), conflicts="drop")
+    assert made.rejected() == []
+    assert found(made)[FIRST] == found(made)["red/copy.jpeg"] == ("red", before[FIRST][1])
+
+
+def test_a_correction_that_does_not_fit_is_listed(folder: Path, tmp_path: Path) -> None:
+    (folder / "red" / "broken.jpeg").write_bytes(b"broken")
+    rows = [
+        decide(folder, FIRST, "relabel", "grean"),
+        decide(folder, SECOND, "relabel", "red", from_label="green"),
+        decide(folder, "blue/003.jpeg", "remove", from_label="red"),
+        decide(folder, "green/001.jpeg", "relabel", "green", from_label="red"),
+        decide(folder, "red/001.jpeg", "keep", from_label="green"),
+        decide(folder, FIRST, "keep", sha256="0" * 64),
+        decide(folder, "red/broken.jpeg", "relabel", "blue"),
+        decide(folder, "green/002.jpeg", "relabel", "red", from_label=""),
+    ]
+    made = correct(folder, *rows, max_reject_fraction=0.1)
+    plain = found(ingest(folder, tmp_path / "plain", replace(HEADER, max_reject_fraction=0.1)))
+    assert found(made) == plain | {"green/002.jpeg": ("red", plain["green/002.jpeg"][1])}
+    assert [line["reason"] for line in made.lines("corrections.jsonl")] == [
+        "no class is called 'grean' (did you mean 'green'?): give a new class an image first",
+        "the label is 'blue', not 'green'",
+        "the label is 'blue', not 'red'",
+        "the label is already 'green'",
+        "the label is 'red', not 'green'",
+        "no file has this content",
+        "the file was rejected: not an image",
+        "",
+    ]
+    assert made.summary["corrections"]["not_applied"] == 7
+    assert (
+        made.summary["corrections"]["reasons"][1] == f"{SECOND}: the label is 'blue', not 'green'"
+    )
+    assert read_decided(str(made.rejects)) == {rows[-1].sha256}
+
+
+def test_a_broken_file_may_be_removed(folder: Path) -> None:
+    (folder / "red" / "broken.jpeg").write_bytes(b"broken")
+    made = correct(folder, decide(folder, "red/broken.jpeg", "remove"), max_reject_fraction=0)
+    assert made.rejected() == [("red/broken.jpeg", "removed by a correction")]
+
+
+def test_a_class_may_vanish_but_two_must_stay(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [f"{path.parent.name}/{path.name}" for path in sorted(folder.glob("*/*"))]
+    green = [decide(folder, path, "relabel", "red") for path in paths if path.startswith("green")]
+    with caplog.at_level(logging.WARNING):
+        made = correct(folder, *green)
+    images = found(made)
+    assert {label for label, _ in images.values()} == {"blue", "red"}
+    assert "Class 'green' of " in caplog.text
+    blue = [decide(folder, path, "remove") for path in paths if path.startswith("blue")]
+    with pytest.raises(DataError, match=r"corrected\.csv has images of 1 class: two are needed"):
+        correct(folder, *green, *blue)
+    trained = [row for row in green if images[row.path][1] == "train"]
+    with pytest.raises(DataError, match=r"'green' of .* as corrected by .* no usable image"):
+        correct(folder, *trained)
+
+
+def test_the_listing_holds_the_corrections(folder: Path, tmp_path: Path) -> None:
+    plain = list_images(str(folder), HEADER)
+    path, moved = tmp_path / "c.csv", tmp_path / "moved.csv"
+    write_corrections(str(path), [decide(folder, FIRST, "remove")])
+    shutil.copy(path, moved)
+
+    def fingerprint(path: Path) -> str:
+        return list_images(str(folder), replace(HEADER, corrections=str(path))).fingerprint()
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert fingerprint(path) == fingerprint(moved) == f"{plain.fingerprint()},corrections:{digest}"
+    listing = list_images(str(folder), replace(HEADER, corrections=str(path)))
+    write_listing(plain, str(tmp_path / "listings"))
+    assert read_listing(write_listing(listing, str(tmp_path / "listings"))) == listing
+    write_corrections(str(path), [decide(folder, FIRST, "keep")])
+    assert fingerprint(path) != fingerprint(moved)
+    with pytest.raises(DataError, match="not UTF-8 text"):
+        list_images(str(folder), replace(HEADER, corrections=str(folder / FIRST)))
