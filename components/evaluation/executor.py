@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tfx import types
 from tfx.components.evaluator import constants
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
@@ -41,9 +42,11 @@ from components.evaluation.lite_measurement import measure_lite
 from components.evaluation.metrics.metric_table import AUC
 from components.evaluation.metrics.predictions import (
     OVERALL,
+    Ints,
     Predictions,
     PredictionStats,
     SliceKey,
+    find_known,
     find_rows,
 )
 from components.evaluation.prediction_file import (
@@ -53,7 +56,12 @@ from components.evaluation.prediction_file import (
 )
 from components.evaluation.slices import decode_text, make_readable
 from components.evaluation.smoke.smoke_test import SmokeTest
-from components.evaluation.tfma_files import make_eval_config, measure_model, write_results
+from components.evaluation.tfma_files import (
+    MeasuredModel,
+    make_eval_config,
+    measure_model,
+    write_results,
+)
 from components.evaluation.thresholds import SliceValues, check_thresholds, describe_thresholds
 from components.evaluation.verdict import (
     Verdict,
@@ -101,14 +109,21 @@ class Executor(BaseBeamExecutor):
         )
         stats, slices = _read_stats(evaluation.uri, config)
         with_auc = measures_auc(config, scores=total * len(labels[TRAIN]))
-        candidate, *baselines = _write_results(
-            evaluation.uri, config, stats, slices, paths=paths, with_auc=with_auc
-        )
-        check = check_thresholds(
-            config, candidate, next(iter(baselines), None), majority_accuracy=majority_accuracy
+        known = find_known(model.truth for model in stats)
+        values, compared = _write_results(
+            evaluation.uri, config, stats, slices, known, paths=paths, with_auc=with_auc
         )
         right = (model.right for model in stats)
-        measured = measure_accuracy(*right, guess=majority_accuracy, selected=split == EVAL)
+        measured = measure_accuracy(
+            *right, guess=majority_accuracy, selected=split == EVAL, known=known
+        )
+        check = check_thresholds(
+            config,
+            values,
+            compared,
+            majority_accuracy=majority_accuracy,
+            alone=measured.alone,
+        )
         verdict = decide(measured, config, check, smoke_failure=smoke_failure)
         write_verdict(evaluation.uri, verdict)
         write_thresholds(evaluation.uri, describe_thresholds(config))
@@ -202,24 +217,37 @@ def _write_results(
     config: EvaluationConfig,
     stats: list[PredictionStats],
     slices: Mapping[SliceKey, Sequence[int]],
+    known: Ints,
     *,
     paths: list[str],
     with_auc: bool,
-) -> list[SliceValues]:
-    """Write TFMA's files; return the metrics of each model."""
+) -> tuple[SliceValues, tuple[SliceValues, SliceValues] | None]:
+    """Write TFMA's files.
+
+    Returns:
+        The metrics of the candidate; and those of both models on the rows `known`, whose labels
+        both know, or None without any.
+    """
     eval_config = make_eval_config(config, with_auc=with_auc, compared=len(paths) > 1)
     predictions: list[Predictions | None] = [None, None]
     if with_auc:
         evaluated = read_predictions(evaluation_uri)
         predictions = [evaluated.candidate, evaluated.baseline]
-    models = [
-        measure_model(spec, path, of_model, slices, predicted)
-        for spec, path, of_model, predicted in zip(
-            eval_config.model_specs, paths, stats, predictions, strict=False
-        )
-    ]
-    write_results(evaluation_uri, eval_config, models)
-    return [model.values for model in models]
+    given = list(zip(eval_config.model_specs, paths, stats, predictions, strict=False))
+
+    def measure(rows: Mapping[SliceKey, Sequence[int]]) -> list[MeasuredModel]:
+        return [
+            measure_model(spec, path, of, rows, predicted) for spec, path, of, predicted in given
+        ]
+
+    models = on_known = measure(slices)
+    if len(known) < len(slices[OVERALL]):
+        shared = {key: np.intersect1d(rows, known).tolist() for key, rows in slices.items()}
+        on_known = measure({key: rows for key, rows in shared.items() if rows})
+    pair = (on_known[0].values, on_known[-1].values)
+    compared = pair if len(models) > 1 and len(known) else None
+    write_results(evaluation_uri, eval_config, models, compared)
+    return models[0].values, compared
 
 
 def _bless(

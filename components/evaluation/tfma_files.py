@@ -5,6 +5,7 @@ TFMA would count every example in every slice one by one, in Python. Here the co
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,9 +149,15 @@ def _slice(name: str) -> config_pb2.SlicingSpec:
 
 
 def write_results(
-    evaluation_uri: str, config: config_pb2.EvalConfig, models: Sequence[MeasuredModel]
+    evaluation_uri: str,
+    config: config_pb2.EvalConfig,
+    models: Sequence[MeasuredModel],
+    compared: tuple[SliceValues, SliceValues] | None,
 ) -> None:
-    """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read."""
+    """Write the files that `tfma.load_eval_result` and `tfma.load_validation_result` read.
+
+    The differences of the models are those of `compared`, as in `check_thresholds`.
+    """
     make_folders(evaluation_uri)
     validations = []
     with (
@@ -160,7 +167,7 @@ def write_results(
     ):
         for slice_key in sorted(models[0].values):
             key = () if slice_key == OVERALL else (slice_key,)
-            metrics = dict(_list_metrics(models, slice_key))
+            metrics = dict(_list_metrics(models, slice_key, compared))
             of_slice = writer.convert_slice_metrics_to_proto((key, metrics), None)
             plots = writer.convert_slice_plots_to_proto((key, _draw(models, slice_key)), None)
             attributions = metrics_for_slice_pb2.AttributionsForSlice(slice_key=of_slice.slice_key)
@@ -172,14 +179,19 @@ def write_results(
     _write_validation(evaluation_uri, config, validations)
 
 
-def _list_metrics(models: Sequence[MeasuredModel], key: SliceKey) -> Iterator[tuple[Any, float]]:
+def _list_metrics(
+    models: Sequence[MeasuredModel],
+    key: SliceKey,
+    compared: tuple[SliceValues, SliceValues] | None,
+) -> Iterator[tuple[Any, float]]:
     """Yield key and value of the metrics of a slice, and of their differences to the baseline."""
     for model in models:
         for name, value in model.values[key].items():
             yield metric_types.MetricKey(name, model_name=model.name), value
-    for name, value in models[0].values[key].items() if len(models) > 1 else ():
+    ours, theirs = (model.get(key, {}) for model in compared or ({}, {}))
+    for name in models[0].values[key] if len(models) > 1 else ():
         difference = metric_types.MetricKey(name, model_name=models[0].name, is_diff=True)
-        yield difference, value - models[-1].values[key][name]
+        yield difference, ours.get(name, math.nan) - theirs.get(name, math.nan)
 
 
 def _draw(models: Sequence[MeasuredModel], key: SliceKey) -> dict[Any, Any]:

@@ -11,6 +11,10 @@ from components.evaluation.metrics.predictions import OVERALL, SliceKey
 SliceValues = Mapping[SliceKey, Mapping[str, float]]
 """Slice → metric → value."""
 
+ALONE = "there is no model in use to compare with"
+UNKNOWN_LABELS = "the model in use knows none of these labels"
+"""Clauses: why a model is not compared with the model in use."""
+
 ROUNDING = 1e-9
 """Tolerance of bounds: 0.9 - 0.92 is slightly less than -0.02 in floating point."""
 
@@ -35,11 +39,16 @@ def list_thresholds(config: EvaluationConfig) -> list[Threshold]:
 def check_thresholds(
     config: EvaluationConfig,
     candidate: SliceValues,
-    baseline: SliceValues | None,
+    compared: tuple[SliceValues, SliceValues] | None,
     *,
     majority_accuracy: float,
+    alone: str = ALONE,
 ) -> ThresholdCheck:
-    """Compare the metrics of a model with its thresholds, as TFMA does."""
+    """Compare the metrics of a model with its thresholds, as TFMA does.
+
+    `compared` are the values of this model and of the model in use on the images whose labels both
+    know; None: there are none, for the reason `alone`.
+    """
     failures: set[tuple[SliceKey, str]] = set()
     missing: set[str] = set()
     thresholds = list_thresholds(config)
@@ -49,7 +58,10 @@ def check_thresholds(
             missing.add(f"{threshold.slice} has a threshold but no images")
         for key in keys:
             value = candidate[key][threshold.metric]
-            change = value - baseline[key][threshold.metric] if baseline else None
+            change = None
+            if compared and key in compared[1]:
+                ours, theirs = (model[key][threshold.metric] for model in compared)
+                change = ours - theirs
             texts = explain_failures(threshold, key, value, change, majority_accuracy)
             failures |= {(key, text) for text in texts}
     if failures or missing:
@@ -60,8 +72,8 @@ def check_thresholds(
     ]
     if others := len(thresholds) - 1:
         reasons.append(f"{others} more threshold{' is' if others == 1 else 's are'} met")
-    if not baseline:
-        reasons.append("there is no model in use to compare with")
+    if not compared:
+        reasons.append(alone)
     return ThresholdCheck(True, tuple(reasons))
 
 

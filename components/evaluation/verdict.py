@@ -6,12 +6,14 @@ It is written next to TFMA's files, with that on its small versions; the report 
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+import numpy as np
 
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics.intervals import Interval, proportion_interval
-from components.evaluation.metrics.predictions import Flags
+from components.evaluation.metrics.predictions import Flags, Ints
 from components.evaluation.proof import (
     Change,
     Grade,
@@ -20,7 +22,7 @@ from components.evaluation.proof import (
     grade,
     weakest,
 )
-from components.evaluation.thresholds import ROUNDING, ThresholdCheck
+from components.evaluation.thresholds import ALONE, ROUNDING, UNKNOWN_LABELS, ThresholdCheck
 from components.storage.artifact_files import open_file, read_json
 
 Outcome = Literal["blessed", "undecided", "refused"]
@@ -28,7 +30,6 @@ Outcome = Literal["blessed", "undecided", "refused"]
 _FILE, _THRESHOLDS_FILE, _LITE_FILE = "verdict.json", "thresholds.json", "lite.json"
 
 _THIS, _IN_USE = "this model", "the model in use"
-_ALONE = " There is no model in use to compare with."
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,13 @@ class MeasuredAccuracy:
     majority_accuracy: float
     """Accuracy of always predicting the most frequent class."""
     change: Change | None = None
-    """Against the model in use, on the images that both have judged; None without one."""
+    """Against the model in use, on the images whose labels both know; None without any."""
     selected: bool = False
     """Whether the same images selected the weights."""
+    in_use: str = _IN_USE
+    """The model in use, with the images if it does not know the labels of all."""
+    alone: str = ALONE
+    """Why there is no change."""
 
     @property
     def may_be_guessing(self) -> bool:
@@ -86,7 +91,12 @@ class MeasuredAccuracy:
 
 
 def measure_accuracy(
-    right: Flags, baseline: Flags | None = None, *, guess: float, selected: bool = False
+    right: Flags,
+    baseline: Flags | None = None,
+    *,
+    guess: float,
+    selected: bool = False,
+    known: Ints | None = None,
 ) -> MeasuredAccuracy:
     """Measure the accuracy of a model, and compare it with the model in use if there is one.
 
@@ -95,11 +105,20 @@ def measure_accuracy(
         baseline: whether the model in use is right.
         guess: accuracy of always predicting the most frequent class.
         selected: whether these examples selected the weights.
+        known: rows of the examples whose labels the model in use knows; None: all.
     """
     images, hits = len(right), int(right.sum())
-    interval = proportion_interval(hits, images)
-    change = None if baseline is None else Change.of(baseline, right)
-    return MeasuredAccuracy(images, hits / images, interval, guess, change, selected)
+    measured = MeasuredAccuracy(
+        images, hits / images, proportion_interval(hits, images), guess, selected=selected
+    )
+    if baseline is None:
+        return measured
+    known = np.arange(images) if known is None else known
+    if not len(known):
+        return replace(measured, alone=UNKNOWN_LABELS)
+    where = f" on the {len(known):,} images whose labels both know" if len(known) < images else ""
+    change = Change.of(baseline[known], right[known])
+    return replace(measured, change=change, in_use=f"{_IN_USE}{where}")
 
 
 def decide(
@@ -121,14 +140,16 @@ def decide(
         return Verdict("refused", headline, [smoke_failure, *reasons], level)
     change, by_interval = measured.change, config.decide_by == "interval"
     relation = change.relate(max_drop) if change else "not worse"
-    claim = change.tell(_IN_USE, _THIS, max_drop) if change else ""
+    claim = change.tell(measured.in_use, _THIS, max_drop) if change else ""
     # The only threshold that is missed may be missed by chance.
     by_chance = change and change.difference < -max_drop - ROUNDING and len(check.reasons) == 1
     if not check.holds and not (by_interval and relation == "undecided" and by_chance):
         return Verdict("refused", _explain_refusal(measured, relation, claim), reasons, level)
     if not by_interval:
         doubt = f", though {claim}." if relation in ("worse", "undecided") else "."
-        headline = f"Blessed: it meets every threshold{doubt}{'' if change else _ALONE}"
+        headline = (
+            f"Blessed: it meets every threshold{doubt}{'' if change else _end(measured.alone)}"
+        )
         return Verdict("blessed", headline, reasons, level)
     if relation == "worse" and change and not change.is_within(max_drop):
         return Verdict("refused", f"Not blessed: {claim}.", reasons, level)
@@ -140,6 +161,11 @@ def decide(
     if doubts:
         return Verdict("undecided", f"Not blessed: {' and '.join(doubts)}.", reasons, level)
     return Verdict("blessed", _explain_blessing(measured, claim), reasons, level)
+
+
+def _end(clause: str) -> str:
+    """Write a clause as a sentence."""
+    return f" {clause[0].upper()}{clause[1:]}."
 
 
 def _explain_refusal(measured: MeasuredAccuracy, relation: Relation, claim: str) -> str:
@@ -155,7 +181,7 @@ def _explain_blessing(measured: MeasuredAccuracy, claim: str) -> str:
         return f"Blessed: {claim}."
     better = measured.interval.low > measured.majority_accuracy
     reason = f"{_THIS} is better than guessing" if better else "it meets every threshold"
-    return f"Blessed: {reason}.{_ALONE}"
+    return f"Blessed: {reason}.{_end(measured.alone)}"
 
 
 def _grade(measured: MeasuredAccuracy, max_drop: float) -> Grade:
@@ -179,7 +205,7 @@ def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Itera
             f"{interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy{needed}"
         )
     if measured.change:
-        yield measured.change.explain(_IN_USE, _THIS, config.max_accuracy_drop)
+        yield measured.change.explain(measured.in_use, _THIS, config.max_accuracy_drop)
 
 
 def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:

@@ -129,8 +129,8 @@ def _check_task(
             f"{layout.pushed}, which knows {_name_some(known)}: choose another --output, or "
             "replace the model with --new_task."
         )
-    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: its "
-    return [("Note", f"{text}predictions for those images count as wrong in the comparison")]
+    text = f"version {version}, the model in use, does not know {_name_some(unknown)}: "
+    return [("Note", f"{text}both models are compared on the images of the other labels")]
 
 
 def _name_some(labels: Collection[str]) -> str:

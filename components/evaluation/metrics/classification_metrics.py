@@ -119,8 +119,13 @@ class Comparison:
     intervals: Mapping[str, Interval]
     """Metric → interval of its value, where there is one."""
     baseline: ModelMetrics | None
+    """Metrics of the model in use on the images whose labels it knows; None if there are none."""
+    compared: int
+    """Number of these images."""
+    differences: Mapping[str, float]
+    """Metric → candidate minus baseline on these images; empty without any."""
     changes: Mapping[str, Interval]
-    """Metric → interval of candidate minus baseline, on the same examples; empty without one."""
+    """Metric → interval of the difference, where there is one."""
     curves: tuple[ClassCurves, ...]
     """Curves of the classes with the smallest areas."""
     slices: tuple[SliceMetrics, ...]
@@ -163,33 +168,55 @@ def _confuse(stats: PredictionStats) -> Ints:
 
 
 def compare(evaluated: Evaluated, *, seed: int = 0) -> Comparison:
-    """Measure the candidate and the baseline on the same examples."""
-    candidate, baseline = evaluated.candidate, evaluated.baseline
+    """Measure the candidate; compare it with the baseline on the images whose labels both know."""
+    candidate, baseline, known = evaluated.candidate, evaluated.baseline, evaluated.known
     metrics = measure(candidate)
-    intervals, changes = estimate_intervals(candidate, baseline, seed=seed)
-    right = baseline.stats.right if baseline else None
+    both = evaluated.on_known_labels()
+    intervals, changes = estimate_intervals(*(both or (candidate, None)), seed=seed)
+    if both and len(known) < len(candidate.ids):
+        intervals, _ = estimate_intervals(candidate, None, seed=seed)
+    ours, theirs = map(measure, both) if both else (metrics, None)
+    right = candidate.stats.right
     return Comparison(
         metrics=metrics,
         intervals={metric: intervals[metric] for metric in METRICS if metric in intervals},
-        baseline=measure(baseline) if baseline else None,
+        baseline=theirs,
+        compared=len(known) if theirs else 0,
+        differences={
+            metric: value - theirs.scalars[metric] for metric, value in ours.scalars.items()
+        }
+        if theirs
+        else {},
         changes={metric: changes[metric] for metric in METRICS if metric in changes},
         curves=trace_worst(
             candidate, metrics.labels, auc=metrics.auc, precision=metrics.average_precision
         ),
-        slices=measure_slices(evaluated.slices, candidate.stats.right, right),
+        slices=measure_slices(
+            evaluated.slices, right, baseline.stats.right if baseline else None, known=known
+        ),
         confused=find_confused(metrics.labels, metrics.confusion),
     )
 
 
 def measure_slices(
-    slices: Mapping[str, Sequence[str]], right: Flags, baseline: Flags | None
+    slices: Mapping[str, Sequence[str]],
+    right: Flags,
+    baseline: Flags | None,
+    *,
+    known: Ints | None = None,
 ) -> tuple[SliceMetrics, ...]:
-    """Measure the accuracy on every slice, in the order of slicings, then of values."""
+    """Measure the accuracy on every slice, in the order of slicings, then of values.
+
+    Only the rows `known` are compared with the baseline; None: all.
+    """
     slicings, measured = list(slices), []
+    compared = np.full(len(right), known is None)
+    compared[known] = True
     found = find_rows(slices)
     for slicing, value in sorted(found, key=lambda key: (slicings.index(key[0]), _order(key[1]))):
         rows = found[slicing, value]
-        hits, before = right[rows], None if baseline is None else baseline[rows]
+        hits, both = right[rows], compared[rows]
+        before = baseline[rows][both] if baseline is not None and both.any() else None
         of_slice = SliceMetrics(
             slicing=slicing,
             value=value,
@@ -197,7 +224,7 @@ def measure_slices(
             accuracy=float(hits.mean()),
             interval=proportion_interval(int(hits.sum()), len(hits)),
             baseline=None if before is None else float(before.mean()),
-            change=None if before is None else paired_interval(hits, before),
+            change=None if before is None else paired_interval(hits[both], before),
         )
         measured.append(of_slice)
     return tuple(measured)

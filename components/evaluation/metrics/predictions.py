@@ -6,7 +6,7 @@ the statistics, and metrics follow from the counts.
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -96,7 +96,7 @@ class PredictionStats:
         arrays = {name: np.concatenate([vars(part)[name] for part in parts]) for name in _ARRAYS}
         return cls(classes=parts[0].classes, **arrays)
 
-    def take(self, rows: Sequence[int]) -> Self:
+    def take(self, rows: Sequence[int] | Ints) -> Self:
         """Return the statistics of some of the examples."""
         return replace(self, **{name: vars(self)[name][rows] for name in _ARRAYS})
 
@@ -124,6 +124,10 @@ class Predictions:
     probabilities: NDArray[np.float32]
     """[examples, classes], each row adds up to 1."""
 
+    def take(self, rows: Ints) -> "Predictions":
+        """Return the predictions for some of the examples."""
+        return Predictions(self.labels, self.ids[rows], self.probabilities[rows])
+
     @cached_property
     def stats(self) -> PredictionStats:
         """Statistics of each example, computed once."""
@@ -139,6 +143,24 @@ class Evaluated:
     """Slicing, such as "class" or "size" → value of each example."""
     candidate: Predictions
     baseline: Predictions | None = None
+
+    @cached_property
+    def known(self) -> Ints:
+        """Rows of the examples whose labels both models know, all without a baseline."""
+        return find_known(model.ids for model in (self.candidate, self.baseline) if model)
+
+    def on_known_labels(self) -> tuple[Predictions, Predictions] | None:
+        """Return the predictions of both models for `known`; None if there are none to compare."""
+        if self.baseline is None or not len(self.known):
+            return None
+        if len(self.known) == len(self.filenames):
+            return self.candidate, self.baseline
+        return self.candidate.take(self.known), self.baseline.take(self.known)
+
+
+def find_known(ids: Iterable[Ints]) -> Ints:
+    """Return the rows of the examples whose labels all models know; `ids` as in `Predictions`."""
+    return np.flatnonzero(np.logical_and.reduce([of >= 0 for of in ids]))
 
 
 def divide(part: Floats, whole: Floats) -> Floats:

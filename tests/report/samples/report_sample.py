@@ -169,7 +169,7 @@ def empty() -> ReportFacts:
     """A run without data."""
     labels = ("cat", "dog")
     nothing = measure_confusion(labels, np.zeros((2, 2), np.int64))
-    comparison = Comparison(nothing, {}, None, {}, (), (), ())
+    comparison = Comparison(nothing, {}, None, 0, {}, {}, (), (), ())
     header = RunHeader("cats", "/data", "", None, None, "", {}, {}, None, None)
     verdict = Verdict("undecided", "Not blessed: 0 images are too few to show anything.", [])
     return ReportFacts(header, "eval", verdict, math.nan, {}, {}, {}, {}, comparison)

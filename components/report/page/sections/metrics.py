@@ -24,6 +24,8 @@ class MetricRow:
     value: float
     interval: Interval | None
     baseline: float
+    difference: float
+    """On the images whose labels both models know."""
     change: Interval | None
     guess: float
 
@@ -45,6 +47,7 @@ def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
             value=facts.metrics.scalars[metric.name],
             interval=comparison.intervals.get(metric.name),
             baseline=baseline.scalars[metric.name] if baseline else math.nan,
+            difference=comparison.differences.get(metric.name, math.nan),
             change=comparison.changes.get(metric.name),
             guess=guesses.get(metric.name, math.nan),
         )
@@ -53,7 +56,12 @@ def describe_metrics(facts: ReportFacts) -> dict[str, Any]:
     # A common axis from 0 to 1, where higher is better.
     drawn = [row for row in rows if not row.metric.lower_is_better]
     drawings = (_draw_values(drawn), _draw_changes(drawn))
-    return {"rows": rows, "drawings": [drawing for drawing in drawings if drawing]}
+    unknown = int(facts.metrics.support.sum()) - comparison.compared
+    return {
+        "rows": rows,
+        "unknown": unknown,
+        "drawings": [drawing for drawing in drawings if drawing],
+    }
 
 
 def judge(change: Interval | None, metric: str = "accuracy") -> tuple[str, str]:
@@ -95,9 +103,9 @@ def _draw_values(rows: Sequence[MetricRow]) -> Drawing | None:
 
 def _draw_changes(rows: Sequence[MetricRow]) -> Drawing | None:
     shown = [
-        IntervalRow(row.metric.title, row.value - row.baseline, row.change)
+        IntervalRow(row.metric.title, row.difference, row.change)
         for row in rows
-        if math.isfinite(row.value - row.baseline)
+        if math.isfinite(row.difference)
     ]
     if not shown:
         return None

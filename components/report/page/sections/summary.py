@@ -46,9 +46,7 @@ def describe_summary(facts: ReportFacts) -> dict[str, Any]:
         "interval": comparison.intervals.get("accuracy"),
         "worst": _find_worst(metrics),
         "change": comparison.changes.get("accuracy"),
-        "difference": accuracy - comparison.baseline.scalars["accuracy"]
-        if comparison.baseline
-        else math.nan,
+        "difference": comparison.differences.get("accuracy", math.nan),
         "judgment": words,
         "kind": kind,
         "strip": list(_choose_strip(facts)),
