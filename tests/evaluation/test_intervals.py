@@ -155,12 +155,24 @@ def test_a_baseline_with_other_labels() -> None:
     comparison = compare(as_evaluated(candidate, baseline, {"class": tuple(truth)}))
     assert comparison.baseline
     assert comparison.metrics.scalars["accuracy"] == 7 / 8
-    assert comparison.baseline.scalars["accuracy"] == 4 / 8
+    assert comparison.compared == 30
+    assert comparison.baseline.scalars["accuracy"] == 4 / 6
     assert comparison.baseline.labels == ("a", "b", "c", "e")
-    assert comparison.changes["accuracy"] == paired_interval(flags(15, 40), flags(0, 40))
-    assert 3.5 / 4 - 2 / 4 in comparison.changes["balanced_accuracy"]
+    assert comparison.differences["accuracy"] == 1 - 4 / 6
+    assert comparison.changes["accuracy"] == paired_interval(flags(10, 30), flags(0, 30))
+    assert comparison.intervals["accuracy"] == proportion_interval(35, 40)
     found = [(of.value, of.accuracy, of.baseline) for of in comparison.slices]
-    assert found == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, 0)]
+    assert found == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0), ("d", 0.5, None)]
+
+
+@few_resamples
+def test_a_baseline_without_a_label_in_common_is_not_compared() -> None:
+    candidate = predict("ab", truth="ab" * 5, said="ab" * 5)
+    baseline = predict("cd", truth="ab" * 5, said="cd" * 5)
+    comparison = compare(as_evaluated(candidate, baseline, {"class": tuple("ab" * 5)}))
+    assert (comparison.baseline, comparison.compared) == (None, 0)
+    assert (comparison.differences, comparison.changes) == ({}, {})
+    assert comparison.slices[0].change is None
 
 
 @few_resamples

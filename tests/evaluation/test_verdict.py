@@ -283,8 +283,41 @@ def test_thresholds_apply_to_their_slices() -> None:
     first = (reached, "3 more thresholds are met", "there is no model in use to compare with")
     assert check == ThresholdCheck(True, first)
     in_use = {OVERALL: {**values, "accuracy": 0.75}}
-    check = check_thresholds(EvaluationConfig(), candidate, in_use, majority_accuracy=1 / 3)
+    both = (candidate, in_use)
+    check = check_thresholds(EvaluationConfig(), candidate, both, majority_accuracy=1 / 3)
     assert check.reasons[1:] == ()
+    # The model in use knows neither dogs nor GIFs: nothing has become worse.
+    config = EvaluationConfig(thresholds=[Threshold("accuracy", slice="class", max_worsening=0)])
+    known = ({OVERALL: values, CAT: values}, {OVERALL: values, CAT: values})
+    assert check_thresholds(config, candidate, known, majority_accuracy=1 / 3).holds
+    worse = ({OVERALL: values, CAT: values}, {OVERALL: values, CAT: {**values, "accuracy": 0.9}})
+    assert not check_thresholds(config, candidate, worse, majority_accuracy=1 / 3).holds
+
+
+@pytest.mark.parametrize(
+    ("known", "headline"),
+    [
+        (
+            900,
+            "Blessed: this model is better than the model in use on the 900 images whose labels "
+            "both know.",
+        ),
+        (
+            0,
+            "Blessed: this model is better than guessing. The model in use knows none of these "
+            "labels.",
+        ),
+    ],
+)
+def test_only_images_whose_labels_both_models_know_are_compared(known: int, headline: str) -> None:
+    """The model in use is wrong about all others."""
+    right = np.arange(1000) % 10 != 0
+    before = right & (np.arange(1000) % 7 != 0) & (np.arange(1000) < known)
+    of = measure_accuracy(right, before, guess=0.1, known=np.arange(known))
+    assert decide(of, EvaluationConfig(), ThresholdCheck(True, ())).headline == headline
+    assert of.accuracy == 0.9
+    if of.change:
+        assert (of.change.after, of.change.before) == (right[:900].mean(), before[:900].mean())
 
 
 @pytest.mark.parametrize(

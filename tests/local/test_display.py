@@ -255,7 +255,7 @@ def test_the_table_of_a_model_that_was_not_pushed(capsys: pytest.CaptureFixture[
     assert "Reasons      accuracy 0.912 reaches 0.500\n" in text
     assert "0.9123 on eval, which also chose the weights, so slightly optimistic; 95%" in text
     assert "not pushed" in text
-    assert "none: this is the first model" in text
+    assert "none to compare with" in text
     assert "rejects.jsonl" not in text
 
 

@@ -70,7 +70,7 @@ def _model_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if grade := explain_grade(summary.grade):
         yield "", grade
     yield "Reasons", summary.blessing_reason
-    baseline = "none: this is the first model"
+    baseline = "none to compare with"
     if summary.baseline:
         run, version = summary.baseline.get("run"), summary.baseline["version"]
         name = f"run {run}" if run else f"version {version}"
