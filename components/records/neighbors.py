@@ -7,12 +7,18 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+Features = npt.NDArray[np.floating[Any]]
 
 # Rows whose features are converted to float32 at once: 64 MiB of 2,048 features.
 _BLOCK = 8192
 _QUERIES = 1024
-# Float32 sums differ in the last bits with the number of threads; ties go to the lower row.
-_DIGITS = 4
+# Float32 sums differ in the last bits with the number of threads.
+_STEPS = 10_000
+# Keys order neighbors: the cosine, in steps, above bits that prefer the lower place in a block, or
+# the lower row.
+_ROW_BITS = 32
+_LAST_ROW = 2**_ROW_BITS - 1
+_NONE = np.iinfo(np.int64).min
 
 
 class Neighbors(NamedTuple):
@@ -24,9 +30,7 @@ class Neighbors(NamedTuple):
     """Cosine, float32 [queries, neighbors]; -2 where there are not as many."""
 
 
-def find_neighbors(
-    features: npt.NDArray[np.floating[Any]], queries: Ints, *, among: Ints, most: int
-) -> Neighbors:
+def find_neighbors(features: Features, queries: Ints, *, among: Ints, most: int) -> Neighbors:
     """Find the most similar other rows by the cosine of their features.
 
     Args:
@@ -45,26 +49,29 @@ def find_neighbors(
     return Neighbors(np.concatenate(rows), np.concatenate(similarities))
 
 
-def _search(
-    features: npt.NDArray[np.floating[Any]], queries: Ints, among: Ints, most: int
-) -> Neighbors:
+def _search(features: Features, queries: Ints, among: Ints, most: int) -> Neighbors:
     wanted = normalize(features[queries])
-    best = np.full((len(queries), most), -1, np.int64)
-    values = np.full((len(queries), most), -2, np.float32)
+    best = np.full((len(queries), most), _NONE)
     for start in range(0, len(among), _BLOCK):
         rows = among[start : start + _BLOCK]
-        found = np.round(wanted @ normalize(features[rows]).T, _DIGITS)
-        found[rows[None, :] == queries[:, None]] = -2
-        # A stable sort keeps the lower row first, also against those of earlier blocks.
-        all_values = np.concatenate([values, found], axis=1)
-        all_rows = np.concatenate([best, np.broadcast_to(rows, found.shape)], axis=1)
-        order = np.argsort(-all_values, axis=1, kind="stable")[:, :most]
-        values = np.take_along_axis(all_values, order, axis=1)
-        best = np.where(values > -2, np.take_along_axis(all_rows, order, axis=1), -1)
-    return Neighbors(best, values)
+        steps = _STEPS * (wanted @ normalize(features[rows]).T)
+        keys = np.rint(steps, out=steps).astype(np.int32) * _BLOCK
+        keys += np.arange(_BLOCK - 1, _BLOCK - 1 - len(rows), -1, np.int32)
+        # One more, as an image is its own neighbor.
+        keys = np.partition(keys, -min(most + 1, len(rows)), axis=1)[:, -most - 1 :]
+        found = rows[_BLOCK - 1 - keys % _BLOCK]
+        merged = (keys // _BLOCK).astype(np.int64) << _ROW_BITS | (_LAST_ROW - found)
+        merged[found == queries[:, None]] = _NONE
+        best = np.sort(np.concatenate([best, merged], axis=1), axis=1)[:, -most:]
+    best = best[:, ::-1]
+    exists = best != _NONE
+    return Neighbors(
+        np.where(exists, _LAST_ROW - (best & _LAST_ROW), -1),
+        np.where(exists, (best >> _ROW_BITS) / _STEPS, -2).astype(np.float32),
+    )
 
 
-def normalize(features: npt.NDArray[np.floating[Any]]) -> Floats:
+def normalize(features: Features) -> Floats:
     """Scale each row to length 1, as float32; rows of zeros and of infinite values become zeros."""
     rows = np.nan_to_num(np.asarray(features, np.float32), posinf=0, neginf=0)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,0 +1,1 @@
+"""Suspects: images whose label or quality a person should look at."""

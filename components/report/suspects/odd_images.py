@@ -1,0 +1,190 @@
+"""Odd images: dark, blurred, blank, tiny and others, the issue types of CleanVision.
+
+An image is odd if it passes an absolute limit and also stands out among the others, so that a set
+of small, gray or dark images is not odd as a whole.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from components.contract.example import FILENAME, HEIGHT, TRAIN, WIDTH
+from components.contract.wire_format import read_varint
+from components.records.neighbors import Features, Ints, find_neighbors
+from components.records.record_reader import read_features
+from components.records.shard_files import list_shards, read_index
+from components.records.suspects import Reason, Suspect
+from components.storage.artifact_files import on_disk
+
+_NAME, _WIDTH, _HEIGHT = FILENAME.encode(), WIDTH.encode(), HEIGHT.encode()
+
+_IDENTITY = ("sha256", "path", "split", "label")
+
+Floats = npt.NDArray[np.float64]
+Columns = Mapping[str, npt.NDArray[Any]]
+
+MOST = 36
+"""Odd images of a report, no more than a person looks at."""
+_MOST_EACH = 12
+
+# Robust standard deviations from the median, in the logarithm of a value, beyond which it stands
+# out. Distances to neighbors have a long tail.
+_STANDS_OUT, _FAR = 3.0, 5.0
+_TO_DEVIATION = 1.4826
+_TINIEST = 1e-3
+
+# More gray images than these are part of the set.
+_RARE, _RARE_FRACTION = 8, 0.005
+_GRAY = 0.02
+
+_NEAREST = 5
+# Training images that stand for all others, as comparing all pairs would take too long.
+_REFERENCES = 2048
+
+
+class OddImages(NamedTuple):
+    """Odd images, and how many were found for each reason."""
+
+    suspects: tuple[Suspect, ...]
+    """At most `MOST`, the most conspicuous for each reason."""
+    found: Mapping[Reason, int]
+
+
+class _Limit(NamedTuple):
+    """Values below `limit` are odd if they also stand out."""
+
+    column: str
+    limit: float
+    least: float = 0.25
+    """Smallest standard deviation to assume, in octaves: nearly equal values have no outliers."""
+
+
+# The most telling reason first, as an image gets only one. The limits of luma (0.32), entropy and
+# shape are those of CleanVision 0.3; blurring a photograph by one pixel leaves a sharpness of 0.3.
+_LIMITS: Mapping[Reason, _Limit] = {
+    "blank": _Limit("contrast", 0.01),
+    "odd_shape": _Limit("shape", 0.35),
+    "tiny": _Limit("size", 1.0, least=0.6),
+    "dark": _Limit("brightness_high", 0.32),
+    "bright": _Limit("darkness_high", 0.1),
+    "low_information": _Limit("entropy", 3.0),
+    "blurred": _Limit("sharpness", 0.4),
+}
+
+
+def read_columns(table: Any, examples_uri: str, *, side: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that `find_odd` takes.
+
+    Args:
+        table: `images.parquet`, as a `pyarrow.Table`.
+        examples_uri: output of ImageExampleGen. Sizes are read from its records if it is on disk;
+            from a bucket that would take a download of all images.
+        side: side of the images that the model sees, pixels.
+    """
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    sizes = dict(_read_sizes(examples_uri)) if on_disk(examples_uri) else {}
+    if sizes:
+        unknown = (math.nan, math.nan)
+        found = np.array([sizes.get(path, unknown) for path in columns["path"]]).reshape(-1, 2)
+        columns |= {"width": found[:, 0], "height": found[:, 1], "side": np.full(len(found), side)}
+    return columns
+
+
+def _read_sizes(examples_uri: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield path, width and height of each image, pixels."""
+    for split in read_index(examples_uri)["splits"]:
+        for shard in list_shards(examples_uri, split):
+            for features in read_features(shard, (_NAME, _WIDTH, _HEIGHT)):
+                if len(features) == 3:
+                    width, height = (read_varint(features[key], 0)[0] for key in (_WIDTH, _HEIGHT))
+                    path = bytes(features[_NAME]).decode(errors="backslashreplace")
+                    yield path, (width, height)
+
+
+def find_odd(columns: Columns, features: Features | None = None) -> OddImages:
+    """Find odd images.
+
+    Args:
+        columns: the statistics of the images, see `read_columns`.
+        features: embeddings, [rows, features].
+    """
+    derived = _derive(columns)
+    scores = {
+        reason: _score(derived[limit.column], limit)
+        for reason, limit in _LIMITS.items()
+        if limit.column in derived
+    }
+    if features is not None:
+        scores["outlier"] = _score_outliers(features, np.flatnonzero(columns["split"] == TRAIN))
+    if "colorfulness" in columns:
+        scores["gray"] = _score_gray(columns["colorfulness"])
+    return _select(columns, scores)
+
+
+def _derive(columns: Columns) -> dict[str, Floats]:
+    derived = {
+        limit.column: columns[limit.column].astype(np.float64)
+        for limit in _LIMITS.values()
+        if limit.column in columns
+    }
+    if "brightness_low" in columns:
+        derived["darkness_high"] = 1 - columns["brightness_low"].astype(np.float64)
+    if "width" in columns:
+        sides = np.sort(np.stack([columns["width"], columns["height"]]).astype(np.float64), axis=0)
+        derived["shape"] = sides[0] / sides[1]
+        derived["size"] = sides[0] / columns["side"]
+    return derived
+
+
+def _score(values: Floats, limit: _Limit) -> Floats:
+    """Return 0.5 to 1 for odd values, the lowest ones highest; 0 for others and NaN."""
+    octaves = np.log2(np.maximum(values, _TINIEST))
+    odd = (values < limit.limit) & (_deviate(octaves, limit.least) < -_STANDS_OUT)
+    return np.where(odd, 1 - 0.5 * values / limit.limit, 0)
+
+
+def _deviate(values: Floats, least: float) -> Floats:
+    """Return the distances from the median in robust standard deviations."""
+    known = values[np.isfinite(values)]
+    center = np.median(known) if known.size else 0.0
+    deviation = _TO_DEVIATION * np.median(np.abs(known - center)) if known.size else 0.0
+    return (values - center) / max(deviation, least)
+
+
+def _score_outliers(features: Features, train: Ints) -> Floats:
+    """Score images that are far from their nearest training images."""
+    if len(train) <= _NEAREST:
+        return np.zeros(len(features))
+    step = -(-len(train) // _REFERENCES)
+    rows = np.arange(len(features))
+    near = find_neighbors(features, rows, among=train[::step], most=_NEAREST)
+    distances = 1 - near.similarities.mean(axis=1).astype(np.float64)
+    far = _deviate(np.log2(np.maximum(distances, _TINIEST)), 0.25)
+    return np.where(far > _FAR, 1 - 0.5 * _FAR / np.maximum(far, _FAR), 0)
+
+
+def _score_gray(colorfulness: npt.NDArray[Any]) -> Floats:
+    """Score the gray images of a set that has few of them."""
+    gray = colorfulness < _GRAY
+    rare = gray.sum() <= max(_RARE, _RARE_FRACTION * len(gray)) and 2 * gray.sum() < len(gray)
+    return np.where(gray & rare, 0.5, 0)
+
+
+def _select(columns: Columns, scores: Mapping[Reason, Floats]) -> OddImages:
+    """Give each image its first reason, and keep the highest scores for each."""
+    suspects: list[Suspect] = []
+    found: dict[Reason, int] = {}
+    taken = np.zeros(len(columns["path"]), bool)
+    for reason, score in scores.items():
+        rows = np.flatnonzero((score > 0) & ~taken)
+        taken[rows] = True
+        if len(rows):
+            found[reason] = len(rows)
+        for row in rows[np.argsort(-score[rows], kind="stable")][:_MOST_EACH].tolist():
+            sha256, path, split, label = (str(columns[name][row]) for name in _IDENTITY)
+            suspects.append(Suspect(sha256, path, split, label, reason, float(score[row])))
+    suspects.sort(key=lambda suspect: (-suspect.score, suspect.path))
+    return OddImages(tuple(suspects[:MOST]), found)

@@ -1,0 +1,131 @@
+"""Odd images among ordinary ones."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from components.contract.example import ENCODED, FILENAME, HEIGHT, LABEL_ID, WIDTH
+from components.images.pixel_statistics import measure_pixels
+from components.records.record_index import write_indexed_shard
+from components.records.shard_files import write_index
+from components.records.suspects import Reason
+from components.report.suspects.odd_images import MOST, find_odd, read_columns
+
+COUNT = 200
+
+
+def make_columns(**changes: float) -> dict[str, npt.NDArray[Any]]:
+    """Statistics as photographs have them; the last row has `changes`."""
+    random = np.random.default_rng(7)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "path": np.array([f"cat/{row}.jpg" for row in range(COUNT)], object),
+        "sha256": np.array([f"{row:064d}" for row in range(COUNT)], object),
+        "split": np.array(["train"] * COUNT, object),
+        "label": np.array(["cat"] * COUNT, object),
+        "brightness_low": random.uniform(0, 0.5, COUNT),
+        "brightness_high": random.uniform(0.6, 1, COUNT),
+        "contrast": random.uniform(0.1, 0.35, COUNT),
+        "entropy": random.uniform(5, 7.9, COUNT),
+        "sharpness": 2 ** random.normal(0.3, 0.5, COUNT),
+        "colorfulness": random.uniform(0.1, 0.9, COUNT),
+        "width": random.choice([500.0, 400.0, 333.0], COUNT),
+        "height": random.choice([375.0, 500.0], COUNT),
+        "side": np.full(COUNT, 96.0),
+    }
+    for name, value in changes.items():
+        columns[name][-1] = value
+    return columns
+
+
+CASES: list[tuple[Reason, dict[str, float]]] = [
+    ("blank", {"contrast": 0, "entropy": 0, "sharpness": 0, "brightness_high": 0}),
+    ("dark", {"brightness_high": 0.2, "brightness_low": 0.01}),
+    ("bright", {"brightness_low": 0.95, "brightness_high": 1}),
+    ("low_information", {"entropy": 1.2}),
+    ("blurred", {"sharpness": 0.2}),
+    ("tiny", {"width": 40, "height": 40}),
+    ("odd_shape", {"width": 1500, "height": 150}),
+    ("gray", {"colorfulness": 0}),
+]
+
+
+@pytest.mark.parametrize(("reason", "changes"), CASES)
+def test_one_odd_image_is_found_for_its_most_telling_reason(
+    reason: Reason, changes: dict[str, float]
+) -> None:
+    odd = find_odd(make_columns(**changes))
+    assert [(row.path, row.reason) for row in odd.suspects] == [(f"cat/{COUNT - 1}.jpg", reason)]
+    assert 0.5 <= odd.suspects[0].score <= 1
+    assert odd.found == {reason: 1}
+
+
+@pytest.mark.parametrize(("reason", "changes"), CASES)
+def test_a_set_that_is_like_that_as_a_whole_has_no_odd_images(
+    reason: Reason, changes: dict[str, float]
+) -> None:
+    columns = make_columns()
+    for name, value in changes.items():
+        # Not exactly alike.
+        columns[name] = value * np.random.default_rng(3).uniform(0.9, 1.1, COUNT)
+    assert not find_odd(columns).suspects
+
+
+def test_an_outlier_is_far_from_all_training_images() -> None:
+    random = np.random.default_rng(5)
+    features = random.normal(0, 0.1, (COUNT, 32)) + random.choice(np.eye(4, 32), COUNT)
+    assert not find_odd(make_columns(), features).suspects
+    features[-1] = -20 * np.ones(32)
+    [found] = find_odd(make_columns(), features).suspects
+    assert (found.path, found.reason) == (f"cat/{COUNT - 1}.jpg", "outlier")
+    few = {name: values[-3:] for name, values in make_columns().items()}
+    assert not find_odd(few, features[-3:]).suspects
+
+
+def test_no_more_than_a_person_looks_at_are_listed_and_all_are_counted() -> None:
+    columns = make_columns()
+    columns["brightness_high"][:20] = 0.2
+    columns["entropy"][20:40] = 1
+    columns["sharpness"][40:60] = 0.1
+    columns["height"][60:80] = 50_000
+    odd = find_odd(columns)
+    assert odd.found == {"odd_shape": 20, "dark": 20, "low_information": 20, "blurred": 20}
+    assert len(odd.suspects) == MOST
+    assert max(Counter(row.reason for row in odd.suspects).values()) <= 12
+    assert odd == find_odd(columns)
+
+
+def test_missing_statistics_find_nothing() -> None:
+    columns = make_columns()
+    bare = {name: columns[name] for name in ("path", "sha256", "split", "label")}
+    assert not find_odd(bare).suspects
+    columns["width"][:] = np.nan
+    assert not find_odd(columns).suspects
+    assert not find_odd({name: values[:0] for name, values in columns.items()}).suspects
+
+
+def test_sizes_are_those_of_the_originals(tmp_path: Path) -> None:
+    shared = {LABEL_ID: 0, HEIGHT: 375, ENCODED: b""}
+    rows = [{**shared, FILENAME: f"{number}.jpg", WIDTH: 500 + number} for number in range(2)]
+    shards = {"train": {"a": write_indexed_shard(str(tmp_path), "train", "a", rows)}}
+    write_index(str(tmp_path), shards, labels={"train": {"cat": 2}})
+    table = pa.table({"path": ["1.jpg", "missing.jpg"], "contrast": [0.25, 0.5]})
+    columns = read_columns(table, str(tmp_path), side=96)
+    assert columns["width"][0] == 501
+    assert columns["height"][0] == 375
+    assert np.isnan(columns["width"][1])
+    assert columns["side"].tolist() == [96, 96]
+    assert "width" not in read_columns(table, "gs://nowhere/examples", side=96)
+
+
+def test_statistics_of_real_pixels_find_a_black_image() -> None:
+    random = np.random.default_rng(1)
+    images = random.integers(0, 256, (160, 16, 16, 3), np.uint8)
+    images[-1] = 0
+    columns = {name: make_columns()[name][:160] for name in ("path", "sha256", "split", "label")}
+    odd = find_odd(columns | measure_pixels(images))
+    assert [row.path for row in odd.suspects] == ["cat/159.jpg"]
