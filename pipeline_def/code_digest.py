@@ -2,7 +2,7 @@
 
 TFX keys its cache by the name of an executor or run_fn, not by its code. The digest covers every
 file of ours that the step's modules import, directly or not, and the locked version of every
-library that these files import. For Trainer it also covers the user's code of `model.build_fn`.
+library that these files import. For Trainer it also covers the user's functions that options name.
 """
 
 from __future__ import annotations
@@ -41,18 +41,21 @@ _DISTRIBUTIONS = {
 }
 
 
-def code_digest(step: str, build_fn: str | None = None) -> str:
+def code_digest(step: str, build_fn: str | None = None, augmentation_fn: str | None = None) -> str:
     """Return 16 hexadecimal digits that change with the code of `step`.
 
-    `build_fn` is that of the model and counts for Trainer only.
+    The functions of the user, `model.build_fn` and `augmentation.fn`, count for Trainer only:
+    ImageReport follows from its outputs.
 
     Raises:
-        ConfigurationError: the module of `build_fn` does not exist.
+        ConfigurationError: the module of a function does not exist.
     """
     digest = _digest(_ROOT, *reach(STEPS[step].code))
-    if step != TRAINER.id or build_fn is None:
-        return digest
-    return hashlib.sha256(f"{digest} {_user_digest(build_fn)}".encode()).hexdigest()[:16]
+    for option, path in (("model.build_fn", build_fn), ("augmentation.fn", augmentation_fn)):
+        if step == TRAINER.id and path is not None:
+            text = f"{digest} {_user_digest(path, option)}"
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest
 
 
 def whole_digest() -> str:
@@ -191,13 +194,13 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _user_digest(build_fn: str) -> str:
+def _user_digest(path: str, option: str) -> str:
     """Digest the module of a user's function, and what it imports from the same folder.
 
     If it is in an installed package, only that package's code counts; libraries count by version.
     """
-    module = build_fn.rpartition(".")[0]
-    root = _user_root(build_fn)
+    module = path.rpartition(".")[0]
+    root = _user_root(path, option)
 
     def is_own(top: str) -> bool:
         if "site-packages" in root.parts:
@@ -207,18 +210,18 @@ def _user_digest(build_fn: str) -> str:
     return _digest(root, *_walk(root, [module], is_own))
 
 
-def _user_root(build_fn: str) -> Path:
+def _user_root(path: str, option: str) -> Path:
     """Find the folder from which a user's module is imported, without importing it."""
-    top = build_fn.partition(".")[0]
+    top = path.partition(".")[0]
     # A run starts in the folder of the user's modules, which may not be on Python's path.
     spec = importlib.machinery.PathFinder.find_spec(top, [*sys.path, os.getcwd()])
     places = [*(spec.submodule_search_locations or [])] if spec else []
     place = places[0] if places else spec.origin if spec else None
-    module = build_fn.rpartition(".")[0]
+    module = path.rpartition(".")[0]
     root = Path(place).resolve().parent if place else Path.cwd()
     if not _path(root, module).is_file() and not root.joinpath(*module.split(".")).is_dir():
         raise ConfigurationError(
-            f"model.build_fn is {build_fn!r}: there is no module {module} in {Path.cwd()} or among "
+            f"{option} is {path!r}: there is no module {module} in {Path.cwd()} or among "
             "the installed packages."
         )
     return root

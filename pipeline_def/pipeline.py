@@ -41,7 +41,7 @@ def create_pipeline(config: Config, *, metadata: str | None = None) -> Pipeline:
     layout = Layout(config.output)
     components = _components(config, layout)
     for component in components:
-        digest = code_digest(component.id, config.model.build_fn)
+        digest = code_digest(component.id, config.model.build_fn, config.augmentation.fn)
         component.exec_properties["code_digest"] = digest
     return Pipeline(
         pipeline_name=config.name,

@@ -166,11 +166,13 @@ def copy_of_the_code(
         ("typing_only.py", False),
     ],
 )
-def test_changed_code_of_build_fn_invalidates_trainer(
-    code_of_a_user: Path, file: str, *, counts: bool
+@pytest.mark.parametrize("others", [[], [None]], ids=["build_fn", "augmentation.fn"])
+def test_changed_code_of_a_user_invalidates_trainer(
+    code_of_a_user: Path, file: str, others: list[str | None], *, counts: bool
 ) -> None:
     def digest(step: str = "Trainer") -> str:
-        return code_digest.code_digest(step, "my_networks.networks.net")
+        named = [*others, "my_networks.networks.net"]
+        return code_digest.code_digest(step, *named)
 
     before, of_others = digest(), digest("Transform")
     assert before != code_digest.code_digest("Trainer")
@@ -192,6 +194,10 @@ def test_missing_module_of_build_fn(code_of_a_user: Path, module: str) -> None:
     message = rf"model.build_fn is '{module}.net': there is no module {module} in {code_of_a_user}"
     with pytest.raises(ConfigurationError, match=message):
         code_digest.code_digest("Trainer", f"{module}.net")
+    with pytest.raises(
+        ConfigurationError, match=message.replace("model.build_fn", "augmentation.fn")
+    ):
+        code_digest.code_digest("Trainer", None, f"{module}.net")
 
 
 @pytest.fixture

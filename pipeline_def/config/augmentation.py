@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from components.contract.configuration import Fraction, Number, Positive, configuration
+from components.contract.configuration import Fraction, Number, Positive, Text, configuration
+from pipeline_def.config.functions import check_path
 
 
 @configuration("augmentation")
@@ -69,6 +70,18 @@ class AugmentationConfig:
 
     rand_magnitude: Fraction = 0.3
     """Strength of the operations of policy rand."""
+
+    fn: Text | None = None
+    """Your own augmentation, such as my_package.my_module.my_augmentation: a function that maps
+    `images`, uint8 [batch, height, width, 3], to uint8 or float (0 to 255) of the same shape, with
+    TensorFlow operations only, and without state of its own: it is traced once. It runs after the
+    others, on the accelerator. A parameter `seed`, int64 [2], differs in every step: with
+    operations such as tf.random.stateless_uniform, a resumed training sees the same images. The
+    module must be installed, or lie in the folder that the run is started in."""
+
+    def __post_init__(self) -> None:
+        """Check the path of the function."""
+        check_path("augmentation.fn", self.fn)
 
     @property
     def soft_labels(self) -> bool:

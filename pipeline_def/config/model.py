@@ -1,6 +1,5 @@
 """The sections `model` and `export`, and the backbones of `keras.applications`."""
 
-import re
 from dataclasses import field
 from typing import Annotated, Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from components.contract.configuration import (
 from components.contract.error_messages import did_you_mean
 from components.contract.model_files import LiteKind
 from components.contract.rules_of_thumb import OWN_NETWORKS
+from pipeline_def.config.functions import check_path
 
 
 class Pixels(NamedTuple):
@@ -69,7 +69,6 @@ APPLICATIONS = {
     "densenet121": Application("DenseNet121", 224, _IMAGENET, 7_037_504, 1004),
 }
 
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _NAMES = ("auto", *OWN_NETWORKS, *APPLICATIONS)
 
 
@@ -143,10 +142,7 @@ class ModelConfig:
             f"model.build_fn is {self.build_fn!r}, which replaces model.name and has no ImageNet "
             f"weights: leave model.name at auto, and do not set model.weights to imagenet.",
         )
-        require(
-            self.build_fn is None or bool(_FUNCTION.fullmatch(self.build_fn)),
-            f"model.build_fn is {self.build_fn!r}: it must be module.function.",
-        )
+        check_path("model.build_fn", self.build_fn)
 
 
 @configuration("export")

@@ -75,7 +75,11 @@ def _run_recorded(
         config.output,
         pipeline=config.name,
         configuration=to_dict(config),
-        code={name: code_digest(name, config.model.build_fn) for name in names if name in STEPS},
+        code={
+            name: code_digest(name, config.model.build_fn, config.augmentation.fn)
+            for name in names
+            if name in STEPS
+        },
     )
     names = names[: names.index(last) + 1] if last else names
     with recorder.recording(), display.running(total=len(names)):
@@ -83,6 +87,10 @@ def _run_recorded(
             from pipeline_def.model.networks import check_build_fn
 
             check_build_fn(config.model, size=config.transform.size or 0, classes=classes)
+        if config.augmentation.fn and classes:
+            from pipeline_def.data.augmentation.own import check_own
+
+            check_own(config.augmentation.fn, size=config.transform.size or 0)
         _check_results(layout, display)
         for name, run in list_steps(pipeline, recorder.record.id):
             if name in names:

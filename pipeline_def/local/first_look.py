@@ -59,7 +59,7 @@ def look(listing: Listing, config: Config) -> FirstLook:
 
         read_schema(config.validation.schema)
     check_accelerator(config.training)
-    code_digest(TRAINER.id, config.model.build_fn)
+    code_digest(TRAINER.id, config.model.build_fn, config.augmentation.fn)
     config = dataclasses.replace(config, model=name_network(config.model))
     check_labels(listing)
     survey = take_survey(listing, config.ingest)

@@ -1,20 +1,19 @@
 """Networks of the user: imported by dotted path, checked, and divided into backbone and head."""
 
-import importlib
+import functools
 import logging
-import os
-import sys
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import tf_keras
 from tf_keras import layers
 
 from components.contract.errors import ConfigurationError
-from components.storage.folder import reason_of
+from pipeline_def.config.functions import describe_error, import_function, mistake
 from pipeline_def.model.parts import join, make_backbone, make_head
 
 _LOGGER = logging.getLogger(__name__)
+_OPTION = "model.build_fn"
+_mistake = functools.partial(mistake, _OPTION)
 
 
 def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
@@ -29,11 +28,11 @@ def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
     Raises:
         ConfigurationError: the function does not exist, fails, or returns something else.
     """
-    function = _import_function(path)
+    function = import_function(_OPTION, path)
     try:
         network = function(size=images.shape[1], classes=classes)
     except Exception as error:  # The user's code may raise anything.
-        raise _mistake(path, f"it failed with {_describe(error)}") from error
+        raise _mistake(path, f"it failed with {describe_error(error)}") from error
     _check_network(network, path)
     model = _divide(network, images, path) or _wrap(network, images, path)
     if model.output_shape != (None, classes):
@@ -44,24 +43,6 @@ def build_own(path: str, images: Any, classes: int) -> tf_keras.Model:
         )
     _warn_of_generators(model, path)
     return model
-
-
-def _import_function(path: str) -> Callable[..., Any]:
-    """Import a function, also from the folder that the run was started in."""
-    module, _, name = path.rpartition(".")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        function: Any = getattr(importlib.import_module(module), name, None)
-    except Exception as error:  # The user's code may raise anything.
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            reason = f"there is no module {error.name} in {os.getcwd()} or among the installed ones"
-        else:
-            reason = f"importing {module} failed with {_describe(error)}"
-        raise _mistake(path, reason) from error
-    if not callable(function):
-        raise _mistake(path, f"module {module} has no function {name}")
-    return cast("Callable[..., Any]", function)
 
 
 def _check_network(network: Any, path: str) -> None:
@@ -137,15 +118,5 @@ def _warn_of_generators(model: tf_keras.Model, path: str) -> None:
 
 
 def _not_for_images(images: Any, path: str, error: Exception) -> ConfigurationError:
-    shape = list(images.shape)
-    return _mistake(
-        path, f"its network does not take images, uint8 {shape}, but fails with {_describe(error)}"
-    )
-
-
-def _mistake(path: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(f"model.build_fn is {path!r}: {reason}.")
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {reason_of(error)}"
+    takes = f"images, uint8 {list(images.shape)}"
+    return _mistake(path, f"its network does not take {takes}, but fails: {describe_error(error)}")

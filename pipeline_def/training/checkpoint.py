@@ -206,8 +206,9 @@ def checkpoint_dir(fn_args: Any) -> str:
     if not folder:
         return os.path.join(fn_args.model_run_dir, "checkpoints")
     data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
-    model = from_dict(TrainerConfig, fn_args.custom_config).model
-    key = [*data, config, code_digest(TRAINER.id, model.build_fn), weights_version(model)]
+    given = from_dict(TrainerConfig, fn_args.custom_config)
+    code = code_digest(TRAINER.id, given.model.build_fn, given.augmentation.fn)
+    key = [*data, config, code, weights_version(given.model)]
     # The output folder may have been moved since: `folder` lies in it, beside the artifacts.
     output = json.dumps(os.path.join(os.path.dirname(folder), ""))[:-1]
     text = json.dumps(key, sort_keys=True).replace(output, '"')

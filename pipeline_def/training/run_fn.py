@@ -21,6 +21,7 @@ from components.contract.model_files import LITE_FOLDER, WEIGHTS_FILE
 from components.records.shard_files import read_index
 from pipeline_def.config.recipes import resolve
 from pipeline_def.config.training import TrainerConfig
+from pipeline_def.data.augmentation.own import check_own
 from pipeline_def.data.shards import Shards
 from pipeline_def.data.split_statistics import patch_covariance, pixel_moments
 from pipeline_def.model.networks import build_model, precision
@@ -97,6 +98,7 @@ def _train_and_export(
     fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy
 ) -> None:
     started, run_dir = time.time(), fn_args.model_run_dir
+    check_own(config.augmentation.fn, size=config.transform.seen_size)
     graph = TransformGraph(fn_args.transform_graph_path)
     replicas = strategy.num_replicas_in_sync
     data = TrainingInput.find(fn_args, config, graph.transformed_spec, replicas=replicas)

@@ -17,6 +17,7 @@ from pipeline_def.data.augmentation.augmentation_random import (
 )
 from pipeline_def.data.augmentation.color_ops import change_colors, mean_colors, rounded
 from pipeline_def.data.augmentation.geometric_ops import apply_geometry
+from pipeline_def.data.augmentation.own import apply_own
 from pipeline_def.data.augmentation.policy import apply_policy
 
 Batch = tuple[tf.Tensor, tf.Tensor]
@@ -30,7 +31,7 @@ def augment(
     config: AugmentationConfig,
     classes: int,
 ) -> Batch:
-    """Augment a batch at random: geometry, policy, colors, cutout, then mixup or cutmix.
+    """Augment a batch at random: geometry, policy, colors, cutout, mixup or cutmix, own.
 
     Args:
         images: uint8 [batch, height, width, 3]; height and width are static.
@@ -41,9 +42,9 @@ def augment(
         classes: number of classes.
 
     Returns:
-        Images, uint8 of the same shape, rounded once, after the last op; policies round after each
-        operation, as Pillow does. Labels unchanged, or, with `config.soft_labels`, float32
-        [batch, classes], which add up to 1 per image.
+        Images, uint8 of the same shape, rounded once, after the last op, and after the user's own;
+        policies round after each operation, as Pillow does. Labels unchanged, or, with
+        `config.soft_labels`, float32 [batch, classes], which add up to 1 per image.
     """
     shape = images.shape
     random = draw_numbers(tf.shape(images)[0], seed)
@@ -54,7 +55,8 @@ def augment(
     if config.soft_labels:
         labels = tf.one_hot(labels, classes, dtype=tf.float32)
         images, labels = _mix(images, labels, random=random, config=config)
-    return tf.ensure_shape(rounded(images), shape), labels
+    images = tf.ensure_shape(rounded(images), shape)
+    return apply_own(images, seed=seed, path=config.fn), labels
 
 
 def _span(center: tf.Tensor, length: tf.Tensor | int, *, size: int) -> tf.Tensor:

@@ -117,9 +117,10 @@ def _check_code(step: str, prepared: Mapping[str, Any]) -> None:
     values = prepared["inputs"]["parameterValues"]
     # TFX's own components have the property too, and may leave it null.
     choices = json.loads(values.get("custom_config") or "null") or {}
-    build_fn = (choices.get("model") or {}).get("build_fn")
+    named = (("model", "build_fn"), ("augmentation", "fn"))
+    functions = [(choices.get(section) or {}).get(field) for section, field in named]
     compiled = values.get("code_digest")
-    if compiled and compiled != code_digest(step, build_fn):
+    if compiled and compiled != code_digest(step, *functions):
         raise ConfigurationError(
             f"This container image holds other code for {step} than the pipeline was compiled "
             "from: build the image and compile the pipeline from the same commit, both with Python "
