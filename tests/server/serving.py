@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline_def.local.server.app import make_app
 from pipeline_def.local.server.command import make_server
+from pipeline_def.local.server.limits import App
 from pipeline_def.local.server.model import Model
-from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.options import Listening, ServerOptions
 from pipeline_def.local.server.versions import Versions
 
 PREDICT = "/v1/models/images:predict"
@@ -30,7 +32,15 @@ def serving(model: Model, folder: Path, **options: Any) -> Iterator[int]:
 @contextlib.contextmanager
 def running(versions: Versions, **options: Any) -> Iterator[int]:
     """Serve whatever version is current; yield the port."""
-    server = make_server(versions, ServerOptions(**options))
+    chosen = ServerOptions(**options)
+    with running_app(make_app(versions, chosen), chosen) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def running_app(app: App, options: Listening) -> Iterator[int]:
+    """Serve an application; yield the port."""
+    server = make_server(app, options)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline_def.local.server.command import _listen
+from pipeline_def.local.server.command import listen
 from pipeline_def.local.server.limits import TimedProtocol
 from pipeline_def.local.server.options import ServerOptions
 from pipeline_def.local.server.versions import Versions
@@ -166,7 +166,7 @@ def test_a_body_without_end_is_refused_while_it_comes(port: int) -> None:
 
 def test_answers_do_not_wait_for_acknowledgements() -> None:
     """A short answer of two packets would take 40 ms longer than the model."""
-    with _listen(ServerOptions(port=0)) as listening:
+    with listen(ServerOptions(port=0)) as listening:
         listening.listen()
         with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

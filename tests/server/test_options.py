@@ -8,7 +8,7 @@ from pipeline_def.local.server.options import SCREEN, ServerOptions, parse_optio
 
 def test_what_is_not_said_is_local_and_limited() -> None:
     options = parse_options(["--output", "out", "--model", "17", "--timeout", "5"])
-    assert options == ServerOptions(os.path.abspath("out"), "17", timeout=5.0)
+    assert options == ServerOptions(os.path.abspath("out"), model="17", timeout=5.0)
     assert options.is_local
     assert not parse_options(["--host", "0.0.0.0"]).is_local
     assert parse_options(["--output", "s3://bucket/out/"]).output == "s3://bucket/out"

@@ -2,45 +2,28 @@
 
 import asyncio
 import contextlib
-import functools
 import json
-import logging
 from collections.abc import AsyncIterator
-from importlib import resources
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pipeline_def.local.server.limits import (
     App,
     BodyReader,
-    ErrorResponse,
     Guard,
     run_until_disconnect,
 )
 from pipeline_def.local.server.model import Model
 from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.page import ERROR_HANDLERS, make_page_routes
 from pipeline_def.local.server.prediction import Predictor
 from pipeline_def.local.server.rest import RequestError, encode_response
 from pipeline_def.local.server.versions import Versions
-
-_LOGGER = logging.getLogger(__name__)
-
-# No external resources, no inline scripts, no framing by other pages.
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src 'self' data: blob:; media-src blob:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-cache",
-}
 
 
 class Service:
@@ -114,68 +97,20 @@ def make_app(versions: Versions, options: ServerOptions) -> App:
     """Build the application with its limits."""
     service = Service(versions, options)
     model, version = "/v1/models/{name}", "/versions/{version}"
-    routes = _page_routes(options)
+    routes = _make_page_routes(options)
     for path in (model, f"{model}{version}"):
         routes += [
             Route(f"{path}:predict", service.predict, methods=["POST"]),
             Route(f"{path}/metadata", service.metadata),
             Route(path, service.status),
         ]
-    handlers: dict[Any, Any] = {
-        RequestError: _refuse,
-        HTTPException: _refuse_unknown,
-        ClientDisconnect: _close,
-        500: _fail,
-    }
-    return Guard(
-        Starlette(routes=routes, exception_handlers=handlers, lifespan=service.watch), options
-    )
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=service.watch)
+    return Guard(app, options)
 
 
-def _page_routes(options: ServerOptions) -> list[Route]:
-    """Return the routes of the page, whose files are read once."""
-    here = "pipeline_def.local.server"
+def _make_page_routes(options: ServerOptions) -> list[Route]:
     # Base64 encodes three bytes in four.
     most = int(options.max_request_bytes * 0.74)
     settings = {"model": f"/v1/models/{options.name}", "most_bytes": most}
-    files = {
-        "/": (_read(here, "page.html"), "text/html"),
-        # The colors are those of the report.
-        "/style.css": (
-            _read("components.report.page", "tokens.css") + _read(here, "style.css"),
-            "text/css",
-        ),
-        "/page.js": (_read(here, "page.js"), "text/javascript"),
-        "/settings.json": (json.dumps(settings), "application/json"),
-    }
-    return [
-        Route(path, functools.partial(_answer, text, kind)) for path, (text, kind) in files.items()
-    ]
-
-
-def _read(package: str, name: str) -> str:
-    return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")
-
-
-async def _answer(text: str, kind: str, request: Request) -> Response:
-    return Response(text, 200, _HEADERS, kind)
-
-
-async def _refuse(request: Request, error: RequestError) -> Response:
-    return ErrorResponse(error)
-
-
-async def _refuse_unknown(request: Request, error: HTTPException) -> Response:
-    path = request.url.path
-    if error.status_code in (404, 405) and path.startswith("/v1/"):
-        return ErrorResponse(RequestError(400, f"Malformed request: {request.method} {path[:200]}"))
-    return ErrorResponse(RequestError(error.status_code, f"{error.detail}."))
-
-
-async def _close(request: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=499)
-
-
-async def _fail(request: Request, error: Exception) -> Response:
-    _LOGGER.error("Request failed", exc_info=error)
-    return ErrorResponse(RequestError(500, "Internal error; see the server log."))
+    texts = {"/settings.json": (json.dumps(settings), "application/json")}
+    return make_page_routes("pipeline_def.local.server", texts)

@@ -12,9 +12,9 @@ from components.contract.stopping import leave_to_server
 from pipeline_def.layout import Layout
 from pipeline_def.local.display.rows import print_row
 from pipeline_def.local.server.app import make_app
-from pipeline_def.local.server.limits import TimedProtocol
+from pipeline_def.local.server.limits import App, TimedProtocol
 from pipeline_def.local.server.model import Model
-from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.options import Listening, ServerOptions
 from pipeline_def.local.server.versions import Versions
 
 # Systems commonly allow a process 1,024 open files.
@@ -30,19 +30,19 @@ def serve(options: ServerOptions) -> None:
         ModelError: there is no model, or it cannot be loaded.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    with _listen(options) as listening:
+    with listen(options) as listening:
         started = time.monotonic()
         versions = Versions(Layout(options.output).pushed, Model, options.model)
         port = listening.getsockname()[1]
         _print(versions.current, options, port, time.monotonic() - started)
         leave_to_server()
-        make_server(versions, options).run(sockets=[listening])
+        make_server(make_app(versions, options), options).run(sockets=[listening])
 
 
-def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
+def make_server(app: App, options: Listening) -> uvicorn.Server:
     """Return a server that has not started yet."""
     config = uvicorn.Config(
-        make_app(versions, options),
+        app,
         http=TimedProtocol,
         ws="none",
         lifespan="on",
@@ -59,8 +59,12 @@ def make_server(versions: Versions, options: ServerOptions) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _listen(options: ServerOptions) -> socket.socket:
-    """Bind the port before loading the model, which takes seconds."""
+def listen(options: Listening) -> socket.socket:
+    """Bind the port, before anything that takes seconds.
+
+    Raises:
+        ConfigurationError: the address is in use, or does not belong to this machine.
+    """
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,10 +84,15 @@ def _listen(options: ServerOptions) -> socket.socket:
     return listening
 
 
+def find_address(options: Listening, port: int) -> str:
+    """Return the URL of a server."""
+    shown = f"[{options.host}]" if ":" in options.host else options.host
+    return f"http://{shown}:{port}"
+
+
 def _print(model: Model, options: ServerOptions, port: int, seconds: float) -> None:
     console = Console(highlight=False)
-    shown = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"http://{shown}:{port}"
+    address = find_address(options, port)
     print_row(
         console, "Model", f"{options.name}, version {model.version}, loaded in {seconds:.1f} s"
     )

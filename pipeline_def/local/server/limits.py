@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pipeline_def.local.server.options import ServerOptions
+from pipeline_def.local.server.options import Listening
 from pipeline_def.local.server.rest import RequestError, error_json
 
 Scope = MutableMapping[str, Any]
@@ -90,7 +90,7 @@ async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, _Resu
 class Guard:
     """Enforces the timeout, and refuses foreign host names and cross-origin requests."""
 
-    def __init__(self, app: App, options: ServerOptions) -> None:
+    def __init__(self, app: App, options: Listening) -> None:
         """Wrap an application."""
         self._app, self._timeout = app, options.timeout
         # Against DNS rebinding: an attacker's domain may resolve to this machine, so that its page
@@ -129,7 +129,10 @@ class Guard:
         if self._names is not None and name not in self._names:
             return RequestError(403, "This server only accepts the host names of this machine.")
         # Browsers send it with requests by scripts of any page that the user visits.
-        if origin is not None and origin.partition("://")[2] != host:
+        site = headers.get(b"sec-fetch-site", "")
+        changes = scope["method"] not in ("GET", "HEAD")
+        foreign = origin is not None and origin.partition("://")[2] != host
+        if foreign or (changes and site in ("cross-site", "same-site")):
             return RequestError(403, "Cross-origin requests are not allowed.")
         return None
 

@@ -39,15 +39,26 @@ newer version as soon as it is pushed, without losing a request. Ctrl-C ends it.
 
 
 @configuration()
-class ServerOptions:
-    """Options of the server; `SCREEN` describes each."""
+class Listening:
+    """Where a server listens, and how long a request may take."""
 
     output: Text = "output"
-    model: Text | None = None
-    name: Text = "images"
     host: Text = "127.0.0.1"
     port: Annotated[Count, Interval(le=65_535)] = 8501
     timeout: Annotated[Number, Gt(0)] = 30.0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+@configuration()
+class ServerOptions(Listening):
+    """Options of the server; `SCREEN` describes each."""
+
+    model: Text | None = None
+    name: Text = "images"
     max_request_mib: Annotated[Number, Gt(0)] = 32.0
     max_images: Positive = 64
     max_image_mpixels: Annotated[Number, Gt(0)] = 40.0
@@ -66,11 +77,6 @@ class ServerOptions:
             f"max_request_mpixels is {self.max_request_mpixels}: it must be at least "
             f"max_image_mpixels, {self.max_image_mpixels}.",
         )
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach the server."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     @property
     def max_request_bytes(self) -> int:
