@@ -43,6 +43,9 @@ class Layout:
         self.schema = os.path.join(output, "schema.pbtxt")
         """Schema that `local_runner.py schema` writes for editing."""
 
+        self.corrections = os.path.join(output, "corrections.csv")
+        """Decisions about single images, which `local_runner.py review` writes."""
+
         self.summary = os.path.join(output, "summary.json")
         """Results of the last run, JSON."""
 

@@ -180,6 +180,7 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
         pytest.param({"Origin": "http://localhost:1"}, "Cross-origin", id="another port"),
         pytest.param({"Origin": "null"}, "Cross-origin", id="a local file"),
         pytest.param({"Origin": "http://[::1"}, "Cross-origin", id="not a URL"),
+        pytest.param({"Sec-Fetch-Site": "cross-site"}, "Cross-origin", id="a form without origin"),
     ],
 )
 def test_requests_by_pages_of_other_sites_are_refused(

@@ -76,14 +76,14 @@ def _read_pictures(root: str, paths: Sequence[str]) -> list[Picture | None]:
         for start in range(0, len(paths), _BATCH):
             if time.monotonic() > end:
                 break
-            contents = _read_files(fs, folder, paths[start : start + _BATCH])
+            contents = read_files(fs, folder, paths[start : start + _BATCH])
             pictures += [make_thumbnail(content) if content else None for content in contents]
     except Exception as error:  # Each file system has errors of its own.
         logging.warning("No thumbnails from %s: %s", root, error)
     return pictures + [None] * (len(paths) - len(pictures))
 
 
-def _read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> list[bytes | None]:
+def read_files(fs: AbstractFileSystem, folder: str, paths: Iterable[str]) -> list[bytes | None]:
     """Read files, concurrently from a store; None for those that cannot be shown."""
     full = {path: f"{folder}/{path}" for path in paths if _is_below(path)}
     if is_local(fs):

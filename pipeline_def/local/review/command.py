@@ -1,0 +1,135 @@
+"""`local_runner.py review`: find a run's suspects, and serve the page until stopped."""
+
+import logging
+import os
+import shlex
+
+from rich.console import Console
+
+from components.contract.errors import DataError
+from components.contract.stopping import leave_to_server
+from components.records.suspects import SUSPECTS_FILE, read_suspects
+from components.storage.artifact_files import list_names
+from pipeline_def.config.config import Config
+from pipeline_def.local.display.rows import print_row, print_whole
+from pipeline_def.local.output.folder import open_output
+from pipeline_def.local.preparation import make_absolute
+from pipeline_def.local.review.app import ReviewFacts, make_app
+from pipeline_def.local.review.decisions import Decisions, count_actions
+from pipeline_def.local.review.options import ReviewOptions
+from pipeline_def.local.review.pictures import Pictures
+from pipeline_def.local.review.suspect_list import (
+    Records,
+    check_filters,
+    gather_images,
+    list_labels,
+)
+from pipeline_def.local.server.command import find_address, listen, make_server
+from pipeline_def.runs.selection import SelectedRun, read_runs, select
+from pipeline_def.runs.table import format_time
+from pipeline_def.steps import EXAMPLE_GEN, REPORT
+
+
+def review(options: ReviewOptions) -> None:
+    """Serve the page until a signal arrives, then say what was decided.
+
+    Raises:
+        UserError: there are no suspects, the corrections file is not valid, or the address is in
+            use.
+    """
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    console = Console(highlight=False)
+    config, _ = open_output(make_absolute(Config(output=options.output)))
+    run = find_run(config.output, options.run)
+    suspects = read_suspects(os.path.join(_find_suspects(run), SUSPECTS_FILE))
+    if not suspects:
+        print_row(console, "Suspects", f"none in run {run.number}: there is nothing to review")
+        return
+    images = gather_images(suspects, reason=options.reason, label=options.label)
+    check_filters(images, reason=options.reason)
+    examples = run.find_artifact(EXAMPLE_GEN.id, "examples")
+    paths = {path for image in images for path in (image.path, *image.neighbors)}
+    decisions = Decisions(options.corrections_file, [image.sha256 for image in images])
+    pictures = Pictures(
+        run.record.data.folder,
+        {image.sha256: image.path for image in images},
+        Records(examples, paths),
+    )
+    facts = ReviewFacts(
+        title=f"run {run.number} of {format_time(run.record.started)}",
+        images=images,
+        labels=list_labels(examples, images),
+        who=options.reviewer,
+        next_command=_make_command(options, run),
+    )
+    with listen(options) as listening:
+        address = find_address(options, listening.getsockname()[1])
+        _print_start(console, facts, decisions, f"{address}/", options)
+        leave_to_server()
+        try:
+            make_server(make_app(facts, decisions, pictures, options), options).run([listening])
+        finally:
+            _print_end(console, facts, decisions)
+
+
+def find_run(output: str, wanted: str | None) -> SelectedRun:
+    """Return the run that a user names, or the newest one with suspects.
+
+    Raises:
+        DataError: no run matches, or none has suspects.
+        StorageError: the folder has no runs, or they cannot be read.
+    """
+    if wanted is not None:
+        return select(wanted, output)
+    records = read_runs(output)
+    for number in range(len(records), 0, -1):
+        run = SelectedRun(records[number - 1], output, number)
+        if _list_suspects(run):
+            return run
+    raise DataError(
+        f"No run in {output} has looked for suspects, or their files are gone: run the pipeline "
+        "again."
+    )
+
+
+def _list_suspects(run: SelectedRun) -> list[str]:
+    step = run.record.steps.get(REPORT.id)
+    made = step.outputs.get("suspects") if step else None
+    return [made.uri] if made and SUSPECTS_FILE in list_names(made.uri) else []
+
+
+def _find_suspects(run: SelectedRun) -> str:
+    if found := _list_suspects(run):
+        return found[0]
+    raise DataError(f"Run {run.number} has no suspects: choose another --run, or run again.")
+
+
+def _make_command(options: ReviewOptions, run: SelectedRun) -> str:
+    settings = run.record.configuration
+    data = settings.get("data")
+    words = ["uv", "run", "local_runner.py", *(["--data", data] if data else [])]
+    words += ["--output", options.output, "--ingest.corrections", options.corrections_file]
+    return shlex.join(words)
+
+
+def _print_start(
+    console: Console, facts: ReviewFacts, decisions: Decisions, page: str, options: ReviewOptions
+) -> None:
+    decided = len(decisions.read()[1])
+    earlier = f", {decided:,} of them decided" if decided else ""
+    print_row(console, "Suspects", f"{len(facts.images):,} images of {facts.title}{earlier}")
+    print_whole(console, "Decisions", decisions.path)
+    print_whole(console, "Page", page)
+    if not options.is_local:
+        print_row(console, "", "Anyone who can reach this address can decide.")
+    print_row(console, "", "Press Ctrl-C to stop. Every decision is saved at once.")
+
+
+def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> None:
+    rows = decisions.read()[1].values()
+    counts = ", ".join(f"{count:,} {action}" for action, count in count_actions(rows).items())
+    of = f"{len(rows):,} of {len(facts.images):,} images{f': {counts}' if counts else ''}"
+    print_row(console, "\nDecided", of)
+    print_whole(console, "Decisions", decisions.path)
+    if rows:
+        print_whole(console, "Next", facts.next_command)

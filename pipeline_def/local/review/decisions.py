@@ -1,0 +1,128 @@
+"""Keeps the decisions in the corrections file, which people and other programs may edit meanwhile.
+
+The file is the only memory: every method reads it again if it has changed.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+from components.contract.errors import StorageError
+from components.ingest.corrections import Correction, parse_corrections, write_corrections
+from components.storage.artifact_files import on_disk
+from components.storage.folder import is_file, read_bytes
+from components.storage.lock import locked
+
+
+class Decisions:
+    """The decisions in a corrections file. It is thread-safe."""
+
+    def __init__(self, path: str, digests: Collection[str]) -> None:
+        """Open the file at a path or URL, which need not exist.
+
+        Args:
+            path: CSV file.
+            digests: images that are reviewed; other rows of the file are kept as they are.
+
+        Raises:
+            UserError: the file cannot be read, or is not a valid corrections file.
+        """
+        self.path, self._digests = path, frozenset(digests)
+        self._lock = threading.Lock()
+        self._rows: list[Correction] = []
+        self._version = ""
+        self._made: list[tuple[Correction, Correction | None]] = []
+        self.read()
+
+    def read(self) -> tuple[str, dict[str, Correction]]:
+        """Return the version of the file, and the decision on each reviewed image that has one.
+
+        Raises:
+            UserError: the file cannot be read.
+        """
+        with self._lock:
+            self._reread()
+            return self._version, {r.sha256: r for r in self._rows if r.sha256 in self._digests}
+
+    def decide(self, correction: Correction) -> tuple[str, str]:
+        """Replace the decision on an image; on return it is on disk.
+
+        Returns:
+            The versions of the file before and after.
+
+        Raises:
+            UserError: the file cannot be read or written; nothing is changed.
+        """
+        with self._lock, self._locked():
+            before, earlier = self._reread(), self._find(correction.sha256)
+            self._write(correction.sha256, correction)
+            self._made.append((correction, earlier))
+            return before, self._version
+
+    def undo(self, digest: str | None) -> str | None:
+        """Restore the decision before the last one, on one image or on any.
+
+        Without a decision since the start the newest one in the file is removed.
+
+        Returns:
+            The digest of the image, or None if there is nothing to undo.
+
+        Raises:
+            UserError: the file cannot be read or written; nothing is changed.
+        """
+        with self._lock, self._locked():
+            self._reread()
+            rows = {row.sha256: row for row in self._rows if digest in (None, row.sha256)}
+            # What another person has replaced since is not ours to undo.
+            made = [pair for pair in self._made if rows.get(pair[0].sha256) == pair[0]]
+            if made:
+                correction, earlier = made[-1]
+            else:
+                own = [row for row in rows.values() if row.sha256 in self._digests]
+                if not own:
+                    return None
+                correction, earlier = max(own, key=lambda row: row.when), None
+            self._write(correction.sha256, earlier)
+            self._made = [pair for pair in self._made if pair[0] is not correction]
+            return correction.sha256
+
+    def _find(self, digest: str) -> Correction | None:
+        return next((row for row in self._rows if row.sha256 == digest), None)
+
+    def _reread(self) -> str:
+        data = read_bytes(self.path) if is_file(self.path) else b""
+        version = hashlib.sha256(data).hexdigest()
+        if version != self._version:
+            self._rows = parse_corrections(data, self.path) if data else []
+            self._version = version
+        return version
+
+    def _write(self, digest: str, correction: Correction | None) -> None:
+        others = [row for row in self._rows if row.sha256 != digest]
+        write_corrections(self.path, [*others, *([correction] if correction else [])])
+        self._reread()
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Keep another review of the same file from writing at the same time."""
+        if not on_disk(self.path):
+            return nullcontext()
+        folder = os.path.dirname(self.path)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"Cannot write {self.path}: {error.strerror}.") from error
+        return locked(f"{folder}/.{os.path.basename(self.path)}.lock", self.path, say=_ignore)
+
+
+def count_actions(rows: Iterable[Correction]) -> dict[str, int]:
+    """Return action → number of decisions."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.action] = counts.get(row.action, 0) + 1
+    return counts
+
+
+def _ignore(_: str) -> None:
+    """Wait without a word: the other holder needs milliseconds."""
