@@ -223,6 +223,18 @@ def weights(arguments: list[str]) -> int:
     return weights_command.manage(arguments)
 
 
+def review(arguments: list[str]) -> int:
+    """Let a person decide about a run's suspects, until interrupted."""
+    from pipeline_def.local.review import options
+
+    parsed = options.parse_options(arguments)
+    from pipeline_def.local.review import command
+
+    with contextlib.suppress(KeyboardInterrupt):
+        command.review(parsed)
+    return 0
+
+
 def _name_folder(arguments: list[str]) -> list[str]:
     """Turn a first argument that is a folder into `--data`.
 
@@ -246,5 +258,6 @@ COMMANDS = {
     "schema": schema,
     "serve": serve,
     "weights": weights,
+    "review": review,
 }
 """The first argument → its function; without a command, `run`."""

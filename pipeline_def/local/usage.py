@@ -9,6 +9,7 @@ enough. Without a folder it uses a built-in sample of 1,797 handwritten digits.
 commands
   run [DIR]      run the whole pipeline; the default command
   inspect DIR    report within seconds whether a run would start, and how
+  review         look at images with doubtful labels, and correct them
   predict FILES  predict files or folders with the pushed model
   schema [DIR]   write the inferred schema of the examples for review
   runs           list earlier runs, compare two, or trace a pushed model

@@ -1,1 +1,1 @@
-"""`local_runner.py review`: a page on which a person decides about suspects; start with `app.py`."""
+"""`local_runner.py review`: a page for deciding about suspects; start with `app.py`."""

@@ -17,7 +17,7 @@ its decision or null, and the versions of the file before and after. Errors are 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -156,9 +156,10 @@ class Review:
             raise RequestError(404, "This image is not part of the review.")
         return self._images[digest]
 
-    def _make_correction(self, fields: dict[str, Any]) -> Correction:
+    def _make_correction(self, fields: Mapping[str, Any]) -> Correction:
         image = self._find(fields.get("sha256"))
-        action, to, note = (fields.get(key) or "" for key in ("action", "to", "note"))
+        action: Any = fields.get("action")
+        to, note = (fields.get(key) or "" for key in ("to", "note"))
         if action not in get_args(Action):
             raise RequestError(400, f"action is one of {', '.join(get_args(Action))}.")
         if action == "relabel" and (not isinstance(to, str) or to not in self._labels):

@@ -39,22 +39,38 @@ def review(options: ReviewOptions) -> None:
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     console = Console(highlight=False)
+    prepared = prepare(options)
+    if prepared is None:
+        print_row(console, "Suspects", "none: there is nothing to review")
+        return
+    facts, decisions, pictures = prepared
+    with listen(options) as listening:
+        address = find_address(options, listening.getsockname()[1])
+        leave_to_server()
+        try:
+            _print_start(console, facts, decisions, f"{address}/", options)
+            make_server(make_app(facts, decisions, pictures, options), options).run([listening])
+        finally:
+            _print_end(console, facts, decisions)
+
+
+def prepare(options: ReviewOptions) -> tuple[ReviewFacts, Decisions, Pictures] | None:
+    """Read the suspects of a run, and what was decided before; None if there are no suspects.
+
+    Raises:
+        UserError: no run has looked for suspects, or a file is not valid.
+    """
     config, _ = open_output(make_absolute(Config(output=options.output)))
     run = find_run(config.output, options.run)
     suspects = read_suspects(os.path.join(_find_suspects(run), SUSPECTS_FILE))
     if not suspects:
-        print_row(console, "Suspects", f"none in run {run.number}: there is nothing to review")
-        return
+        return None
     images = gather_images(suspects, reason=options.reason, label=options.label)
     check_filters(images, reason=options.reason)
     examples = run.find_artifact(EXAMPLE_GEN.id, "examples")
+    digests = {image.sha256: image.path for image in images}
     paths = {path for image in images for path in (image.path, *image.neighbors)}
-    decisions = Decisions(options.corrections_file, [image.sha256 for image in images])
-    pictures = Pictures(
-        run.record.data.folder,
-        {image.sha256: image.path for image in images},
-        Records(examples, paths),
-    )
+    pictures = Pictures(run.record.data.folder, digests, Records(examples, paths))
     facts = ReviewFacts(
         title=f"run {run.number} of {format_time(run.record.started)}",
         images=images,
@@ -62,14 +78,7 @@ def review(options: ReviewOptions) -> None:
         who=options.reviewer,
         next_command=_make_command(options, run),
     )
-    with listen(options) as listening:
-        address = find_address(options, listening.getsockname()[1])
-        _print_start(console, facts, decisions, f"{address}/", options)
-        leave_to_server()
-        try:
-            make_server(make_app(facts, decisions, pictures, options), options).run([listening])
-        finally:
-            _print_end(console, facts, decisions)
+    return facts, Decisions(options.corrections_file, digests), pictures
 
 
 def find_run(output: str, wanted: str | None) -> SelectedRun:
@@ -129,7 +138,8 @@ def _print_end(console: Console, facts: ReviewFacts, decisions: Decisions) -> No
     rows = decisions.read()[1].values()
     counts = ", ".join(f"{count:,} {action}" for action, count in count_actions(rows).items())
     of = f"{len(rows):,} of {len(facts.images):,} images{f': {counts}' if counts else ''}"
-    print_row(console, "\nDecided", of)
+    console.print()
+    print_row(console, "Decided", of)
     print_whole(console, "Decisions", decisions.path)
     if rows:
         print_whole(console, "Next", facts.next_command)

@@ -10,7 +10,7 @@ from annotated_types import Interval
 from components.contract.configuration import Count, Text, configuration
 from pipeline_def.config.command_line import parse_plain
 from pipeline_def.layout import Layout
-from pipeline_def.local.output.locations import OUTPUT_SCHEMES, locate
+from pipeline_def.local.output.locations import OUTPUT_SCHEMES, find_output, locate
 from pipeline_def.local.server.options import Listening
 
 SCREEN = """usage: local_runner.py review [--output DIR|URL] [--corrections FILE]
@@ -72,6 +72,6 @@ def parse_options(arguments: Sequence[str]) -> ReviewOptions:
         print(SCREEN.strip())
         raise SystemExit(0)
     options = parse_plain(arguments, ReviewOptions, prog="local_runner.py review")
-    output = locate(options.output, "output", OUTPUT_SCHEMES)
+    output = find_output(locate(options.output, "output", OUTPUT_SCHEMES))
     corrections = options.corrections and locate(options.corrections, "corrections", None)
     return dataclasses.replace(options, output=output, corrections=corrections)

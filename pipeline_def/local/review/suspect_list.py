@@ -1,5 +1,6 @@
 """The images to review, and the records of a run's shards that belong to them."""
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Collection, Iterable, Sequence
@@ -109,10 +110,9 @@ class Records:
         with self._lock:
             if self._found is None:
                 self._found = {}
-                try:
+                # What was found before a damaged shard can still be shown.
+                with contextlib.suppress(OSError, StorageError, ValueError):
                     self._found.update(self._scan())
-                except (OSError, StorageError, ValueError):
-                    pass  # What was found before can still be shown.
         return self._found.get(path)
 
     def read(self, path: str) -> bytes | None:
@@ -131,7 +131,9 @@ class Records:
         for split in read_index(self._examples)["splits"]:
             for shard in list_shards(self._examples, split):
                 for position, row in enumerate(read_features(shard, _KEYS)):
-                    path, digest, label = (bytes(row[key]).decode(errors="replace") for key in _KEYS)
+                    path, digest, label = (
+                        bytes(row[key]).decode(errors="replace") for key in _KEYS
+                    )
                     if path in self._paths:
                         yield path, Record(digest, label, shard, position)
 
