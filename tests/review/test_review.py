@@ -199,7 +199,7 @@ def test_what_is_refused_changes_nothing(
     assert not (output / FILE).exists()
 
 
-@pytest.mark.parametrize("name", [DIGESTS[5], "..%2f..%2fetc%2fpasswd", PATHS[0], "x" * 5000])
+@pytest.mark.parametrize("name", [DIGESTS[5], "..%2f..%2fetc%2fpasswd", PATHS[0], "x"])
 def test_only_the_images_of_the_review_are_shown(port: int, name: str) -> None:
     assert ask(port, f"/api/pictures/{name}")[0] == 404
 
