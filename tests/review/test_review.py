@@ -55,7 +55,8 @@ def decide(port: int, number: int, action: str = "keep", **fields: Any) -> tuple
 
 
 def post(port: int, path: str, body: Any, **headers: str) -> tuple[int, Any]:
-    return ask(port, path, body, **{"Content-Type": "application/json", **headers})
+    fields: dict[str, Any] = {"Content-Type": "application/json", **headers}
+    return ask(port, path, body, **fields)
 
 
 def show(port: int, name: str, size: str = "large") -> Image.Image:
