@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from components.contract.errors import DataError, StorageError
+from components.contract.printable import describe_corrections
+from components.evaluation.proof import Change
 from components.records.shard_files import read_index
 from components.report.comparison.comparison import (
     ComparedRun,
@@ -51,6 +53,7 @@ def show_comparison(
         evaluations,
         most=_MOST_IMAGES,
         read_pictures=read_pictures,
+        newest=1 if second.record.started >= first.record.started else 0,
     )
     path = os.path.abspath(to or Layout(second.output).comparison)
     try:
@@ -81,7 +84,8 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
         split=record.split,
         data={
             "folder": record.data.folder,
-            "fingerprint": record.data.fingerprint,
+            "fingerprint": record.data.images,
+            "corrections": _name_corrections(record.data.corrections),
             # 0 without spans.
             "span": record.data.span or None,
             "version": record.data.version,
@@ -92,6 +96,12 @@ def _describe(name: str, run: SelectedRun) -> ComparedRun:
         versions=record.versions,
         model=model.uri if model else "",
     )
+
+
+def _name_corrections(found: dict[str, Any]) -> str | None:
+    if not found:
+        return None
+    return f"{found['file']} ({found['sha256'][:8]}): {describe_corrections(found)}"
 
 
 def _read(run: SelectedRun) -> Evaluation:
@@ -148,12 +158,22 @@ def _list_numbers(facts: ComparisonFacts, path: str) -> dict[str, Any]:
         "outcome": facts.outcome,
         "headline": facts.headline,
         "reasons": facts.reasons,
-        "shared": facts.overlap.shared,
+        "shared": facts.overlap.both,
+        "relabeled": facts.overlap.relabelled,
+        "accuracy": _list_change(paired.change) if paired else None,
+        "accuracy_where_labels_are_the_same": (
+            _list_change(paired.unchanged) if paired and paired.unchanged else None
+        ),
         "metrics": metrics,
         "right_to_wrong": paired.lost.total if paired else None,
         "wrong_to_right": paired.won.total if paired else None,
         "page": path,
     }
+
+
+def _list_change(change: Change) -> dict[str, Any]:
+    interval = [change.interval.low, change.interval.high]
+    return {"first": change.before, "second": change.after, "interval": interval}
 
 
 def _known(value: float) -> float | None:

@@ -35,15 +35,16 @@ PAIRS = {
     "some of them": ("cdd", "123", "dc", "29", {(1, 0)}, (1, 0, 2, 1)),
     "none": ("c", "1", "c", "2", set(), (0, 0, 1, 1)),
     "copies pair one by one": ("ccc", "111", "cc", "11", {(0, 0), (1, 1)}, (2, 0, 1, 0)),
-    "another label": ("cd", "12", "dd", "12", {(1, 1)}, (1, 1, 0, 0)),
-    "a copy under each label": ("cd", "11", "dd", "11", {(1, 0)}, (1, 1, 0, 0)),
+    "another label": ("cd", "12", "dd", "12", {(0, 0), (1, 1)}, (1, 1, 0, 0)),
+    "a copy under each label": ("cd", "11", "dd", "11", {(1, 0), (0, 1)}, (1, 1, 0, 0)),
+    "another label, and a copy less": ("ccd", "112", "d", "1", {(0, 0)}, (0, 1, 2, 0)),
 }
 
 
 @pytest.mark.parametrize(
     ("labels", "keys", "labels_2", "keys_2", "rows", "overlap"), PAIRS.values(), ids=PAIRS.keys()
 )
-def test_images_pair_by_content_and_label(
+def test_images_pair_by_content(
     labels: str,
     keys: str,
     labels_2: str,
@@ -127,10 +128,70 @@ def test_runs_without_shared_images_are_not_paired() -> None:
     assert "Changed predictions" not in text
 
 
+def test_both_models_are_judged_by_the_newer_labels() -> None:
+    old, new = "ccccccdddd", "ccccdddddd"
+    first, second = pets(old, old, "0123456789"), pets(new, "ccccddddcd", "0123456789")
+    facts = compare(first, second)
+    assert facts.paired
+    assert facts.paired.unchanged
+    assert (facts.paired.change.before, facts.paired.change.after) == (0.8, 0.9)
+    assert (facts.paired.unchanged.before, facts.paired.unchanged.after) == (1, 7 / 8)
+    right = first.predictions.stats.right[[0, 1, 2, 3, 6, 7, 8, 9]]
+    now = second.predictions.stats.right[[0, 1, 2, 3, 6, 7, 8, 9]]
+    assert facts.paired.unchanged.interval == paired_interval(now, right)
+    told = " ".join(facts.reasons)
+    assert "2 images of 10 got another label between A and B" in told
+    assert "judged by the labels of B, the newer run. On the 8 images whose label nobody" in told
+    text = words(render(facts))
+    assert "All 10 images 0.800 0.900 +0.100" in text
+    assert "8 images whose label nobody changed 1.000 0.875 −0.125" in text
+    facts = compare(second, first, newest=0)
+    assert facts.paired
+    assert (facts.paired.change.before, facts.paired.change.after) == (0.9, 0.8)
+    assert "judged by the labels of A, the newer run" in " ".join(facts.reasons)
+
+
+def test_a_label_that_the_older_model_does_not_know_counts_as_wrong() -> None:
+    first = answer(["cat", "cat"], ["cat", "cat"], labels=PETS)
+    second = answer(["owl", "cat"], ["owl", "cat"], labels=("cat", "owl"))
+    facts = compare(first, second)
+    assert facts.paired
+    assert (facts.paired.change.before, facts.paired.change.after) == (0.5, 1)
+
+
+def test_without_a_common_label_all_images_are_judged_anew() -> None:
+    facts = compare(pets("cd", "cd", "12"), pets("dc", "dc", "12"))
+    assert facts.paired
+    assert facts.paired.unchanged is None
+    assert facts.paired.change.after == 1
+
+
+USED = "/c.csv (12345678): 3 relabeled"
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, ""),
+        ({"configuration": {"training.epochs": 20, "training.seed": 1}}, "settings"),
+        ({"code": {"Trainer": "t2"}, "versions": {}}, "code of steps and versions"),
+    ],
+    ids=["nothing else", "settings", "code"],
+)
+def test_the_corrections_of_both_runs_are_named(changes: dict[str, Any], more: str) -> None:
+    data = {**describe("A").data, "corrections": USED}
+    facts = compare(draw_answers(0.6), draw_answers(0.8, seed=1), data=data, **changes)
+    told = " ".join(facts.reasons)
+    assert f"Corrections of A: none; of B: {USED}." in told
+    assert ("corrections alone may not" in told) == bool(more)
+    assert more in told
+    assert "Corrections differs none /c.csv" in words(render(facts))
+
+
 def test_warnings() -> None:
     facts = compare(pets("ccd", "ccd", "123"), pets("cdd", "cdd", "123"), split="eval")
     assert any("B was evaluated on its eval split" in reason for reason in facts.reasons)
-    assert any(reason.endswith("differs between the runs: 1 image.") for reason in facts.reasons)
+    assert any("changed: 1 image of 3 got" in reason for reason in facts.reasons)
     said = "Both runs evaluated the same model: nothing was trained in between."
     assert said not in facts.reasons
     images = pets("cd", "cd", "12")

@@ -23,6 +23,9 @@ from components.report.page.formatting import count
 Outcome = Relation | Literal["apart"]
 
 _MOST_NAMES = 6
+_CORRECTIONS = "corrections"
+# What corrections change, besides numbers of images, such as "train: images".
+_OF_CORRECTIONS = (_CORRECTIONS, "ingest.corrections", "images per label")
 
 
 @dataclass(frozen=True)
@@ -107,13 +110,17 @@ def compare_runs(
     *,
     most: int,
     read_pictures: ReadPictures,
+    newest: Literal[0, 1] = 1,
 ) -> ComparisonFacts:
-    """Compare the second run with the first, on the images that both evaluated."""
-    *shared, overlap = pair(*evaluations)
+    """Compare the second run with the first, on the images that both evaluated.
+
+    Where their labels differ, those of the run `newest` count.
+    """
+    *both, overlap = pair(*evaluations, newest=newest)
     paired = None
-    if overlap.shared:
-        paired = measure_pairs(*shared, most=most, read_pictures=read_pictures)
-    outcome, headline, reasons = _judge(runs, overlap, paired)
+    if overlap.both:
+        paired = measure_pairs(*both, same=overlap.shared, most=most, read_pictures=read_pictures)
+    outcome, headline, reasons = _judge(runs, overlap, paired, newest)
     first, second = (measure(evaluation.predictions) for evaluation in evaluations)
     return ComparisonFacts(
         first=runs[0],
@@ -128,11 +135,14 @@ def compare_runs(
 
 
 def _judge(
-    runs: tuple[ComparedRun, ComparedRun], overlap: Overlap, paired: Paired | None
+    runs: tuple[ComparedRun, ComparedRun],
+    overlap: Overlap,
+    paired: Paired | None,
+    newest: Literal[0, 1],
 ) -> tuple[Outcome, str, tuple[str, ...]]:
     """Return outcome, headline and reasons, by the rule of the Evaluator's verdict."""
     first, second = (run.name for run in runs)
-    reasons = [*_describe_overlap(overlap, first, second)]
+    reasons = [*_describe_overlap(overlap, first, second), *_describe_corrections(*runs)]
     reasons += [
         f"{run.name} was evaluated on its {EVAL} split, which also selected its weights, so its "
         "scores are slightly optimistic."
@@ -141,12 +151,14 @@ def _judge(
     ]
     if runs[0].model and runs[0].model == runs[1].model:
         reasons.append("Both runs evaluated the same model: nothing was trained in between.")
-    sentences = (_capitalize(reason) for reason in reasons)
+    sentences = tuple(_capitalize(reason) for reason in reasons)
     if paired is None:
         headline = f"{first} and {second} cannot be compared: they were evaluated on different "
         found = ("No image was evaluated by both runs.", *sentences)
         return "apart", _capitalize(f"{headline}images."), found
     max_drop = runs[1].max_drop
+    if overlap.relabelled:
+        sentences = (*_describe_yardstick(runs, overlap, paired, newest), *sentences)
     outcome, told = paired.change.relate(max_drop), paired.change.tell(first, second, max_drop)
     numbers = (
         f"{_capitalize(paired.change.explain(first, second, max_drop))}.",
@@ -166,13 +178,44 @@ def _describe_overlap(overlap: Overlap, first: str, second: str) -> Iterator[str
         yield f"Both runs evaluated the same {count(overlap.shared, 'image')}."
         return
     yield (
-        f"Images evaluated by both runs: {overlap.shared:,}; only by {first}: "
+        f"Images evaluated by both runs: {overlap.both:,}; only by {first}: "
         f"{overlap.only_first:,}; only by {second}: {overlap.only_second:,}. Images are matched by "
         "content."
     )
-    if overlap.relabelled:
-        number = count(overlap.relabelled, "image")
-        yield f"Left out because the label differs between the runs: {number}."
+
+
+def _describe_yardstick(
+    runs: tuple[ComparedRun, ComparedRun], overlap: Overlap, paired: Paired, newest: int
+) -> Iterator[str]:
+    """Say by which labels both models are judged, and how they relate without the changed ones."""
+    first, second = (run.name for run in runs)
+    yield (
+        f"The yardstick has changed: {count(overlap.relabelled, 'image')} of {overlap.both:,} got "
+        f"another label between {first} and {second}. Both models are judged by the labels of "
+        f"{runs[newest].name}, the newer run."
+    )
+    if paired.unchanged:
+        told = paired.unchanged.explain(first, second, runs[1].max_drop)
+        number = count(overlap.shared, "image")
+        yield f"On the {number} whose label nobody changed, {told}."
+
+
+def _describe_corrections(first: ComparedRun, second: ComparedRun) -> Iterator[str]:
+    """Say which corrections the runs used, and whether they are all that differs."""
+    used, others = (run.data.get(_CORRECTIONS) or "none" for run in (first, second))
+    if used == others:
+        return
+    yield f"Corrections of {first.name}: {used}; of {second.name}: {others}."
+    more = [
+        part.title
+        for part in list_parts(first, second)
+        if any(name not in _OF_CORRECTIONS and ": " not in name for name in part.differing)
+    ]
+    if more:
+        yield (
+            f"The runs differ in {' and '.join(more)}, too, so the corrections alone may not "
+            "explain the difference."
+        )
 
 
 def list_parts(first: ComparedRun, second: ComparedRun) -> tuple[Part, ...]:

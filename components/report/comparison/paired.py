@@ -5,9 +5,9 @@ Images are paired by content: files may have been renamed or moved.
 
 import collections
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from components.evaluation.metrics.classification_metrics import (
 )
 from components.evaluation.metrics.intervals import Interval, estimate_intervals
 from components.evaluation.metrics.metric_table import METRICS
-from components.evaluation.metrics.predictions import Flags, Predictions
+from components.evaluation.metrics.predictions import Flags, Ints, Predictions
 from components.evaluation.proof import Change
 from components.images.picture import Picture
 
@@ -49,6 +49,15 @@ class Evaluation:
             keys=tuple(self.keys[row] for row in rows),
         )
 
+    def relabel(self, labels: tuple[str, ...]) -> Self:
+        """Return the same predictions, judged by other labels of the images."""
+        model = self.predictions
+        columns = {label: column for column, label in enumerate(model.labels)}
+        ids: Ints = np.array([columns.get(label, -1) for label in labels], np.int64)
+        return replace(
+            self, labels=labels, predictions=Predictions(model.labels, ids, model.probabilities)
+        )
+
 
 @dataclass(frozen=True)
 class Overlap:
@@ -63,32 +72,60 @@ class Overlap:
     only_second: int
 
     @property
+    def both(self) -> int:
+        """Number of images in both runs, with any label."""
+        return self.shared + self.relabelled
+
+    @property
     def is_whole(self) -> bool:
         """Whether both runs evaluated the same images with the same labels."""
         return not (self.relabelled or self.only_first or self.only_second)
 
 
-def pair(first: Evaluation, second: Evaluation) -> tuple[Evaluation, Evaluation, Overlap]:
-    """Return both evaluations of the images with the same content and label, row by row.
+def pair(
+    first: Evaluation, second: Evaluation, *, newest: Literal[0, 1] = 1
+) -> tuple[Evaluation, Evaluation, Overlap]:
+    """Return both evaluations of the images with the same content, row by row.
 
-    Copies of an image pair one by one. Images with different labels are only counted.
+    Both are judged by the labels of run `newest`. The `shared` images, whose label is the same in
+    both runs, come first. Copies of an image pair one by one.
     """
     rows, others = _number(first), _number(second)
-    both = sorted(rows.keys() & others.keys())
-    # Keys left on both sides differ in the label.
-    left = collections.Counter(key for key, *_ in rows.keys() - others.keys())
-    right = collections.Counter(key for key, *_ in others.keys() - rows.keys())
-    relabelled = (left & right).total()
-    overlap = Overlap(
-        shared=len(both),
-        relabelled=relabelled,
-        only_first=left.total() - relabelled,
-        only_second=right.total() - relabelled,
+    same = sorted(rows.keys() & others.keys())
+    left = _by_content(rows.keys() - others.keys())
+    right = _by_content(others.keys() - rows.keys())
+    relabelled = [
+        found
+        for content in sorted(left.keys() & right.keys())
+        for found in zip(left[content], right[content], strict=False)
+    ]
+    pairs = [*((of, of) for of in same), *relabelled]
+    shared = (
+        first.take([rows[of] for of, _ in pairs]),
+        second.take([others[of] for _, of in pairs]),
     )
-    return first.take([rows[of] for of in both]), second.take([others[of] for of in both]), overlap
+    labels = shared[newest].labels
+    overlap = Overlap(
+        shared=len(same),
+        relabelled=len(relabelled),
+        only_first=len(rows) - len(pairs),
+        only_second=len(others) - len(pairs),
+    )
+    return shared[0].relabel(labels), shared[1].relabel(labels), overlap
 
 
-def _number(evaluation: Evaluation) -> dict[tuple[str, str, int], int]:
+_Image = tuple[str, str, int]
+"""Content, label, and number of the copy."""
+
+
+def _by_content(images: Iterable[_Image]) -> dict[str, list[_Image]]:
+    found: dict[str, list[_Image]] = {}
+    for image in sorted(images):
+        found.setdefault(image[0], []).append(image)
+    return found
+
+
+def _number(evaluation: Evaluation) -> dict[_Image, int]:
     """Return the row of each image by content, label, and number of the copy."""
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     rows = {}
@@ -146,6 +183,8 @@ class Paired:
 
     change: Change
     """The accuracy of the second model against that of the first."""
+    unchanged: Change | None
+    """The same on the images whose label is the same in both runs; None if there are none."""
     metrics: tuple[MetricPair, ...]
     recalls: tuple[SliceMetrics, ...]
     """Recall of each class by the second model, against the first; the largest loss first."""
@@ -155,9 +194,12 @@ class Paired:
 
 
 def measure_pairs(
-    first: Evaluation, second: Evaluation, *, most: int, read_pictures: ReadPictures
+    first: Evaluation, second: Evaluation, *, same: int, most: int, read_pictures: ReadPictures
 ) -> Paired:
-    """Measure both models on the same images, of which up to `most` are shown each way."""
+    """Measure both models on the same images, of which up to `most` are shown each way.
+
+    The first `same` images have the same label in both runs.
+    """
     before, after = first.predictions, second.predictions
     right, now_right = before.stats.right, after.stats.right
     _, changes = estimate_intervals(after, before, seed=0)
@@ -168,6 +210,7 @@ def measure_pairs(
 
     return Paired(
         change=Change.of(right, now_right),
+        unchanged=Change.of(right[:same], now_right[:same]) if same else None,
         metrics=pair_metrics(measure(before), measure(after), changes),
         recalls=tuple(sorted(recalls, key=lambda part: part.accuracy - (part.baseline or 0.0))),
         lost=show(right & ~now_right),

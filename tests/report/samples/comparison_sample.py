@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,11 +72,18 @@ def show(evaluation: Evaluation, filenames: Collection[str]) -> Mapping[str, Pic
 
 
 def compare(
-    first: Evaluation, second: Evaluation, *, most: int = 48, model: str = "", **changes: Any
+    first: Evaluation,
+    second: Evaluation,
+    *,
+    most: int = 48,
+    model: str = "",
+    newest: Literal[0, 1] = 1,
+    **changes: Any,
 ) -> ComparisonFacts:
     """Compare two runs, the second with `changes`."""
     runs = describe("A", model=model), describe("B", **{"model": model, **changes})
-    return compare_runs(runs, (first, second), most=most, read_pictures=show)
+    both = first, second
+    return compare_runs(runs, both, most=most, read_pictures=show, newest=newest)
 
 
 def nasty() -> ComparisonFacts:
