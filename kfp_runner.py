@@ -29,6 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-if __name__ == "__main__":
+def run_program() -> None:
+    """Run as a program, which ends here."""
     stop_with("kfp_runner.py: stopped.")
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run_program()

@@ -26,9 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-if __name__ == "__main__":
+def run_program() -> None:
+    """Run as a program, which ends here."""
     stop_with(f"local_runner.py: {_STOPPED}")
     status = main()
     from pipeline_def.startup import end_process
 
     end_process(status)
+
+
+if __name__ == "__main__":
+    run_program()

@@ -5,11 +5,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
-from setup import FOLDERS, PACKAGE, rename
+from setup import COMMANDS, FOLDERS, PACKAGE, rename
 from tests.pictures import write_folder
 
 ROOT = Path(__file__).parent.parent
@@ -37,6 +38,19 @@ def test_dotted_paths_are_renamed_and_nothing_else(line: str) -> None:
     assert rename(becomes) == becomes
 
 
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("Next: uv run local_runner.py serve", "Next: tfx-images serve"),
+        ("usage: kfp_runner.py check FILE", "usage: tfx-images-kfp check FILE"),
+        ("my_local_runner.py", "my_local_runner.py"),
+    ],
+)
+def test_runners_become_commands(line: str, becomes: str) -> None:
+    assert rename(line) == becomes
+    assert rename(becomes) == becomes
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked wheel, built by uv from the source distribution."""
@@ -45,7 +59,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
+    runners = (f"{name}.py" for name in COMMANDS)
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py", *runners):
         shutil.copy(ROOT / name, source)
     # Without isolation nothing is downloaded: setuptools is among the dependencies.
     options = ["--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder)]
@@ -98,8 +113,8 @@ assert not {"components", "pipeline_def"} & sys.modules.keys()
 """
 
 
-def run_installed(installed: Path, folder: Path, *command: str) -> None:
-    """Run Python in `folder`, which contains the user's own module `components`."""
+def run_installed(installed: Path, folder: Path, *command: str) -> str:
+    """Run Python in `folder`, which contains the user's own module `components`; return stdout."""
     (folder / "components.py").write_text("raise RuntimeError('the components of the user')\n")
     done = subprocess.run(
         [sys.executable, *command],
@@ -111,6 +126,7 @@ def run_installed(installed: Path, folder: Path, *command: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -122,6 +138,16 @@ def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
     run_installed(installed, tmp_path, "-c", _USE, str(tmp_path / "out"))
     step = f"{PACKAGE}.pipeline_def.kubeflow.step.entrypoint"
     run_installed(installed, tmp_path, "-m", step, "--help")
+    [scripts] = installed.glob("*.dist-info/entry_points.txt")
+    parser = ConfigParser()
+    parser.read(scripts)
+    assert {*parser["console_scripts"]} == {*COMMANDS.values()}
+    for command, function in parser["console_scripts"].items():
+        module, name = function.split(":")
+        program = f"from {module} import {name}; {name}()"
+        printed = run_installed(installed, tmp_path, "-c", program, "--help")
+        assert printed.startswith(f"usage: {command} "), printed
+        assert "runner.py" not in printed
 
 
 @pytest.mark.slow

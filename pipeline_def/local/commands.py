@@ -79,7 +79,10 @@ def run(arguments: list[str]) -> int:
 
 def _print_version() -> int:
     pyproject = Path(__file__).parents[2] / "pyproject.toml"
-    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    if pyproject.exists():
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    else:  # Installed as a package.
+        project = metadata.metadata("tfx-image-pipeline").json
     libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("tfx", "tensorflow"))
     python = platform.python_version()
     print(f"{project['name']} {project['version']} ({libraries}, python {python})")
