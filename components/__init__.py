@@ -28,6 +28,7 @@ COMPONENTS = {
 """Component → the module that defines it."""
 
 _OTHERS = {
+    "AugmentationConfig": "pipeline_def.config.augmentation",
     "EvaluationConfig": "components.evaluation.config",
     "IngestConfig": "components.ingest.config",
     "ModelConfig": "pipeline_def.config.model",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from components.validation.statistics_gen import ImageStatisticsGen as ImageStatisticsGen
     from components.validation.statistics_gen import statistics_options as statistics_options
     from components.validation.validator import ImageValidator as ImageValidator
+    from pipeline_def.config.augmentation import AugmentationConfig as AugmentationConfig
     from pipeline_def.config.model import ModelConfig as ModelConfig
     from pipeline_def.config.training import TrainerConfig as TrainerConfig
     from pipeline_def.config.training import TrainingConfig as TrainingConfig

@@ -1,6 +1,7 @@
 """Build the wheel, unpack it, and use it without the repository."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from setup import COMMANDS, FOLDERS, PACKAGE, rename
-from tests.pictures import write_folder
 
 ROOT = Path(__file__).parent.parent
 
@@ -153,10 +153,40 @@ def test_the_wheel_holds_every_file_and_needs_none_of_the_repository(
 @pytest.mark.slow
 @pytest.mark.xdist_group("wheel")
 def test_the_example_runs_on_the_wheel(installed: Path, tmp_path: Path) -> None:
-    """The example in the repository differs only in the name of the package."""
-    example = tmp_path / "example.py"
-    example.write_text(rename((ROOT / "examples" / "pipeline.py").read_text()))
-    images = write_folder(tmp_path / "images", each=20)
-    run_installed(installed, tmp_path, str(example), str(images), str(tmp_path / "out"))
-    [blessing] = (tmp_path / "out" / "artifacts" / "ImageEvaluator" / "blessing").iterdir()
-    assert [file.name for file in blessing.iterdir()] == ["BLESSED"]
+    """Its own test runs our components beside TFX's Evaluator, BulkInferrer and Pusher."""
+    project = shutil.copytree(ROOT / "examples", tmp_path / "project")
+    run_installed(installed, project, "-m", "pytest", "-q", "tests")
+    [path] = re.findall(r"compile --config (\S+)", (project / "README.md").read_text())
+    compile_ = ["compile", "--config", path, "--data", "gs://bucket/images", "--image", "mine:1"]
+    command = f"from {PACKAGE}.kfp_runner import main; raise SystemExit(main({compile_}))"
+    run_installed(installed, project, "-c", command)
+    assert "my_images.augmentation.augment" in (project / "pipeline.yaml").read_text()
+
+
+_RUN_NOTEBOOK = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        shell.run_cell("".join(cell["source"])).raise_error()
+        assert shell.user_ns.get("_exit_code", 0) == 0, cell
+print(shell.user_ns["Out"].popitem()[1].to_csv())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_the_notebook_runs_on_the_wheel(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "bin" / "tfx-images"
+    command.parent.mkdir()
+    program = f"from {PACKAGE}.local_runner import run_program; run_program()"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = str(ROOT / "examples" / "quickstart.ipynb")
+    printed = run_installed(installed, tmp_path, "-c", _RUN_NOTEBOOK, notebook)
+    assert printed.splitlines()[-5].startswith("0,"), printed

@@ -1,0 +1,1 @@
+"""A project of your own on tfx-image-pipeline."""
