@@ -109,7 +109,7 @@ def explain_failures(
     if (change if metric.lower_is_better else -change) > worsening + ROUNDING:
         side = "below" if change < 0 else "above"
         yield (
-            f"{subject} {value:.3f} is {abs(change):.3f} {side} the model in use; at most "
+            f"{subject} is {abs(change):.3f} {side} that of the model in use; at most "
             f"{worsening:g} is allowed"
         )
 

@@ -79,10 +79,16 @@ class MeasuredAccuracy:
     """Against the model in use, on the images whose labels both know; None without any."""
     selected: bool = False
     """Whether the same images selected the weights."""
-    in_use: str = _IN_USE
-    """The model in use, with the images if it does not know the labels of all."""
+    partly: str = ""
+    """Sentence on the images that are compared with the model in use, unless they are all."""
     alone: str = ALONE
     """Why there is no change."""
+
+    @property
+    def ending(self) -> str:
+        """A sentence on what the model is compared with, unless it is the model in use, on all."""
+        alone = f" {self.alone[0].upper()}{self.alone[1:]}."
+        return self.partly if self.change else alone
 
     @property
     def may_be_guessing(self) -> bool:
@@ -116,9 +122,9 @@ def measure_accuracy(
     known = np.arange(images) if known is None else known
     if not len(known):
         return replace(measured, alone=UNKNOWN_LABELS)
-    where = f" on the {len(known):,} images whose labels both know" if len(known) < images else ""
     change = Change.of(baseline[known], right[known])
-    return replace(measured, change=change, in_use=f"{_IN_USE}{where}")
+    few = f" Only {len(known):,} of {images:,} images are compared: both models know their labels."
+    return replace(measured, change=change, partly=few if len(known) < images else "")
 
 
 def decide(
@@ -140,48 +146,42 @@ def decide(
         return Verdict("refused", headline, [smoke_failure, *reasons], level)
     change, by_interval = measured.change, config.decide_by == "interval"
     relation = change.relate(max_drop) if change else "not worse"
-    claim = change.tell(measured.in_use, _THIS, max_drop) if change else ""
+    claim = change.tell(_IN_USE, _THIS, max_drop) if change else ""
     # The only threshold that is missed may be missed by chance.
     by_chance = change and change.difference < -max_drop - ROUNDING and len(check.reasons) == 1
     if not check.holds and not (by_interval and relation == "undecided" and by_chance):
         return Verdict("refused", _explain_refusal(measured, relation, claim), reasons, level)
     if not by_interval:
         doubt = f", though {claim}." if relation in ("worse", "undecided") else "."
-        headline = (
-            f"Blessed: it meets every threshold{doubt}{'' if change else _end(measured.alone)}"
-        )
+        headline = f"Blessed: it meets every threshold{doubt}{measured.ending}"
         return Verdict("blessed", headline, reasons, level)
     if relation == "worse" and change and not change.is_within(max_drop):
-        return Verdict("refused", f"Not blessed: {claim}.", reasons, level)
+        return Verdict("refused", f"Not blessed: {claim}.{measured.partly}", reasons, level)
     doubts = [claim] if relation == "undecided" else []
     if measured.may_be_guessing:
         few = f"{measured.images:,} images are too few"
         rest = (doubt.removeprefix(f"{few} ") for doubt in doubts)
         doubts = [f"{few} to show that {_THIS} is better than guessing", *rest]
     if doubts:
-        return Verdict("undecided", f"Not blessed: {' and '.join(doubts)}.", reasons, level)
+        headline = f"Not blessed: {' and '.join(doubts)}.{measured.partly}"
+        return Verdict("undecided", headline, reasons, level)
     return Verdict("blessed", _explain_blessing(measured, claim), reasons, level)
-
-
-def _end(clause: str) -> str:
-    """Write a clause as a sentence."""
-    return f" {clause[0].upper()}{clause[1:]}."
 
 
 def _explain_refusal(measured: MeasuredAccuracy, relation: Relation, claim: str) -> str:
     if measured.accuracy < measured.majority_accuracy:
         return "Not blessed: worse than always predicting the most frequent class."
     if relation == "worse":
-        return f"Not blessed: {claim}."
+        return f"Not blessed: {claim}.{measured.partly}"
     return f"Not blessed: {_THIS} misses a threshold."
 
 
 def _explain_blessing(measured: MeasuredAccuracy, claim: str) -> str:
     if claim:
-        return f"Blessed: {claim}."
+        return f"Blessed: {claim}.{measured.ending}"
     better = measured.interval.low > measured.majority_accuracy
     reason = f"{_THIS} is better than guessing" if better else "it meets every threshold"
-    return f"Blessed: {reason}.{_end(measured.alone)}"
+    return f"Blessed: {reason}.{measured.ending}"
 
 
 def _grade(measured: MeasuredAccuracy, max_drop: float) -> Grade:
@@ -205,7 +205,7 @@ def _list_numbers(measured: MeasuredAccuracy, config: EvaluationConfig) -> Itera
             f"{interval.high:.3f}, includes {guess:.3f}, the majority-class accuracy{needed}"
         )
     if measured.change:
-        yield measured.change.explain(measured.in_use, _THIS, config.max_accuracy_drop)
+        yield measured.change.explain(_IN_USE, _THIS, config.max_accuracy_drop)
 
 
 def write_verdict(evaluation_uri: str, verdict: Verdict) -> None:

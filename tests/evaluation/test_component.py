@@ -215,14 +215,27 @@ def test_a_model_behind_the_model_in_use(tmp_path: Path) -> None:
     right = (predictions.probabilities.argmax(axis=1) == predictions.ids).mean()
     verdict = read_verdict(evaluation.uri)
     assert verdict.outcome == "refused"
-    assert verdict.reasons == [
+    *reasons, numbers = verdict.reasons
+    assert numbers.startswith("accuracy on the same images: ")
+    assert reasons == [
         f"accuracy {1 - right:.3f} is {right - 0.5:.3f} below 0.5, the majority-class accuracy",
-        f"accuracy {1 - right:.3f} is {2 * right - 1:.3f} below the model in use; at most 0.02 is "
-        "allowed",
+        f"accuracy is {2 * right - 1:.3f} below that of the model in use; at most 0.02 is allowed",
     ]
     validation = tfma.load_validation_result(evaluation.uri)
     [failures] = [of.failures for of in validation.metric_validations_per_slice]
-    assert len(failures) == len(verdict.reasons)
+    assert len(failures) == len(reasons)
+
+
+def test_a_model_in_use_that_lacks_a_label(tmp_path: Path) -> None:
+    """TFMA's differences and the verdict are about the images whose labels both models know."""
+    predictions = make_predictions(("a", "b", "c"), each=40)
+    examples = write_examples(tmp_path / "examples", "test", predictions)
+    in_use = Model(("a", "b"), columns=3).save(tmp_path / "in_use")
+    candidate = Model(("a", "b", "c")).save(tmp_path / "candidate")
+    evaluation, _ = evaluate(tmp_path, examples, candidate, baseline=in_use)
+    verdict = read_verdict(evaluation.uri)
+    assert "Only 80 of 120 images are compared" in verdict.headline
+    assert tfma.load_validation_result(evaluation.uri).metric_validations_per_slice
 
 
 class Turned(Model):

@@ -222,14 +222,14 @@ CAT = ("class", "cat")
             -0.25,
             [
                 "accuracy 0.300 is 0.100 below 0.4, the majority-class accuracy",
-                "accuracy 0.300 is 0.250 below the model in use; at most 0.01 is allowed",
+                "accuracy is 0.250 below that of the model in use; at most 0.01 is allowed",
             ],
         ),
         (
             Threshold("loss", max_worsening=0.01),
             0.3,
             0.25,
-            ["loss 0.300 is 0.250 above the model in use; at most 0.01 is allowed"],
+            ["loss is 0.250 above that of the model in use; at most 0.01 is allowed"],
         ),
         (Threshold("loss", max_worsening=0.01), 0.3, -0.25, []),
         (Threshold("accuracy", at_least=0.3, at_most=0.3, max_worsening=0.1), 0.3, -0.1, []),
@@ -299,8 +299,8 @@ def test_thresholds_apply_to_their_slices() -> None:
     [
         (
             900,
-            "Blessed: this model is better than the model in use on the 900 images whose labels "
-            "both know.",
+            "Blessed: this model is better than the model in use. Only 900 of 1,000 images are "
+            "compared: both models know their labels.",
         ),
         (
             0,
